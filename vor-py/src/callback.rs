@@ -1,8 +1,8 @@
-//! The C profile callback of CPython 3.11: what a thread calls at the begin and end of every
+//! The C profile callback of CPython 3.11, which a thread calls at the begin and end of every
 //! function.
 //!
-//! It also comes where a generator or coroutine goes on and is suspended, and says of an exception
-//! nothing else than of a return.
+//! It is also called when a generator or coroutine is resumed or suspended, and cannot tell an
+//! exception from a return.
 
 #![expect(
     unsafe_code,
@@ -21,9 +21,10 @@ use crate::entry::{add_functions, positional};
 use crate::monitor::{self, MIN_TICKS};
 use crate::{callee, open};
 
-/// Whether threads shall have the callback, and calls of what is not written in Python are recorded
-/// too. Written when tracing begins and ends, read relaxed by the events.
+/// Whether threads have the callback. Written when tracing begins and ends, read relaxed by the
+/// events.
 static TRACING: AtomicBool = AtomicBool::new(false);
+/// Whether calls of functions that are not written in Python are recorded too. As [`TRACING`].
 static C_CALLS: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -32,12 +33,12 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         [positional!(
             c"thread_hook",
             thread_hook,
-            c"thread_hook(frame, event, arg, /)\n--\n\nPut the C callback in its own place, for threading.setprofile."
+            c"thread_hook(frame, event, arg, /)\n--\n\nReplace itself with the C callback; for threading.setprofile."
         )],
     )
 }
 
-/// Sets the callback of this thread, or takes it away.
+/// Sets or removes the callback of this thread.
 pub(crate) fn set(on: bool, c_calls: bool) {
     C_CALLS.store(c_calls, Ordering::Relaxed);
     TRACING.store(on, Ordering::Relaxed);
@@ -45,7 +46,7 @@ pub(crate) fn set(on: bool, c_calls: bool) {
     unsafe { ffi::PyEval_SetProfile(on.then_some(event as ffi::Py_tracefunc), ptr::null_mut()) };
 }
 
-/// What a new thread calls first: from here on it calls [`event`].
+/// The profile function of a new thread, which replaces itself with [`event`].
 unsafe fn thread_hook(_: *mut ffi::PyObject, _: &[*mut ffi::PyObject]) -> Option<()> {
     if TRACING.load(Ordering::Relaxed) {
         // SAFETY: as in `set`.
@@ -67,7 +68,7 @@ unsafe extern "C" fn event(
     }
     match what {
         ffi::PyTrace_CALL | ffi::PyTrace_RETURN => {
-            // SAFETY: the interpreter gives a frame, which keeps its code alive.
+            // SAFETY: the interpreter passes a frame, which keeps its code alive.
             unsafe {
                 let code: *mut ffi::PyObject = ffi::PyFrame_GetCode(frame).cast();
                 ffi::Py_DECREF(code);
@@ -78,7 +79,7 @@ unsafe extern "C" fn event(
                     (ffi::PyTrace_CALL, None | Some(Instruction::Begin)) => {
                         monitor::begin(code);
                     }
-                    // It goes on behind a suspension, or with an exception at it.
+                    // Resumed, with a value or an exception.
                     (ffi::PyTrace_CALL, Some(_)) => {
                         monitor::begin_again(code);
                     }
@@ -86,12 +87,12 @@ unsafe extern "C" fn event(
                     (_, Some(Instruction::Yield)) if !arg.is_null() => {
                         open::suspend(key, min_ticks, || frame.addr());
                     }
-                    (_, Some(_)) => open::end_life(key, min_ticks, || frame.addr()),
+                    (_, Some(_)) => open::end_coroutine(key, min_ticks, || frame.addr()),
                 }
             }
         }
         ffi::PyTrace_C_CALL if C_CALLS.load(Ordering::Relaxed) => {
-            // SAFETY: the interpreter gives what is called, on a thread that is attached to it.
+            // SAFETY: the interpreter passes the callable, on a thread that is attached to it.
             callee::begin(&unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), arg) });
         }
         ffi::PyTrace_C_RETURN | ffi::PyTrace_C_EXCEPTION if C_CALLS.load(Ordering::Relaxed) => {
@@ -102,26 +103,26 @@ unsafe extern "C" fn event(
     0
 }
 
-/// Where a frame of a coroutine stands.
+/// The instruction that a frame of a coroutine executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Instruction {
-    /// At its begin.
+    /// The first one.
     Begin,
-    /// Where it is suspended.
+    /// A suspension.
     Yield,
-    /// Anywhere else.
+    /// Any other.
     Other,
 }
 
 impl Instruction {
-    /// Returns where a frame of this coroutine stands.
+    /// Returns the instruction that a frame of this coroutine executes.
     ///
     /// # Safety
     ///
     /// The frame is alive, and of code with these instructions.
     unsafe fn at(coroutine: &Coroutine, frame: *mut ffi::PyFrameObject) -> Self {
-        // Of CPython 3.11, the one version that this module is for. A begin has an argument of its
-        // own.
+        // Numbers of CPython 3.11, the only version that this module is for. The first instruction
+        // of a function is the only `RESUME` with argument 0.
         const YIELD_VALUE: u8 = 86;
         const RESUME: u8 = 151;
         // SAFETY: as the caller says.

@@ -1,4 +1,4 @@
-//! Calls of what is not written in Python, for `python -m vor run --c-calls`.
+//! Calls of functions that are not written in Python, for `python -m vor run --c-calls`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -8,13 +8,12 @@ use crate::monitor::MIN_TICKS;
 use crate::open;
 use crate::sites::{self, Place};
 
-/// Such calls nest in themselves only through calls of Python, whose ends find their own keys; so
-/// one key does for all.
+/// One key for all such calls: they nest only through calls of Python functions, which have keys of
+/// their own.
 static KEY: u64 = 0;
 
-/// Begins a call, unless what is called is written in Python.
+/// Begins a call, unless the callable is written in Python.
 pub(crate) fn begin(called: &Bound<'_, PyAny>) {
-    // A name that cannot be had is the type's.
     if let Some(name) = name(called) {
         let site = sites::intern(Place {
             name,
@@ -32,7 +31,7 @@ pub(crate) fn end() {
     );
 }
 
-/// Returns what is called, as `module.name`; `None` where it is written in Python.
+/// Returns the name of a callable, as `module.name`; `None` if it is written in Python.
 fn name(called: &Bound<'_, PyAny>) -> Option<String> {
     let kind = called.get_type();
     let kind_name = kind.name().ok()?.to_string();
@@ -52,7 +51,7 @@ fn name(called: &Bound<'_, PyAny>) -> Option<String> {
         | "method-wrapper"
         | "classmethod_descriptor" => text(called, "__qualname__"),
         _ if called.is_instance_of::<PyType>() => text(called, "__qualname__"),
-        // Code of the program that looks like a name is not run.
+        // The name of any other object may be a property: reading it would run code of the program.
         _ => text(kind.as_any(), "__qualname__"),
     };
     let module = match kind_name.as_str() {

@@ -1,11 +1,11 @@
-//! The code objects that are recorded, and those that are not: a table from their addresses to
-//! their call sites.
+//! A table from the addresses of code objects to their call sites, or to none if their calls are not
+//! recorded.
 //!
-//! It is looked into at every event, so it is open addressing over two words, the address and what
-//! is known, which are read without a lock; an interpreter without one has many threads here at
-//! once. Who changes it takes turns. A code object that goes takes its entry along, by a weak
-//! reference, since its address may be another's next. Until then whatever was known of it stays in
-//! memory: a thread may be about to use it.
+//! Every event looks an address up. So it is a hash table with open addressing over two words, the
+//! address and a pointer to the value, which are read without a lock; in a free-threaded interpreter
+//! many threads read it at a time. Changes take a lock. A weak reference removes the entry together
+//! with the code object, since another object may get the same address. Until then, replaced values
+//! stay in memory: a thread may be about to use them.
 
 #![expect(
     unsafe_code,
@@ -23,28 +23,28 @@ use vor_recorder::hot::callsite::CallSite;
 use crate::filter;
 use crate::sites::{self, Place};
 
-/// What is known of a code object.
+/// How the calls of a code object are recorded.
 #[derive(Debug)]
 pub(crate) struct Code {
     /// `None` where its calls are not recorded.
     pub(crate) site: Option<&'static CallSite>,
-    /// The names of its arguments that are recorded, as the call site has them.
+    /// The names of the arguments that are recorded, as in the call site.
     pub(crate) args: Box<[String]>,
-    /// Set where it is an `async def`, whose activations are one task.
+    /// Set for an `async def`, whose activations are one task.
     pub(crate) coroutine: Option<Coroutine>,
 }
 
-/// What is known of an `async def` beside its call site.
+/// The properties of an `async def`.
 #[derive(Debug)]
 pub(crate) struct Coroutine {
-    /// Its instructions: the C profile callback does not say whether a coroutine begins or goes on,
-    /// is suspended or ends.
+    /// Its instructions: the C profile callback cannot tell a begin from a resumption, or a
+    /// suspension from an end.
     #[cfg(not(Py_3_12))]
     pub(crate) instructions: Box<[u8]>,
 }
 
 impl Coroutine {
-    /// Returns what is known of an `async def`; `None` of any other code.
+    /// Returns the properties of an `async def`; `None` for other code.
     pub(crate) fn of(code: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         const CO_COROUTINE: u32 = 0x80;
         if code.getattr("co_flags")?.extract::<u32>()? & CO_COROUTINE == 0 {
@@ -57,65 +57,65 @@ impl Coroutine {
     }
 }
 
-/// Written by who has [`CHANGES`]; read by every event (acquire), the address first, which is
-/// stored last (release).
+/// Written under the lock [`USED`]; read by every event (acquire). The key is read first and written
+/// last (release).
 struct Entry {
-    /// The code object's address; 0 where there is none, [`GONE`] where there is none and the
-    /// search goes on.
+    /// The code object's address, 0 for an empty entry, or [`REMOVED`].
     key: AtomicUsize,
-    known: AtomicPtr<Known>,
+    value: AtomicPtr<Value>,
 }
 
-struct Known {
+struct Value {
     code: Code,
-    /// Takes the entry away with the code object.
+    /// Removes the entry together with the code object.
     _weak: Py<PyAny>,
-    /// What was known before, which other threads may be using.
-    _before: Option<Box<Known>>,
+    /// The replaced value, which other threads may be using.
+    _replaced: Option<Box<Value>>,
 }
 
-const GONE: usize = 1;
+/// The key of a removed entry, at which a search does not end.
+const REMOVED: usize = 1;
 
 struct Table {
-    /// A power of two of entries. At most half are in use.
+    /// A power of two of entries, of which at most half are not empty.
     entries: Box<[Entry]>,
 }
 
-/// The table; null before the first entry. Written by who has [`CHANGES`] (release), read by every
+/// The table; null before the first entry. Written under the lock [`USED`] (release), read by every
 /// event (acquire). A table that became too small stays in memory, since a thread may be reading
 /// it; all of them together are smaller than the last one.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// Whose turn it is to change the table, and how many of its entries are not empty. Nothing of
-/// Python runs in such a turn.
-static CHANGES: Mutex<usize> = Mutex::new(0);
+/// The lock for changes of the table, with the number of its entries that are not empty. No code of
+/// Python runs under it.
+static USED: Mutex<usize> = Mutex::new(0);
 
 /// Whether code that is not in the table is recorded as well. Written by [`trace_all`] and read by
 /// every event, relaxed.
 static ALL: AtomicBool = AtomicBool::new(false);
 
-/// Has all code recorded that the filter lets pass, or only what was [`put`] in.
+/// Records all code that passes the filter, or only the code objects that were [`put`] in.
 pub(crate) fn trace_all(all: bool) {
     ALL.store(all, Ordering::Relaxed);
 }
 
-/// Returns whether all code is recorded that the filter lets pass.
+/// Returns whether all code is recorded that passes the filter.
 pub(crate) fn traces_all() -> bool {
     ALL.load(Ordering::Relaxed)
 }
 
-/// Returns what is known of the code object at this address.
+/// Returns how the calls of the code object at this address are recorded.
 ///
 /// # Safety
 ///
-/// The code object is alive for as long as what is returned is used.
+/// The code object is alive for as long as the returned value is used.
 #[inline(always)]
 pub(crate) unsafe fn find<'a>(key: usize) -> Option<&'a Code> {
     // SAFETY: a table is never freed.
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
-    let known = table.at(key)?.known.load(Ordering::Acquire);
-    // SAFETY: what an entry with an address has is freed only with the code object.
-    unsafe { known.as_ref() }.map(|known| &known.code)
+    let value = table.at(key)?.value.load(Ordering::Acquire);
+    // SAFETY: the value of an entry with an address is freed only with the code object.
+    unsafe { value.as_ref() }.map(|value| &value.code)
 }
 
 #[inline(always)]
@@ -125,19 +125,18 @@ fn hash(key: usize) -> usize {
     ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
-/// Returns what is known of a code object, after finding out where that is nothing and all code is
-/// recorded.
+/// As [`find`]; where all code is recorded, a code object that is not in the table is entered.
 pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'py Code>> {
-    // SAFETY: what is bound is alive, as long as what is returned.
-    if let Some(known) = unsafe { find(code.as_ptr().addr()) } {
-        return Ok(Some(known));
+    // SAFETY: a bound object is alive, for as long as the returned value.
+    if let Some(found) = unsafe { find(code.as_ptr().addr()) } {
+        return Ok(Some(found));
     }
     if !ALL.load(Ordering::Relaxed) {
         return Ok(None);
     }
     let name: String = code.getattr("co_qualname")?.extract()?;
     let file: String = code.getattr("co_filename")?.extract()?;
-    let site = filter::wants(&file, &name).then(|| {
+    let site = filter::passes(&file, &name).then(|| {
         sites::intern(Place {
             name,
             line: code
@@ -153,48 +152,48 @@ pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'
         args: Box::default(),
         coroutine: Coroutine::of(code)?,
     };
-    // Another thread may have come first, with a name that the program gave.
+    // Another thread may have been faster, with a name that the program chose.
     enter(code, found, false)?;
     // SAFETY: as above.
     Ok(unsafe { find(code.as_ptr().addr()) })
 }
 
-/// Enters a code object, or changes what is known of it.
-pub(crate) fn put(code: &Bound<'_, PyAny>, known: Code) -> PyResult<()> {
-    enter(code, known, true)
+/// Enters a code object, or changes its entry.
+pub(crate) fn put(code: &Bound<'_, PyAny>, value: Code) -> PyResult<()> {
+    enter(code, value, true)
 }
 
-fn enter(code: &Bound<'_, PyAny>, known: Code, replaces: bool) -> PyResult<()> {
+fn enter(code: &Bound<'_, PyAny>, value: Code, replaces: bool) -> PyResult<()> {
     let py = code.py();
     let key = code.as_ptr().addr();
-    let gone = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| remove(key);
-    let gone = PyCFunction::new_closure(py, None, None, gone)?;
-    // Whatever runs code of Python stands before the turn.
-    let weak = PyWeakrefReference::new_with(code, gone)?
+    let on_end = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| remove(key);
+    let on_end = PyCFunction::new_closure(py, None, None, on_end)?;
+    // This may run code of Python, so it comes before the lock.
+    let weak = PyWeakrefReference::new_with(code, on_end)?
         .into_any()
         .unbind();
-    let known = Box::new(Known {
-        code: known,
+    let value = Box::new(Value {
+        code: value,
         _weak: weak,
-        _before: None,
+        _replaced: None,
     });
     let unused = {
-        let mut used = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-        Table::with_room(&mut used).put(key, known, replaces, &mut used)
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        Table::with_room(&mut used).put(key, value, replaces, &mut used)
     };
-    // This lets a weak reference go, which is nothing to do in a turn.
+    // This releases a weak reference, which may run code of Python, so it comes after the lock.
     drop(unused);
     Ok(())
 }
 
 fn remove(key: usize) {
-    let known = {
-        let mut used = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let removed = {
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a table is never freed.
         let table = unsafe { TABLE.load(Ordering::Relaxed).as_ref() };
         table.and_then(|table| table.take(key, &mut used))
     };
-    drop(known);
+    drop(removed);
 }
 
 impl Table {
@@ -214,7 +213,7 @@ impl Table {
         }
     }
 
-    /// Returns the table, which has room for one more entry; in the caller's turn.
+    /// Returns the table, with room for one more entry. The caller holds the lock.
     fn with_room(used: &mut usize) -> &'static Self {
         // SAFETY: a table is never freed.
         let table = unsafe { TABLE.load(Ordering::Relaxed).as_ref() };
@@ -224,20 +223,20 @@ impl Table {
         {
             return table;
         }
-        let alive = |entry: &&Entry| entry.key.load(Ordering::Relaxed) > GONE;
+        let has_key = |entry: &&Entry| entry.key.load(Ordering::Relaxed) > REMOVED;
         *used = 0;
         // Twice as large each time, so that all tables before it are together smaller.
         let capacity = (2 * entries.len()).max(1024);
         let empty = || Entry {
             key: AtomicUsize::new(0),
-            known: AtomicPtr::new(ptr::null_mut()),
+            value: AtomicPtr::new(ptr::null_mut()),
         };
         let larger = Self {
             entries: std::iter::repeat_with(empty).take(capacity).collect(),
         };
-        for entry in entries.iter().filter(alive) {
+        for entry in entries.iter().filter(has_key) {
             let key = entry.key.load(Ordering::Relaxed);
-            larger.insert(key, entry.known.load(Ordering::Relaxed), used);
+            larger.insert(key, entry.value.load(Ordering::Relaxed), used);
         }
         let larger = Box::into_raw(Box::new(larger));
         TABLE.store(larger, Ordering::Release);
@@ -245,67 +244,68 @@ impl Table {
         unsafe { &*larger }
     }
 
-    /// Enters what is known, in the caller's turn; there is room. Returns what nobody needs.
+    /// Enters a value; there is room, and the caller holds the lock. Returns the value if it is not
+    /// needed.
     fn put(
         &self,
         key: usize,
-        mut known: Box<Known>,
+        mut value: Box<Value>,
         replaces: bool,
         used: &mut usize,
-    ) -> Option<Box<Known>> {
+    ) -> Option<Box<Value>> {
         let Some(entry) = self.at(key) else {
-            self.insert(key, Box::into_raw(known), used);
+            self.insert(key, Box::into_raw(value), used);
             return None;
         };
-        let before = entry.known.load(Ordering::Relaxed);
-        // SAFETY: what is known of an address is freed in a turn at the earliest.
-        let same = unsafe { (*before).code == known.code };
+        let old = entry.value.load(Ordering::Relaxed);
+        // SAFETY: a value is freed only under the lock.
+        let same = unsafe { (*old).code == value.code };
         if same || !replaces {
-            return Some(known);
+            return Some(value);
         }
-        // SAFETY: the entry's own; nobody frees it but with what is known from now on.
-        known._before = Some(unsafe { Box::from_raw(before) });
-        entry.known.store(Box::into_raw(known), Ordering::Release);
+        // SAFETY: the entry owns it; from now on it is freed together with its replacement.
+        value._replaced = Some(unsafe { Box::from_raw(old) });
+        entry.value.store(Box::into_raw(value), Ordering::Release);
         None
     }
 
-    /// Fills the first entry that has no address, in the caller's turn; there is one.
-    fn insert(&self, key: usize, known: *mut Known, used: &mut usize) {
+    /// Fills the first entry without an address; there is one, and the caller holds the lock.
+    fn insert(&self, key: usize, value: *mut Value, used: &mut usize) {
         let mask = self.entries.len() - 1;
         let mut at = hash(key);
-        while self.entries[at & mask].key.load(Ordering::Relaxed) > GONE {
+        while self.entries[at & mask].key.load(Ordering::Relaxed) > REMOVED {
             at += 1;
         }
         let entry = &self.entries[at & mask];
         *used += usize::from(entry.key.load(Ordering::Relaxed) == 0);
-        entry.known.store(known, Ordering::Relaxed);
+        entry.value.store(value, Ordering::Relaxed);
         entry.key.store(key, Ordering::Release);
     }
 
-    /// Takes what is known away, in the caller's turn.
-    fn take(&self, key: usize, used: &mut usize) -> Option<Box<Known>> {
+    /// Removes the value of an address. The caller holds the lock.
+    fn take(&self, key: usize, used: &mut usize) -> Option<Box<Value>> {
         let entry = self.at(key)?;
-        let known = entry.known.swap(ptr::null_mut(), Ordering::Relaxed);
-        entry.key.store(GONE, Ordering::Relaxed);
+        let value = entry.value.swap(ptr::null_mut(), Ordering::Relaxed);
+        entry.key.store(REMOVED, Ordering::Relaxed);
         let mask = self.entries.len() - 1;
         let key_at = |at: usize| &self.entries[at & mask].key;
-        // No search goes on over what stands before an empty entry, so it is empty itself.
+        // A removed entry before an empty one is needed by no search, so it becomes empty.
         let mut at = hash(key);
         while key_at(at).load(Ordering::Relaxed) != 0 {
             at += 1;
         }
-        while key_at(at.wrapping_sub(1)).load(Ordering::Relaxed) == GONE {
+        while key_at(at.wrapping_sub(1)).load(Ordering::Relaxed) == REMOVED {
             at = at.wrapping_sub(1);
             key_at(at).store(0, Ordering::Relaxed);
             *used -= 1;
         }
-        // SAFETY: it was made in `put`; its code object is gone, so no thread asks for it.
-        (!known.is_null()).then(|| unsafe { Box::from_raw(known) })
+        // SAFETY: it was made in `enter`; its code object is dropped, so no thread looks it up.
+        (!value.is_null()).then(|| unsafe { Box::from_raw(value) })
     }
 }
 
 impl PartialEq for Code {
-    /// The same site is that of one name and place.
+    /// Sites are equal if they are the same object: there is one per name and place.
     fn eq(&self, other: &Self) -> bool {
         let site = |code: &Self| code.site.map_or(ptr::null(), ptr::from_ref);
         site(self) == site(other) && self.args == other.args

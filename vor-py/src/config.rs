@@ -1,4 +1,4 @@
-//! `vor.enable(…)`: keywords to settings.
+//! `vor.enable(…)`: keywords as settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::object::{repr_text, type_name};
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
     drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
 
-/// Switches recording on: by the variables where there are no keywords, else by the keywords alone.
+/// Switches recording on: with the environment variables if there are no keywords, otherwise with
+/// the keywords only.
 pub(crate) fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     match keywords {
         Some(keywords) if !keywords.is_empty() => {
@@ -32,46 +33,46 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
     let (mut slow, mut before) = (None, None);
     for (key, value) in keywords {
         let key: String = key.extract()?;
-        let given = Given {
+        let keyword = Keyword {
             name: &key,
             value: &value,
         };
-        // As everywhere in Python, `None` is what is meant where a keyword is left out.
+        // `None` means the same as no keyword.
         if value.is_none() {
             continue;
         }
         config = match key.as_str() {
-            "capture" => config.capture(given.path()?),
-            "spans" => config.spans(given.flag()?),
-            "every" => config.every(given.whole(1, u64::MAX)?),
-            "max_frames" => config.max_frames(given.whole(0, u64::MAX)?),
+            "capture" => config.capture(keyword.path()?),
+            "spans" => config.spans(keyword.flag()?),
+            "every" => config.every(keyword.whole(1, u64::MAX)?),
+            "max_frames" => config.max_frames(keyword.whole(0, u64::MAX)?),
             "slow_frames_ms" => {
-                slow = Some(given.duration_ms()?);
+                slow = Some(keyword.duration_ms()?);
                 config
             }
             "frames_before" => {
-                before = Some(given.whole(0, 1000)? as usize);
+                before = Some(keyword.whole(0, 1000)? as usize);
                 config
             }
             "ring_kib" => {
                 let (least, most) = (*RING_KIB_RANGE.start() as u64, *RING_KIB_RANGE.end() as u64);
-                config.ring_kib(given.whole(least, most)? as usize)
+                config.ring_kib(keyword.whole(least, most)? as usize)
             }
-            "stats" => config.stats(given.flag()?),
-            "count_scopes" => config.count_scopes(given.flag()?),
-            "print_stats" => config.print_stats(given.flag()?),
-            "cpu_time" => config.cpu_time(given.flag()?),
-            "cpu_split" => config.cpu_split(given.flag()?),
-            "inline_drain" => config.inline_drain(given.flag()?),
-            "drain_interval_ms" => config.drain_interval(given.duration_ms()?),
+            "stats" => config.stats(keyword.flag()?),
+            "count_scopes" => config.count_scopes(keyword.flag()?),
+            "print_stats" => config.print_stats(keyword.flag()?),
+            "cpu_time" => config.cpu_time(keyword.flag()?),
+            "cpu_split" => config.cpu_split(keyword.flag()?),
+            "inline_drain" => config.inline_drain(keyword.flag()?),
+            "drain_interval_ms" => config.drain_interval(keyword.duration_ms()?),
             "max_spans_per_frame" => {
-                config.max_spans_per_frame(given.whole(0, u64::from(u32::MAX))? as usize)
+                config.max_spans_per_frame(keyword.whole(0, u64::from(u32::MAX))? as usize)
             }
-            "watchdog_ms" => config.watchdog(given.duration_ms()?),
-            "signals" => config.signals(given.flag()?),
+            "watchdog_ms" => config.watchdog(keyword.duration_ms()?),
+            "signals" => config.signals(keyword.flag()?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
-                    "enable: expected keywords among {KEYWORDS}; found {key}"
+                    "enable: unknown keyword {key}; the keywords are {KEYWORDS}"
                 )));
             }
         };
@@ -79,19 +80,19 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
     match (slow, before) {
         (Some(slow), before) => Ok(config.slow_frames(slow, before.unwrap_or(2))),
         (None, Some(_)) => Err(PyValueError::new_err(
-            "enable: frames_before: expected slow_frames_ms beside it, found none",
+            "enable: frames_before needs slow_frames_ms",
         )),
         (None, None) => Ok(config),
     }
 }
 
 /// A keyword and its value.
-struct Given<'a, 'py> {
+struct Keyword<'a, 'py> {
     name: &'a str,
     value: &'a Bound<'py, PyAny>,
 }
 
-impl Given<'_, '_> {
+impl Keyword<'_, '_> {
     fn wrong_type(&self, expected: &str) -> PyErr {
         let found = type_name(self.value);
         PyTypeError::new_err(format!(

@@ -1,11 +1,11 @@
-//! Which code `python -m vor run` records: by the file that it is in.
+//! Selects the code that `python -m vor run` records, by its file.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Files and folders as they stand in the names of code objects.
+/// Files and folders, as in the file names of code objects.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// Where there are any, nothing else is recorded.
+    /// If there are any, only their code is recorded.
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
 }
@@ -15,14 +15,14 @@ static FILTER: Mutex<Filter> = Mutex::new(Filter {
     exclude: Vec::new(),
 });
 
-/// Sets what is recorded of the code that is seen from now on.
+/// Sets the filter for code that runs for the first time from now on.
 pub(crate) fn set(filter: Filter) {
     *FILTER.lock().unwrap_or_else(PoisonError::into_inner) = filter;
 }
 
 /// Returns whether code of this file and name is recorded.
-pub(crate) fn wants(file: &str, name: &str) -> bool {
-    // These run before a thread is known by its name, and last as long as the thread.
+pub(crate) fn passes(file: &str, name: &str) -> bool {
+    // These run before a thread has its name, and last as long as the thread.
     if file.ends_with("threading.py")
         && matches!(
             name,
@@ -36,7 +36,7 @@ pub(crate) fn wants(file: &str, name: &str) -> bool {
     (filter.include.is_empty() || is_in(&filter.include)) && !is_in(&filter.exclude)
 }
 
-/// Returns whether a file is this one, or in this folder.
+/// Returns whether `place` is the file or a folder around it.
 fn is_at(file: &str, place: &str) -> bool {
     match file.strip_prefix(place) {
         Some(rest) => {

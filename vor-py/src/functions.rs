@@ -1,4 +1,4 @@
-//! Functions of the module that are called in loops.
+//! Functions of the module that programs call in loops.
 
 #![expect(
     unsafe_code,
@@ -22,22 +22,22 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             positional!(
                 c"record_metric",
                 record_metric,
-                c"record_metric(name, value, /)\n--\n\nRecord a number of the current frame; the last one before the mark counts."
+                c"record_metric(name, value, /)\n--\n\nRecord a value of the current frame; the last one before the mark counts."
             ),
             positional!(
                 c"record_io",
                 record_io,
-                c"record_io(ns, nbytes, /)\n--\n\nRecord a read or write: how many nanoseconds it took, and how many bytes it moved."
+                c"record_io(ns, nbytes, /)\n--\n\nRecord a read or write of `nbytes` bytes that took `ns` nanoseconds."
             ),
             positional!(
                 c"message",
                 message,
-                c"message(text, /)\n--\n\nRecord a text at this moment of this thread."
+                c"message(text, /)\n--\n\nRecord a text at this moment on this thread."
             ),
             positional!(
                 c"frame_mark",
                 frame_mark,
-                c"frame_mark(name=None, /)\n--\n\nEnd a frame here: a training step, a request, a batch. A name marks frames of another kind."
+                c"frame_mark(name=None, /)\n--\n\nEnd a frame here: a training step, a request, a batch. A name marks frames of another set."
             ),
         ],
     )
@@ -98,9 +98,9 @@ unsafe fn record_io(_: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> Optio
 ///
 /// `object` is alive.
 unsafe fn whole(what: &str, object: *mut ffi::PyObject) -> Option<u64> {
-    // SAFETY: as the caller says; who calls is attached to the interpreter.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let object = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), object) };
-    // What has an `__index__` is a whole number, NumPy's among them.
+    // Every object with an `__index__` is a whole number, such as NumPy's.
     match object
         .call_method0("__index__")
         .and_then(|index| index.extract::<u64>())

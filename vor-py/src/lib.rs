@@ -1,39 +1,43 @@
-//! `vor._core`: what the Python package `vor` has in Rust. The package's own files are in
+//! `vor._core`: the part of the Python package `vor` that is in Rust. The rest of the package is in
 //! `python/vor`.
 //!
 //! # How a call in Python becomes a span
 //!
-//! A [`CallSite`](vor_recorder::hot::callsite::CallSite) is made once for each function, name and
-//! place (`sites`) and lives as long as the process; a span is begun and ended at it as in Rust, by
-//! callbacks of the interpreter instead of by a guard ([`vor_recorder::hot::scope::manual`]). The
-//! open scopes of a thread are a stack of their own (`open`), since callbacks come one by one and
-//! Python's blocks need not nest: a `with` in a coroutine stays open while others run.
+//! A [`CallSite`](vor_recorder::hot::callsite::CallSite) is made once for each function, name and place
+//! (`sites`) and lives as long as the process; a span begins and ends at it as in Rust, but by
+//! callbacks of the interpreter instead of a guard ([`vor_recorder::hot::scope::manual`]). Each thread
+//! has a stack of open scopes (`open`), since callbacks come one by one and Python's blocks need not
+//! nest: a `with` in a coroutine stays open while others run.
 //!
-//! Who calls back depends on the interpreter:
+//! The callbacks depend on the interpreter:
 //!
 //! - CPython 3.12 and later: `sys.monitoring` (`monitor`). A function under `@vor.profile` has
-//!   events switched on for its code object while recording is on. It stays the object that it was,
-//!   and costs nothing while recording is off. `python -m vor run` switches the same events on for
-//!   all code. A table (`codes`) leads from the code object to its call site.
+//!   events switched on for its code object while recording is on. The function itself does not
+//!   change, and costs nothing while recording is off. `python -m vor run` switches the same events
+//!   on for all code. A table (`codes`) maps code objects to call sites.
 //! - CPython 3.11: `@vor.profile` puts an object around the function that is called by vectorcall
-//!   and looks like the function (`wrapper`); generators and coroutines get one around what they
-//!   return (`activation`). `python -m vor run` sets the C profile callback of each thread
-//!   (`callback`). There is no frame of vor's in a traceback either way.
+//!   and looks like the function (`wrapper`), and another one around each generator or coroutine
+//!   that the function returns (`activation`). `python -m vor run` sets the C profile callback of
+//!   each thread (`callback`). Tracebacks contain no frames of vor on either.
 //!
 //! Callables without a code object are wrapped on every version. An activation of a generator or
-//! coroutine, from a resumption to the next suspension, is one span, as a poll of a future is in
+//! coroutine, from a resumption to the next suspension, is one span, like a poll of a future in
 //! Rust.
+//!
+//! # How a capture is read
+//!
+//! `reading` imports `vor-capture` and `vor-export` and nothing of the recorder; every other module
+//! records. Both are in one module file, so the recorder is linked into it.
 //!
 //! # How it is built
 //!
 //! A wheel is for the version of CPython that builds it (feature `module`). A release has one for
-//! 3.11, one by the stable ABI (feature `abi3`) for 3.12 and later, and one for each version
-//! without an interpreter's lock. Without a feature the crate is empty and needs no Python, so a
-//! workspace builds and tests anywhere; maturin sets the feature. Hot paths are C functions of the
-//! interpreter's own calling conventions, everything else is PyO3's. Interpreters without a lock
-//! have a wheel for each version, and leave the lock off for it: what threads share here is atomic
-//! or has a lock of its own. Interpreters within a process beside the first are refused with
-//! `ImportError`.
+//! 3.11, one for the stable ABI (feature `abi3`) of 3.12 and later, and one for each free-threaded
+//! version. Without a feature the crate is empty and needs no Python, so the workspace builds and
+//! tests anywhere; maturin sets the feature. Hot paths are C functions by the interpreter's own
+//! calling conventions (`entry`, `object`), all other functions use PyO3. Free-threaded interpreters
+//! keep their lock off: all state that threads share here is atomic or has a lock of its own.
+//! Subinterpreters are refused with `ImportError`.
 
 #![cfg(feature = "module")]
 

@@ -1,10 +1,9 @@
-//! Event loops: a block that is open when a turn of one ends is suspended.
+//! Event loops: a block that is open when a turn of a loop ends is suspended.
 //!
-//! A block in a coroutine that nobody profiles has nothing around it that ends where the coroutine
-//! is suspended, and would seem to be open all the time, around whatever else the loop runs.
-//! `asyncio` calls everything by `Handle._run`, its tasks as well as its callbacks, and that is
-//! wrapped where recording begins, or as soon as a new name of a block is seen after `asyncio` was
-//! imported. A program that has no loop pays nothing for that.
+//! A coroutine that is not profiled has no span that ends at its suspension. A block in it would
+//! seem to stay open, around all other work of the loop. `asyncio` runs tasks and callbacks by
+//! `Handle._run`. That is wrapped when recording begins, or when a block with a new name begins
+//! after `asyncio` was imported. A program without a loop pays nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,17 +15,17 @@ use crate::object::with_error_aside;
 use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};
 
-/// Whether the loop's turns are watched. Written by who wraps them, read relaxed by every look-up
-/// of a new name; two threads may both wrap them, which does no harm.
+/// Whether turns of loops are watched. Written (relaxed) by the thread that wraps them, read by every
+/// look-up of a new name. Two threads may both wrap them, which does no harm.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Watches the turns of `asyncio`'s loops, if it was imported. Where every call is recorded,
-/// activations of coroutines are, and nothing needs to be watched.
+/// Watches the turns of `asyncio`'s loops, if it was imported. Where every call is recorded, so are
+/// activations of coroutines, and turns need not be watched.
 pub(crate) fn watch(py: Python<'_>) {
     if WATCHED.load(Ordering::Relaxed) || codes::traces_all() || !setup::is_enabled() {
         return;
     }
-    // A loop that is not `asyncio`'s own is not watched.
+    // Loops of other libraries are not watched.
     let is_wrapped = with_error_aside(py, || matches!(wrap_turns(py), Ok(true)));
     if is_wrapped {
         WATCHED.store(true, Ordering::Relaxed);
@@ -50,7 +49,7 @@ fn wrap_turns(py: Python<'_>) -> PyResult<bool> {
     let turn = wrapper::wrap_turn(handle.getattr("_run")?, sites::intern(place))?;
     handle.setattr("_run", turn)?;
     if !events.call_method0("_get_running_loop")?.is_none() {
-        open::note_turn();
+        open::set_turn_running();
     }
     Ok(true)
 }

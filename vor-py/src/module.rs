@@ -1,4 +1,4 @@
-//! The module itself: what the package calls once, by PyO3's conventions, and what it names.
+//! The Python module: its contents, and the functions that PyO3 wraps since they are not hot.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::values::Value;
 use crate::wrapper::{self, Parameter};
 use crate::{activation, config, functions, loops, monitor, open, scope, ticker};
 
-/// What the package `vor` has in Rust.
+/// The part of the package `vor` that is in Rust.
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
@@ -45,24 +45,27 @@ mod _core {
         #[cfg(not(Py_3_12))]
         crate::callback::add(module)?;
         thread::name_threads_by(super::thread_name);
-        // It would name what has an underscore of its own as well; the package says what is public.
+        // PyO3 adds private names to it as well; the package has its own.
         let _ = module.delattr("__all__");
         Ok(())
     }
 }
 
-/// Fails in any interpreter of the process but the first: types, tables and the recorder are one
-/// for the process, and have references to objects of one interpreter.
+/// Fails in subinterpreters: types, tables and the recorder are shared by the process, and refer to
+/// objects of one interpreter.
 fn refuse_second_interpreter() -> PyResult<()> {
-    #[expect(unsafe_code, reason = "PyO3 does not tell which interpreter this is")]
+    #[expect(
+        unsafe_code,
+        reason = "PyO3 has no function for the number of the interpreter"
+    )]
     // SAFETY: a module is made by a thread that is attached to its interpreter, which lives as long
     // as the call.
     let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
     match number {
         0 => Ok(()),
-        _ => Err(PyImportError::new_err(format!(
-            "vor: expected the first interpreter of the process, found number {number}: it does not support subinterpreters"
-        ))),
+        _ => Err(PyImportError::new_err(
+            "vor does not support subinterpreters",
+        )),
     }
 }
 
@@ -75,40 +78,40 @@ fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> 
     Ok(())
 }
 
-/// Switches recording off. The calls that are open here end.
+/// Switches recording off. Calls that are open on this thread end.
 #[pyfunction]
 fn disable(py: Python<'_>) {
     open::forget_calls();
     py.detach(setup::disable);
 }
 
-/// Returns whether anything is recorded.
+/// Returns whether recording is on.
 #[pyfunction]
 fn is_enabled() -> bool {
     setup::is_enabled()
 }
 
-/// Brings everything that was recorded so far to the capture.
+/// Writes everything recorded so far to the capture.
 #[pyfunction]
 fn flush(py: Python<'_>) {
     py.detach(drain::flush);
 }
 
-/// Measures what an empty span costs here; takes about a millisecond.
+/// Measures the cost of an empty span on this machine, in about a millisecond.
 #[pyfunction]
 fn calibrate() {
-    // It records, and what records stays attached to the interpreter: the thread may be asked for
-    // its name.
+    // It records, and a recording thread stays attached to the interpreter: the recorder may read
+    // the thread's name.
     setup::calibrate();
 }
 
-/// Returns what an empty span costs in Rust, in nanoseconds; 0 before `calibrate()`.
+/// Returns the cost of an empty span in Rust, in nanoseconds; 0 before `calibrate()`.
 #[pyfunction]
 fn empty_span_ns() -> u64 {
     setup::empty_span_ns()
 }
 
-/// Says in which unit a metric is.
+/// Sets the unit of a metric.
 #[pyfunction]
 #[pyo3(signature = (name, unit, /))]
 fn record_metric_unit(name: &str, unit: &str) {
@@ -127,22 +130,21 @@ fn close_capture(py: Python<'_>) -> Option<PathBuf> {
     py.detach(drain::close_capture)
 }
 
-/// Does what a command line of `vor` says, the name of the program first, and returns the exit
-/// code.
+/// Runs a command line of `vor`, the program's name first, and returns the exit code.
 #[pyfunction]
 #[pyo3(signature = (arguments, /))]
 fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| vor::command::run(arguments))
 }
 
-/// Returns what is to be registered with `sys.monitoring`, by event.
+/// Returns the callbacks for `sys.monitoring`, by event.
 #[pyfunction]
 #[pyo3(signature = (disable, /))]
 fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     monitor::hooks(py, disable)
 }
 
-/// Has the calls of a code object recorded as this.
+/// Records the calls of a code object under a name, with some of its arguments.
 #[pyfunction]
 #[pyo3(signature = (code, name, module, args, /))]
 fn put_code(
@@ -163,7 +165,7 @@ fn put_code(
     )
 }
 
-/// The place of a code object, or of a callable without one.
+/// Returns the place of a code object, or of a callable without one.
 fn place(
     code: &Bound<'_, PyAny>,
     name: String,
@@ -214,7 +216,7 @@ fn wrap<'py>(
     wrapper::wrap(function, site, parameters, is_function, is_suspended)
 }
 
-/// Begins or ends that all code is recorded which lies in `include`, if there is any, and not in
+/// Begins or ends to record all code that is in `include`, unless that is empty, and not in
 /// `exclude`.
 #[pyfunction]
 #[pyo3(signature = (on, include, exclude, min_us, c_calls, /))]
@@ -229,7 +231,7 @@ fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_ca
     codes::trace_all(on);
     #[cfg(not(Py_3_12))]
     crate::callback::set(on, c_calls);
-    // Elsewhere the package asks for these events or does not.
+    // From 3.12 on the package switches these events on and off.
     #[cfg(Py_3_12)]
     let _ = c_calls;
 }
@@ -241,18 +243,17 @@ fn mark_frames_every(interval_ms: f64) {
     ticker::start(Duration::from_nanos((interval_ms * 1e6) as u64));
 }
 
-/// Ends what `mark_frames_every` began, and returns whether the program has marked no frame itself.
+/// Ends the marks of `mark_frames_every`, and returns whether the program has marked no frame itself.
 #[pyfunction]
 fn stop_marking_frames() -> bool {
     ticker::stop()
 }
 
-/// Returns what the program calls the thread, from the tables of `threading`; no code of Python
-/// runs for it.
+/// Returns the name of this thread from the tables of `threading`, without running code of Python.
 fn thread_name() -> Option<String> {
     #[expect(
         unsafe_code,
-        reason = "threads of vor's own have no interpreter's state to ask in"
+        reason = "threads of vor are not attached to the interpreter"
     )]
     // SAFETY: the function may be called on any thread. Threads of Python record in functions that
     // Python calls, and stay attached to it meanwhile.
@@ -270,7 +271,7 @@ fn thread_name() -> Option<String> {
         if let Ok(thread) = threading.getattr("_active")?.get_item(&ident) {
             return name(&thread);
         }
-        // A thread that has just been started is not among the others yet.
+        // A thread that has just been started is not in `_active` yet.
         for thread in threading
             .getattr("_limbo")?
             .call_method0("copy")?
@@ -288,7 +289,7 @@ fn thread_name() -> Option<String> {
     if found.is_some() {
         return found;
     }
-    // Before `threading` was imported there is the main thread alone.
+    // Before `threading` is imported, there is only the main thread.
     let modules = py
         .import("sys")
         .and_then(|sys| sys.getattr("modules"))

@@ -1,17 +1,17 @@
-//! What `sys.monitoring` calls, on CPython 3.12 and later.
+//! The callbacks of `sys.monitoring`, on CPython 3.12 and later.
 //!
 //! The package registers one object for each kind of event (`_monitor.py`), and switches events on
-//! and off. Each is called by vectorcall with the code object first. A place whose code is not
-//! recorded answers `sys.monitoring.DISABLE`, and is not asked again.
+//! and off. Each is called by vectorcall with the code object first. For code that is not recorded it
+//! returns `sys.monitoring.DISABLE`, and is not called again at that place.
 //!
 //! | event | begins or ends |
 //! |---|---|
 //! | `PY_START`, `PY_RESUME` | a call, or an activation of a generator or coroutine |
-//! | `PY_THROW` | such an activation, by an exception |
-//! | `PY_YIELD` | ends an activation; of a coroutine, the task that the activations are goes on |
+//! | `PY_THROW` | an activation, by an exception |
+//! | `PY_YIELD` | ends an activation; the task of a coroutine continues |
 //! | `PY_RETURN` | ends a call or an activation, and the task |
 //! | `PY_UNWIND` | ends them, by an exception |
-//! | `CALL`, `C_RETURN`, `C_RAISE` | a call of what is not written in Python, if asked for |
+//! | `CALL`, `C_RETURN`, `C_RAISE` | a call of a function that is not written in Python, if switched on |
 
 #![expect(
     unsafe_code,
@@ -43,20 +43,20 @@ static DISABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 /// every end.
 pub(crate) static MIN_TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the type of the objects to be registered.
+/// Makes the type of the callbacks.
 pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
     HOOK.make(py, Callback::type_spec(c"vor._core.Hook"))?;
     Ok(())
 }
 
-/// Makes the objects to be registered, by the names of their events.
+/// Makes the callbacks, by the names of their events.
 pub(crate) fn hooks<'py>(
     py: Python<'py>,
     disable: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let had = DISABLE.swap(disable.clone().into_ptr(), Ordering::Relaxed);
-    // SAFETY: what was there before was counted here.
-    unsafe { ffi::Py_XDECREF(had) };
+    let old = DISABLE.swap(disable.clone().into_ptr(), Ordering::Relaxed);
+    // SAFETY: this is the reference that was stored here.
+    unsafe { ffi::Py_XDECREF(old) };
     let all = PyDict::new(py);
     let functions: [(&str, ffi::vectorcallfunc); 9] = [
         ("PY_START", vectorcall!(start)),
@@ -78,12 +78,12 @@ pub(crate) fn hooks<'py>(
 #[inline(always)]
 fn disable() -> *mut ffi::PyObject {
     let disable = DISABLE.load(Ordering::Relaxed);
-    // SAFETY: the object is counted above, and this is one reference more.
+    // SAFETY: `DISABLE` holds a reference, so the object is alive.
     unsafe { ffi::Py_INCREF(disable) };
     disable
 }
 
-/// Begins a call of what is known, and returns whether its code is recorded.
+/// Begins a call, and returns whether its code is recorded.
 ///
 /// # Safety
 ///
@@ -134,7 +134,7 @@ pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// As [`begin`], of code that is seen for the first time, or whose arguments are recorded.
+/// As [`begin`], for code that runs for the first time, or whose arguments are recorded.
 ///
 /// # Safety
 ///
@@ -153,8 +153,7 @@ unsafe fn begin_slow(code: *mut ffi::PyObject) -> bool {
             if args.is_empty() {
                 open::push(key, manual::begin(site));
             } else {
-                // Reading them may run code of the program, which may change what is known of this
-                // code.
+                // Reading the values may run code of the program, which may change this entry.
                 let names = args.to_vec();
                 let values =
                     arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
@@ -165,7 +164,7 @@ unsafe fn begin_slow(code: *mut ffi::PyObject) -> bool {
         }
         Ok(Some(Code { site: None, .. })) => false,
         Ok(None) => true,
-        // A code object whose attributes cannot be read is passed over.
+        // A code object whose attributes cannot be read is skipped.
         Err(_) => true,
     }
 }
@@ -209,7 +208,7 @@ unsafe fn throw(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObje
     none()
 }
 
-/// Ends an activation of what is suspended.
+/// Ends an activation of a generator or coroutine that is suspended.
 unsafe fn suspend(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`.
     unsafe {
@@ -232,48 +231,47 @@ unsafe fn end(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject
         let code = args.get(0);
         match codes::find(code.addr()) {
             Some(Code { site: None, .. }) => return disable(),
-            known => end_call(code, known),
+            found => end_call(code, found),
         }
     }
     none()
 }
 
 unsafe fn unwind(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
-    // SAFETY: as for `start`. This event is for all code, also what is not recorded, and cannot be
-    // disabled by place.
+    // SAFETY: as for `start`. This event comes for all code, recorded or not, and cannot be disabled
+    // by place.
     unsafe {
         let code = args.get(0);
-        if let Some(known @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
-            end_call(code, Some(known));
+        if let Some(found @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
+            end_call(code, Some(found));
         }
     }
     none()
 }
 
-/// Ends a call or the last activation of what is known so.
+/// Ends a call or a last activation.
 #[inline(always)]
-fn end_call(code: *mut ffi::PyObject, known: Option<&Code>) {
+fn end_call(code: *mut ffi::PyObject, found: Option<&Code>) {
     let (key, min_ticks) = (open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
-    match known {
+    match found {
         Some(Code {
             coroutine: Some(_), ..
-        }) => open::end_life(key, min_ticks, frame),
+        }) => open::end_coroutine(key, min_ticks, frame),
         _ => open::end(key, min_ticks),
     }
 }
 
-/// Returns the address of the frame that an event comes from, which a coroutine has to its end.
+/// Returns the address of the frame of an event. A coroutine has the same frame to its end.
 fn frame() -> usize {
-    // SAFETY: events come on threads that are attached to the interpreter. It keeps a frame that
-    // was asked for as long as the code runs or is suspended.
+    // SAFETY: events come on threads that are attached to the interpreter. The frame object lives as
+    // long as the code runs or is suspended.
     unsafe { ffi::PyEval_GetFrame() }.addr()
 }
 
 unsafe fn call(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls with the code, the offset, what is called and its first
-    // argument.
+    // SAFETY: the interpreter calls with the code, the offset, the callable and its first argument.
     unsafe {
-        // What is written in Python has events of its own, and no end comes for it here.
+        // Callables that are written in Python have events of their own, and no end comes here.
         if matches!(
             codes::find(args.get(0).addr()),
             Some(Code { site: Some(_), .. })

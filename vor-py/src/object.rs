@@ -229,7 +229,7 @@ pub(crate) unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<&'a str> {
     if start.is_null() {
         return None;
     }
-    // SAFETY: the interpreter gives so many bytes of UTF-8, which it keeps with the object.
+    // SAFETY: the interpreter returns so many bytes of UTF-8, which live as long as the object.
     Some(unsafe {
         std::str::from_utf8_unchecked(std::slice::from_raw_parts(
             start.cast(),
@@ -265,7 +265,7 @@ pub(crate) fn none() -> *mut ffi::PyObject {
     // SAFETY: `None` is always there.
     unsafe {
         let none = ffi::Py_None();
-        // From 3.12 on it is immortal, and need not be counted.
+        // From 3.12 on it is immortal and not counted.
         if cfg!(not(Py_3_12)) {
             ffi::Py_INCREF(none);
         }

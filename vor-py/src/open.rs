@@ -1,18 +1,18 @@
-//! What Python has open on a thread: a stack of begun scopes, each with a key that its end is found
-//! by.
+//! The open scopes of Python on a thread: a stack of entries, each with a key by which its end is
+//! found.
 //!
-//! Calls of functions nest, so the entry that ends is the top one. Two things stand in the way of
-//! that. A `with vor.scope(…)` in a generator or coroutine stays open while it is suspended: what
-//! is around it ends first, or a `with` of another coroutine begins above it and ends later. Such
-//! an entry is put *aside*, and its end is recorded as that of a task. And the end of a call can be
-//! missed, where recording was switched off meanwhile; it is ended with what is around it.
+//! Calls of functions nest, so usually the top entry ends. There are two exceptions. A
+//! `with vor.scope(…)` in a generator or coroutine stays open while that is suspended: the scopes
+//! around it end first, or a `with` of another coroutine begins above it and ends later. Such an
+//! entry is moved *aside*, and recorded as a task when it ends. And the end of a call is missed if
+//! recording is switched off meanwhile; then the call ends together with the one around it.
 //!
-//! A coroutine that was suspended is a task as well, which begins with its first activation and
-//! ends with its last: in between, its frame says which of the coroutines of its code it is.
+//! A coroutine that was suspended is a task too, from its first activation to its last. In between
+//! it is identified by its frame, since there may be many coroutines of the same code.
 //!
 //! ```text
 //! entries   [ main | load | with "batch" ]      keys: the code object, the code object, the object of the `with`
-//! aside     [ with "fetch" ]                    left behind by a coroutine that is suspended
+//! aside     [ with "fetch" ]                    of a coroutine that is suspended
 //! ```
 
 use std::cell::UnsafeCell;
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 
-/// Set in a key where the entry is a block and not a call; objects lie at multiples of 8.
+/// Set in the key of a block, as opposed to a call; addresses of objects are multiples of 8.
 const BLOCK: usize = 1;
-/// Set in a key where the entry has arguments, the last ones of [`Stack::args`].
+/// Set in the key of an entry with arguments, which are in [`Stack::args`].
 const WITH_ARGS: usize = 2;
-/// Set in a key where the entry is an activation of a coroutine that was suspended before.
+/// Set in the key of an activation of a coroutine that was suspended before.
 const RESUMED: usize = 4;
 
 /// How often recording was switched off. Written by [`forget_calls`], read relaxed by every call
-/// that begins: calls from before have no end to wait for.
+/// that begins: the ends of earlier calls never come.
 static SWITCHED_OFF: AtomicU32 = AtomicU32::new(0);
 
-/// Blocks that are kept aside on a thread, and coroutines that are suspended on it; the ends of
-/// more are not recorded.
+/// Most blocks aside on a thread, and most suspended coroutines of it; the ends of more are not
+/// recorded.
 const MAX_ASIDE: usize = 1 << 16;
 
 #[derive(Clone, Copy)]
@@ -66,25 +66,25 @@ struct Stack {
     /// Arguments of the entries that have some, in the same order.
     args: Vec<ArgWords>,
     aside: Vec<Entry>,
-    /// The first activations of coroutines that are suspended, by their frames.
-    lives: HashMap<usize, ManualScope>,
-    /// Where the stack ended when an event loop's turn was found to be under way: what is above is
-    /// suspended when the next one begins.
-    turn_under_way: Option<usize>,
-    /// The value of [`SWITCHED_OFF`] that the entries are from.
+    /// The first activations of suspended coroutines, by their frames.
+    first_activations: HashMap<usize, ManualScope>,
+    /// The height of the stack when a turn of an event loop was found running: entries above it are
+    /// suspended when the next turn begins.
+    running_turn: Option<usize>,
+    /// The value of [`SWITCHED_OFF`] when the entries began.
     switched_off: u32,
 }
 
 thread_local! {
     static STACK: UnsafeCell<Stack> = {
-        // The first thing on a thread may be the end of a call that began before recording. The
-        // recorder's own thread-local must come before this one nonetheless.
+        // The first event of a thread may be the end of a call that began before recording. Still,
+        // the recorder's own thread-local must be initialised before this one.
         manual::attach_thread();
         UnsafeCell::new(Stack::default())
     };
 }
 
-/// The key of a call of what is at this address.
+/// The key of a call of the object at this address.
 pub(crate) fn call_key<T>(of: *const T) -> usize {
     of.addr()
 }
@@ -99,7 +99,7 @@ pub(crate) fn block_key<T>(of: *const T) -> usize {
     of.addr() | BLOCK
 }
 
-/// Notes a scope as open.
+/// Pushes an open scope.
 #[inline(always)]
 pub(crate) fn push(key: usize, scope: ManualScope) {
     with(|stack| {
@@ -110,14 +110,14 @@ pub(crate) fn push(key: usize, scope: ManualScope) {
     });
 }
 
-/// Notes a scope with arguments as open.
+/// Pushes an open scope with arguments.
 pub(crate) fn push_with(key: usize, scope: ManualScope, args: ArgWords) {
     push(key | WITH_ARGS, scope);
     with(|stack| stack.args.push(args));
 }
 
-/// Ends what is open under the key, if anything is. What was shorter than `min_ticks` leaves no
-/// record.
+/// Ends the scope that is open under the key, if there is one. It leaves no record if it was shorter
+/// than `min_ticks`.
 #[inline(always)]
 pub(crate) fn end(key: usize, min_ticks: u64) {
     let top = with(|stack| match stack.entries.last() {
@@ -131,8 +131,8 @@ pub(crate) fn end(key: usize, min_ticks: u64) {
     }
 }
 
-/// Ends a block. Where others are open above it, either these are suspended or it was itself, which
-/// `was_suspended` tells; it is a task then.
+/// Ends a block. If there are entries above it, either these are suspended, or it was suspended
+/// itself, as `was_suspended` returns; then it is a task.
 #[inline(always)]
 pub(crate) fn end_block(key: usize, was_suspended: impl FnOnce() -> bool) {
     match with(|stack| stack.entries.last().copied()) {
@@ -153,7 +153,7 @@ fn end_block_below(key: usize, was_suspended: impl FnOnce() -> bool) {
     end_slow(key);
 }
 
-/// As [`end`], of what is not on top or has arguments.
+/// As [`end`], for an entry that is not on top or has arguments.
 #[cold]
 fn end_slow(key: usize) {
     let at = with(|stack| stack.entries.iter().rposition(|entry| entry.is_of(key)));
@@ -165,14 +165,13 @@ fn end_slow(key: usize) {
     }
 }
 
-/// Ends an activation of a coroutine that is suspended. Where it is the first one, a task begins
-/// with it, which [`end_life`] ends. `frame` tells the coroutine from others of its code, and is
-/// asked for then only.
+/// Ends an activation of a coroutine that is suspended. If it is the first one, a task begins with
+/// it, which [`end_coroutine`] ends. `frame` identifies the coroutine, and is called only then.
 pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
     let entry = with(|stack| stack.last_of(key));
     if let Some(first) = entry.filter(|entry| !entry.is_resumed()) {
         let frame = frame();
-        with(|stack| stack.begin_life(frame, first.scope));
+        with(|stack| stack.begin_task(frame, first.scope));
     }
     end(
         key | entry.map_or(0, |entry| entry.key & RESUMED),
@@ -181,19 +180,19 @@ pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize)
 }
 
 /// Ends the last activation of a coroutine, and its task if it was ever suspended.
-pub(crate) fn end_life(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
+pub(crate) fn end_coroutine(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
     let entry = with(|stack| stack.last_of(key));
     let was_suspended = entry.is_some_and(Entry::is_resumed);
     end(key | if was_suspended { RESUMED } else { 0 }, min_ticks);
     if was_suspended {
         let frame = frame();
-        if let Some(first) = with(|stack| stack.lives.remove(&frame)) {
+        if let Some(first) = with(|stack| stack.first_activations.remove(&frame)) {
             first.end_as_task();
         }
     }
 }
 
-/// Ends the calls that are open above a height of the stack, and puts blocks aside: what is around
+/// Ends the calls above a height of the stack, and moves blocks above it aside: the scope around
 /// them ends.
 pub(crate) fn end_above(height: usize) {
     while with(|stack| stack.put_blocks_aside(height)) {
@@ -201,17 +200,17 @@ pub(crate) fn end_above(height: usize) {
     }
 }
 
-/// Begins a turn of an event loop, and returns how high the stack is.
+/// Begins a turn of an event loop, and returns the height of the stack.
 pub(crate) fn begin_turn() -> usize {
-    if let Some(height) = with(|stack| stack.turn_under_way.take()) {
+    if let Some(height) = with(|stack| stack.running_turn.take()) {
         end_above(height);
     }
     height()
 }
 
-/// Notes that a turn of an event loop is under way, whose end is not told.
-pub(crate) fn note_turn() {
-    with(|stack| stack.turn_under_way = Some(stack.entries.len()));
+/// Notes that a turn of an event loop is running whose end will not be reported.
+pub(crate) fn set_turn_running() {
+    with(|stack| stack.running_turn = Some(stack.entries.len()));
 }
 
 fn end_top() {
@@ -228,8 +227,8 @@ pub(crate) fn height() -> usize {
     with(|stack| stack.entries.len())
 }
 
-/// Has the calls that are open now end here on this thread, and be forgotten on the others: their
-/// ends are not told any more.
+/// Ends all calls that are open on this thread, and makes the other threads forget theirs: their
+/// ends will not be reported any more.
 pub(crate) fn forget_calls() {
     end_above(0);
     SWITCHED_OFF.fetch_add(1, Ordering::Relaxed);
@@ -246,10 +245,10 @@ impl Stack {
         self.entries.iter().rfind(|entry| entry.is_of(key)).copied()
     }
 
-    fn begin_life(&mut self, frame: usize, first: ManualScope) {
-        // A coroutine whose end was missed is forgotten when its frame's place is another's.
-        if self.lives.len() < MAX_ASIDE {
-            self.lives.insert(frame, first);
+    fn begin_task(&mut self, frame: usize, first: ManualScope) {
+        // A coroutine whose end was missed is replaced when another frame has the same address.
+        if self.first_activations.len() < MAX_ASIDE {
+            self.first_activations.insert(frame, first);
         }
     }
 
@@ -258,7 +257,7 @@ impl Stack {
         Some(self.aside.remove(at))
     }
 
-    /// Puts the blocks on top of the stack aside, down to a height, and returns whether a call
+    /// Moves the blocks on top of the stack aside, down to a height, and returns whether a call
     /// above that height is on top now.
     fn put_blocks_aside(&mut self, height: usize) -> bool {
         while self.entries.len() > height {
@@ -266,7 +265,7 @@ impl Stack {
                 Some(top) if top.is_block() => {
                     self.take_args(top);
                     self.entries.pop();
-                    // There may be nothing around it whose end would close it.
+                    // There may be no scope around it whose end would close it.
                     top.scope.abandon();
                     self.put_aside(top);
                 }
@@ -277,7 +276,7 @@ impl Stack {
     }
 
     fn put_aside(&mut self, block: Entry) {
-        // A block whose end never comes is forgotten in the end.
+        // Blocks whose ends never come must not pile up.
         if self.aside.len() < MAX_ASIDE {
             self.aside.push(block);
         }
@@ -287,13 +286,13 @@ impl Stack {
         entry.has_args().then(|| self.args.pop()).flatten()
     }
 
-    /// Forgets the calls from before recording was switched off, outermost last, so that the core's
-    /// stack is as high as it was before them. Blocks in them are put aside; those around them
-    /// stay, since their ends are told.
+    /// Forgets the calls that began before recording was switched off, outermost last, so that the
+    /// recorder's stack is as high as before them. Blocks inside them are moved aside; blocks around
+    /// them stay, since their ends are still reported.
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
-        self.lives.clear();
+        self.first_activations.clear();
         let around = self
             .entries
             .iter()
@@ -313,7 +312,7 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The thread ends, and with it every call on it: those whose ends were missed are not open.
+    /// The thread ends, so calls whose ends were missed are no longer open.
     fn drop(&mut self) {
         self.drop_calls();
     }
@@ -326,11 +325,10 @@ fn with<R: Default>(act: impl FnOnce(&mut Stack) -> R) -> R {
             unsafe_code,
             reason = "a check for a second borrow at every call would cost as much as the rest"
         )]
-        // SAFETY: the stack is this thread's own, and what `act` does is in this module, but for
-        // leaving a scope without a record: it ends none and calls nothing of Python, which could
-        // come back here.
+        // SAFETY: the stack is this thread's own. `act` is code of this module that calls nothing
+        // of Python and ends no scope, either of which could come back here; it may abandon a scope.
         act(unsafe { &mut *stack.get() })
     });
-    // A thread that is ending has nothing open any more.
+    // The stack of a thread that ends is gone.
     done.unwrap_or_default()
 }

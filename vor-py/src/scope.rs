@@ -1,13 +1,13 @@
 //! `vor.Scope` and `vor.scope`: a block of Python as a span.
 //!
-//! A scope's object holds its call site and its arguments, and nothing of what is open: that is on
-//! the thread's stack under the object's address. So one object may be entered again and again, in
-//! itself and by several threads. What `vor.scope` made last under a name is given again when
-//! nobody else has it any more.
+//! A scope's object holds its call site and its arguments. The open span is on the thread's stack,
+//! under the object's address. So one object may be entered any number of times, recursively and by
+//! several threads. The object that `vor.scope` made last under a name is returned again if the
+//! program has released it.
 //!
-//! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object
-//! gives the object, which knows by the number of arguments what is asked. Methods of the usual
-//! kind would be made anew at each `with`, which takes longer than everything else about it.
+//! An object is its own `__enter__` and its own `__exit__`: looking up either in an object returns
+//! the object, which distinguishes calls by the number of arguments. Bound methods would be made
+//! anew at each `with`, which takes longer than the rest of it.
 
 #![expect(
     unsafe_code,
@@ -56,7 +56,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .slot(ffi::Py_tp_new, new as *mut c_void)
         .slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)
         .slot(ffi::Py_tp_repr, repr as *mut c_void)
-        .doc(c"Scope(name, /, **args)\n--\n\nA block as a span, for `with`, again and again, or for a function as its decorator.");
+        .doc(c"Scope(name, /, **args)\n--\n\nA span around a block (`with`, any number of times) or around a function (decorator).");
     let scope_type = TYPE.make(py, spec)?;
     let spec = Callback::type_spec(c"vor._core.ScopeMethod")
         .slot(ffi::Py_tp_descr_get, method_of as *mut c_void);
@@ -70,29 +70,28 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         [keywords!(
             c"scope",
             scope,
-            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` is a span with an argument."
+            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` records a span with an argument."
         )],
     )
 }
 
-/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. A
-/// slot holds a reference to either object, so that no other can have its address. Fields are read
-/// and written by any thread (relaxed) between two readings or writings of `turn`, which is odd
-/// while they change: what was read while it did is not used.
-struct Known {
-    turn: AtomicUsize,
+/// A cache slot: the call site that was looked up last for the objects of a name and of the argument
+/// names. A call in a loop passes the same constants. A slot holds a reference to both objects, so
+/// no other object can have their addresses. It is a seqlock: fields are read and written relaxed by
+/// any thread, `sequence` is odd while they change, and a read during a change is discarded.
+struct CacheSlot {
+    sequence: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
-    /// The object that was made last for the name where it is without arguments, and a reference to
-    /// it; or null. Who has the interpreter's lock reads and writes it; where there is no lock,
-    /// nobody does.
+    /// A reference to the object that was made last for the name without arguments, or null. Only
+    /// used under the interpreter's lock; in a free-threaded interpreter it stays null.
     object: AtomicPtr<ffi::PyObject>,
 }
 
-static KNOWN: [Known; 256] = [const {
-    Known {
-        turn: AtomicUsize::new(0),
+static CACHE: [CacheSlot; 256] = [const {
+    CacheSlot {
+        sequence: AtomicUsize::new(0),
         name: AtomicPtr::new(ptr::null_mut()),
         keywords: AtomicPtr::new(ptr::null_mut()),
         site: AtomicPtr::new(ptr::null_mut()),
@@ -100,34 +99,38 @@ static KNOWN: [Known; 256] = [const {
     }
 }; 256];
 
-impl Known {
+impl CacheSlot {
     /// Returns the slot for a name and argument names.
     #[inline(always)]
     fn of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> &'static Self {
         let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
-        &KNOWN[hash % KNOWN.len()]
+        &CACHE[hash % CACHE.len()]
     }
 
-    /// Returns the site, if these are what the slot holds.
+    /// Returns the site, if the slot is for these objects.
     #[inline(always)]
     fn get(
         &self,
         name: *mut ffi::PyObject,
         keywords: *mut ffi::PyObject,
     ) -> Option<&'static CallSite> {
-        let turn = self.turn.load(Ordering::Acquire);
-        let is_it = self.name.load(Ordering::Relaxed) == name
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let is_hit = self.name.load(Ordering::Relaxed) == name
             && self.keywords.load(Ordering::Relaxed) == keywords;
         let site = self.site.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        if !is_it || !turn.is_multiple_of(2) || self.turn.load(Ordering::Relaxed) != turn {
+        if !is_hit
+            || !sequence.is_multiple_of(2)
+            || self.sequence.load(Ordering::Relaxed) != sequence
+        {
             return None;
         }
-        // SAFETY: the slot had a name in this turn, so it had a site, which is never freed.
+        // SAFETY: the slot had a name at this sequence number, so it had a site, which is never
+        // freed.
         Some(unsafe { &*site })
     }
 
-    /// Has the slot hold these, unless another thread is changing it.
+    /// Stores a site for these objects, unless another thread is changing the slot.
     ///
     /// # Safety
     ///
@@ -138,16 +141,17 @@ impl Known {
         keywords: *mut ffi::PyObject,
         site: &'static CallSite,
     ) {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let mine = turn.is_multiple_of(2)
-            && (self.turn)
-                .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        let is_locked = sequence.is_multiple_of(2)
+            && self
+                .sequence
+                .compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        if !mine {
+        if !is_locked {
             return;
         }
         fence(Ordering::Release);
-        // SAFETY: both are alive or null, as the caller says; what the slot held before is its own.
+        // SAFETY: both are alive or null, as the caller says; the slot owns its old references.
         unsafe {
             ffi::Py_INCREF(name);
             ffi::Py_XINCREF(keywords);
@@ -156,7 +160,7 @@ impl Known {
             self.site
                 .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
             let object = self.object.swap(ptr::null_mut(), Ordering::Relaxed);
-            self.turn.store(turn + 2, Ordering::Release);
+            self.sequence.store(sequence + 2, Ordering::Release);
             ffi::Py_XDECREF(object);
             ffi::Py_XDECREF(name);
             ffi::Py_XDECREF(keywords);
@@ -170,14 +174,14 @@ impl Known {
     /// The thread is attached to the interpreter.
     #[inline(always)]
     unsafe fn object(&self, site: &'static CallSite) -> *mut ffi::PyObject {
-        // Without a lock, somebody else might be given it at the same time.
+        // Without a lock, two threads might get the same object.
         if cfg!(Py_GIL_DISABLED) {
             // SAFETY: as the caller says.
             return unsafe { make(TYPE.get(), site, None) };
         }
         let object = self.object.load(Ordering::Relaxed);
-        // SAFETY: what is there is alive, since there is a reference to it here; if that is the
-        // only one, nobody has entered it.
+        // SAFETY: the slot holds a reference, so the object is alive; if that is the only one, the
+        // object is not entered.
         unsafe {
             if !object.is_null() && ffi::Py_REFCNT(object) == 1 {
                 ffi::Py_INCREF(object);
@@ -187,7 +191,7 @@ impl Known {
         }
     }
 
-    /// As [`object`](Self::object), of an object that is made and kept.
+    /// As [`object`](Self::object), with a new object, which the slot keeps.
     ///
     /// # Safety
     ///
@@ -214,15 +218,15 @@ unsafe fn site_of(
     name: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> Option<&'static CallSite> {
-    let known = Known::of(name, keywords);
-    if let Some(site) = known.get(name, keywords) {
+    let slot = CacheSlot::of(name, keywords);
+    if let Some(site) = slot.get(name, keywords) {
         return Some(site);
     }
     // SAFETY: as the caller says.
-    unsafe { look_up(name, keywords, known) }
+    unsafe { look_up(name, keywords, slot) }
 }
 
-/// As [`site_of`], for what is not known.
+/// As [`site_of`], for names that are not in the cache.
 ///
 /// # Safety
 ///
@@ -231,7 +235,7 @@ unsafe fn site_of(
 unsafe fn look_up(
     name: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
-    known: &Known,
+    slot: &CacheSlot,
 ) -> Option<&'static CallSite> {
     // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let (py, name_text) = unsafe { (Python::assume_attached(), text(name)) };
@@ -273,7 +277,7 @@ unsafe fn look_up(
         ..Place::default()
     });
     // SAFETY: as the caller says.
-    unsafe { known.set(name, keywords, site) };
+    unsafe { slot.set(name, keywords, site) };
     Some(site)
 }
 
@@ -312,7 +316,7 @@ unsafe fn scope(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObje
             return ptr::null_mut();
         };
         if keywords.is_null() {
-            return Known::of(name, keywords).object(site);
+            return CacheSlot::of(name, keywords).object(site);
         }
         let py = Python::assume_attached();
         let count = ffi::PyTuple_Size(keywords).unsigned_abs();
@@ -326,7 +330,7 @@ unsafe extern "C" fn new(
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter gives a tuple, and a dictionary or null.
+    // SAFETY: the interpreter passes a tuple, and a dictionary or null.
     unsafe {
         let py = Python::assume_attached();
         let made = (|| -> PyResult<_> {
@@ -338,13 +342,13 @@ unsafe extern "C" fn new(
                 )));
             }
             let mut names = ptr::null_mut();
-            let (mut kept, mut values) = (None, None);
+            let (mut names_tuple, mut values) = (None, None);
             if let Some(keywords) = Bound::from_borrowed_ptr_or_opt(py, keywords) {
                 let keywords = keywords.cast_into::<PyDict>()?;
                 if !keywords.is_empty() {
                     let tuple = PyTuple::new(py, keywords.keys())?;
                     names = tuple.as_ptr();
-                    kept = Some(tuple);
+                    names_tuple = Some(tuple);
                     values = Some(
                         keywords
                             .values()
@@ -355,7 +359,8 @@ unsafe extern "C" fn new(
                 }
             }
             let site = site_of(args.get_item(0)?.as_ptr(), names);
-            drop(kept);
+            // `names` points to it.
+            drop(names_tuple);
             Ok(site.map(|site| (site, values)))
         })();
         match made {
@@ -385,17 +390,17 @@ unsafe extern "C" fn method_of(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let found = if object.is_null() { method } else { object };
-    // SAFETY: the interpreter gives the method, and null or an object.
+    // SAFETY: the interpreter passes the method, and null or an object.
     unsafe { ffi::Py_INCREF(found) };
     found
 }
 
-/// Begins the span for no arguments, ends it for the three of `__exit__`, and decorates a function,
-/// which is one.
+/// Begins the span if there are no arguments, ends it if there are the three of `__exit__`, and
+/// decorates a function if there is one.
 unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     if !args.keywords().is_null() {
         return raise(PyTypeError::new_err(
-            "Scope: expected no keywords where it is called, found some",
+            "Scope: a call takes no keyword arguments",
         ));
     }
     // SAFETY: the interpreter calls with an object of the type, and so many arguments.
@@ -453,13 +458,13 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     object
 }
 
-/// Returns whether the code that runs is that of a coroutine or generator.
+/// Returns whether the running code is that of a coroutine or generator.
 fn is_in_coroutine() -> bool {
     const CO_GENERATOR: u32 = 0x20;
     const CO_COROUTINE: u32 = 0x80;
     const CO_ASYNC_GENERATOR: u32 = 0x200;
     // SAFETY: this is called in functions of the interpreter's, whose thread is attached to it; its
-    // frame is there as long.
+    // frame lives as long.
     let (py, frame) = unsafe {
         let py = Python::assume_attached();
         (
@@ -498,7 +503,7 @@ unsafe fn decorate(object: *mut ffi::PyObject, function: *mut ffi::PyObject) -> 
 }
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter gives objects of the type.
+    // SAFETY: the interpreter passes objects of the type.
     let (py, name) = unsafe {
         (
             Python::assume_attached(),

@@ -1,5 +1,4 @@
-//! An open capture as the package `vor` sees it; what users see is `vor.Capture`, which is written
-//! in Python.
+//! An open capture, for the package `vor`. Users see `vor.Capture`, which is written in Python.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +10,16 @@ use vor_capture::model::catalog::ThreadId;
 use vor_capture::reader::{Capture, Damage, FrameScan, FrameSummary};
 use vor_export::thread_label;
 
-use super::column::refused;
+use super::column::arrow_error;
 use super::error::failed;
-use super::gather::{Gathered, Stopped, Wanted, gather, statistics};
+use super::gather::{FrameSelection, Gathered, Interruption, gather, statistics};
 use super::make;
 use super::table::Table;
 
-/// Most spans of a frame that are read at once: positions in a frame are 32-bit.
+/// Most spans of a frame: positions in a frame are 32-bit.
 const MAX_SPANS: usize = i32::MAX as usize;
 
-/// A capture that is open, or was.
+/// An open or closed capture.
 #[pyclass(frozen, module = "vor._core")]
 pub(crate) struct Reading {
     path: PathBuf,
@@ -29,8 +28,7 @@ pub(crate) struct Reading {
 
 struct Open {
     capture: Capture,
-    /// Frames that can be read, with their places in the file; none where they were not looked for
-    /// yet.
+    /// The readable frames, with their places in the file; `None` before the first search.
     frames: Option<Arc<Vec<(u64, FrameSummary)>>>,
     damage: Damage,
 }
@@ -40,14 +38,14 @@ impl Reading {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Path, &mut Open) -> Result<T, Stopped> + Send,
+        work: impl FnOnce(&Path, &mut Open) -> Result<T, Interruption> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.as_mut().map(|open| work(&self.path, open))
         });
         match done {
-            Some(done) => done.map_err(|stopped| stopped.raise(&self.path)),
+            Some(done) => done.map_err(|interruption| interruption.raise(&self.path)),
             None => {
                 let path = self.path.display();
                 let message = format!("{path}: the capture is closed");
@@ -58,7 +56,7 @@ impl Reading {
 }
 
 impl Open {
-    fn frames(&mut self) -> Result<Arc<Vec<(u64, FrameSummary)>>, Stopped> {
+    fn frames(&mut self) -> Result<Arc<Vec<(u64, FrameSummary)>>, Interruption> {
         if let Some(frames) = &self.frames {
             return Ok(Arc::clone(frames));
         }
@@ -69,7 +67,7 @@ impl Open {
             match self.capture.next_summary(&mut scan) {
                 None => break,
                 Some(Ok(summary)) => frames.push((place, summary)),
-                // Damage took it, which is told elsewhere.
+                // A damaged frame, which `damage` counts.
                 Some(Err(error)) if error.is_corrupt() => {}
                 Some(Err(error)) => return Err(error.into()),
             }
@@ -77,7 +75,7 @@ impl Open {
         Ok(Arc::clone(self.frames.insert(Arc::new(frames))))
     }
 
-    /// Takes note of damage; a pass that saw more of the file knows better.
+    /// Stores damage that a pass found, unless an earlier pass found more.
     fn note(&mut self, damage: Damage) {
         if damage.count >= self.damage.count {
             self.damage = damage;
@@ -108,7 +106,7 @@ impl Reading {
         })
     }
 
-    /// Return what a capture says of itself, as `vor info --json` tells it.
+    /// Return the properties of a capture, as `vor info --json` does.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (info, catalog) = self.with(py, |_, open| {
             Ok((open.capture.info(), Arc::clone(open.capture.catalog())))
@@ -138,20 +136,20 @@ impl Reading {
         Ok(found)
     }
 
-    /// Return what could not be read so far, as the command's JSON tells it.
+    /// Return the damage found so far, as the command's JSON does.
     fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let damage = self.with(py, |_, open| Ok(open.damage.clone()))?;
-        told(py, &damage)
+        damage_dict(py, &damage)
     }
 
-    /// Read the whole file, check every checksum, and return what is damaged.
+    /// Read the whole file, check every checksum, and return the damage.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let damage = self.with(py, |_, open| {
             let damage = open.capture.verify()?;
             open.note(damage.clone());
             Ok(damage)
         })?;
-        told(py, &damage)
+        damage_dict(py, &damage)
     }
 
     /// Return the table of frames.
@@ -163,8 +161,8 @@ impl Reading {
         })
     }
 
-    /// Return the tables of spans, tasks, messages and metrics: of all, or of frames by their
-    /// numbers, the last one included. Without spans, the first three are empty.
+    /// Return the tables of spans, tasks, messages and metrics: of the whole capture, or of a range
+    /// of frame numbers, the last one included. Without spans, the first three are empty.
     #[pyo3(signature = (frames, with_spans, /))]
     fn gather(
         &self,
@@ -178,7 +176,7 @@ impl Reading {
                 path,
                 &mut open.capture,
                 &all,
-                Wanted::new(frames),
+                FrameSelection::new(frames),
                 with_spans,
             )?;
             let Gathered {
@@ -201,19 +199,19 @@ impl Reading {
         let (spans, tasks, messages, metrics) = tables?;
         Ok((
             spans,
-            tasks.map_err(refused)?,
-            messages.map_err(refused)?,
-            metrics.map_err(refused)?,
+            tasks.map_err(arrow_error)?,
+            messages.map_err(arrow_error)?,
+            metrics.map_err(arrow_error)?,
         ))
     }
 
     /// Return the table of statistics, a row per call site, the largest self time first: of all
-    /// spans, or of those that ended in frames by their numbers.
+    /// spans, or of those that ended in a range of frames.
     #[pyo3(signature = (frames, /))]
     fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
         let table = self.with(py, |path, open| {
             let (builder, catalog, damage) =
-                statistics(path, &mut open.capture, Wanted::new(frames))?;
+                statistics(path, &mut open.capture, FrameSelection::new(frames))?;
             open.note(damage);
             let mut rows = builder.scope_stats(&catalog);
             rows.sort_by(|a, b| {
@@ -224,10 +222,10 @@ impl Reading {
             });
             Ok(make::stats(&rows, &catalog))
         });
-        table?.map_err(refused)
+        table?.map_err(arrow_error)
     }
 
-    /// Take what was written since, and return the number of frames.
+    /// Read what was written since the last call, and return the number of frames.
     fn extend(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |_, open| {
             let count = open.capture.extend()?;
@@ -238,14 +236,14 @@ impl Reading {
         })
     }
 
-    /// Close the file. Tables that were read stay.
+    /// Close the file. Tables that were read remain.
     fn close(&self, py: Python<'_>) {
         py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }
 }
 
-/// Tells of damage with the words of the command's JSON.
-fn told<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
+/// Returns damage as a dictionary with the names of the command's JSON.
+fn damage_dict<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
     let loss = |loss: &vor_capture::reader::Loss| -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         found.set_item("offset", loss.offset)?;

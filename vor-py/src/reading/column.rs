@@ -1,5 +1,5 @@
-//! A column as Python sees it: numbers by the buffer protocol, everything by Arrow's C data
-//! interface, and values one by one.
+//! A column of a table: numbers by the buffer protocol, all types by Arrow's C data interface, and
+//! values one by one.
 
 #![expect(unsafe_code, reason = "the buffer protocol is one of pointers")]
 
@@ -11,9 +11,10 @@ use arrow_array::ffi::FFI_ArrowArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{Array, ArrayRef, DictionaryArray, UInt32Array};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{DataType, Field, FieldRef};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -21,10 +22,10 @@ use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyString, PyTuple};
 
 /// A column of a table.
 ///
-/// Numbers are there without a copy for whatever takes buffers (`numpy.asarray(column)`,
-/// `memoryview(column)`), and every column is for whatever takes Arrow's arrays. Where a value is
-/// missing, a buffer holds -1, or 0 in columns without negative numbers. Texts that repeat are
-/// numbers, `column.codes`, into a list of all of them, `column.values`.
+/// Numbers can be read without a copy by the buffer protocol (`numpy.asarray(column)`,
+/// `memoryview(column)`), and every column by libraries that read Arrow arrays. For a missing value
+/// a buffer has -1, or 0 if the column has no negative numbers. Repeated strings are stored as
+/// numbers, `column.codes`, that index the list of distinct strings, `column.values`.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Column {
     field: FieldRef,
@@ -48,16 +49,23 @@ impl Column {
     fn is_coded(&self) -> bool {
         matches!(self.field.data_type(), DataType::Dictionary(..))
     }
+
+    fn dictionary(&self) -> PyResult<&DictionaryArray<Int32Type>> {
+        self.array.as_dictionary_opt().ok_or_else(|| {
+            let message = format!("{}: a column of numbers, not of text", self.field.name());
+            PyTypeError::new_err(message)
+        })
+    }
 }
 
-/// The numbers of a column as they lie in memory.
+/// The numbers of a column in memory.
 struct Numbers<'a> {
     bytes: &'a [u8],
     item_bytes: usize,
     format: &'static CStr,
 }
 
-/// Returns the numbers of an array that has such.
+/// Returns the numbers of an array of numbers.
 fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
     fn of<'a, T: ArrowPrimitiveType>(
         array: &'a ArrayRef,
@@ -80,41 +88,28 @@ fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
     }
 }
 
-/// Returns the value of a row of an array, `None` where it is missing.
+/// Returns the value of a row of an array; `None` if it is missing.
 pub(super) fn value<'py>(
     py: Python<'py>,
     array: &ArrayRef,
     row: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
+    fn number<'py, T>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>>
+    where
+        T: ArrowPrimitiveType,
+        T::Native: IntoPyObjectExt<'py>,
+    {
+        array.as_primitive::<T>().value(row).into_bound_py_any(py)
+    }
     if array.is_null(row) {
         return Ok(py.None().into_bound(py));
     }
     Ok(match array.data_type() {
-        DataType::Int32 => array
-            .as_primitive::<Int32Type>()
-            .value(row)
-            .into_pyobject(py)?
-            .into_any(),
-        DataType::Int64 => array
-            .as_primitive::<Int64Type>()
-            .value(row)
-            .into_pyobject(py)?
-            .into_any(),
-        DataType::UInt32 => array
-            .as_primitive::<UInt32Type>()
-            .value(row)
-            .into_pyobject(py)?
-            .into_any(),
-        DataType::UInt64 => array
-            .as_primitive::<UInt64Type>()
-            .value(row)
-            .into_pyobject(py)?
-            .into_any(),
-        DataType::Float64 => array
-            .as_primitive::<Float64Type>()
-            .value(row)
-            .into_pyobject(py)?
-            .into_any(),
+        DataType::Int32 => number::<Int32Type>(py, array, row)?,
+        DataType::Int64 => number::<Int64Type>(py, array, row)?,
+        DataType::UInt32 => number::<UInt32Type>(py, array, row)?,
+        DataType::UInt64 => number::<UInt64Type>(py, array, row)?,
+        DataType::Float64 => number::<Float64Type>(py, array, row)?,
         DataType::Utf8 => PyString::new(py, array.as_string::<i32>().value(row)).into_any(),
         DataType::Dictionary(..) => {
             let coded = array.as_dictionary::<Int32Type>();
@@ -135,7 +130,7 @@ pub(super) fn value<'py>(
         }
         other => {
             return Err(PyTypeError::new_err(format!(
-                "no value of Python is known for {other}"
+                "values of type {other} have no equivalent in Python"
             )));
         }
     })
@@ -143,31 +138,31 @@ pub(super) fn value<'py>(
 
 #[pymethods]
 impl Column {
-    /// What the table calls the column.
+    /// The name of the column.
     #[getter]
     fn name(&self) -> &str {
         self.field.name()
     }
 
-    /// How many values are missing.
+    /// The number of missing values.
     #[getter]
     fn null_count(&self) -> usize {
         self.array.null_count()
     }
 
-    /// What the values are: `int64`, `uint32` and the like, `text` or `map`.
+    /// The type of the values: `int64`, `uint32` and so on, `text` or `map`.
     #[getter]
     fn kind(&self) -> &'static str {
         kind(self.field.data_type())
     }
 
-    /// Whether the values are texts that repeat, which have `codes` and `values`.
+    /// Whether the values are repeated strings, with `codes` and `values`.
     #[getter(is_coded)]
     fn has_codes(&self) -> bool {
         self.is_coded()
     }
 
-    /// Which values are missing, as a column of 1 and 0.
+    /// A column with 1 for each missing value and 0 for each other.
     #[getter]
     fn missing(&self) -> Self {
         let missing: UInt32Array = (0..self.array.len())
@@ -177,27 +172,18 @@ impl Column {
         Self::new(field.into(), std::sync::Arc::new(missing))
     }
 
-    /// Which value each row has, as a column of numbers; of a column of texts that repeat.
+    /// The index of each row's string in `values`; of a column of repeated strings.
     #[getter]
     fn codes(&self) -> PyResult<Self> {
-        if !self.is_coded() {
-            let message = format!("{}: a column of numbers, not of text", self.name());
-            return Err(PyTypeError::new_err(message));
-        }
-        let keys: ArrayRef =
-            std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
+        let keys: ArrayRef = std::sync::Arc::new(self.dictionary()?.keys().clone());
         let field = self.field.as_ref().clone().with_data_type(DataType::Int32);
         Ok(Self::new(field.into(), keys))
     }
 
-    /// All texts of the column, each once, of a column of texts that repeat.
+    /// The distinct strings; of a column of repeated strings.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        if !self.is_coded() {
-            let message = format!("{}: a column of numbers, not of text", self.name());
-            return Err(PyTypeError::new_err(message));
-        }
-        let values = self.array.as_dictionary::<Int32Type>().values();
+        let values = self.dictionary()?.values();
         let texts: PyResult<Vec<_>> = (0..values.len())
             .map(|row| value(py, values, row))
             .collect();
@@ -213,7 +199,7 @@ impl Column {
         Ok(list)
     }
 
-    /// Return the column as an array of NumPy; numbers are not copied.
+    /// Return the column as a NumPy array; numbers are not copied.
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("numpy")?.call_method1("asarray", (slf,))
     }
@@ -265,7 +251,7 @@ impl Column {
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         schema_capsule(
             py,
-            FFI_ArrowSchema::try_from(&*self.field).map_err(refused)?,
+            FFI_ArrowSchema::try_from(&*self.field).map_err(arrow_error)?,
         )
     }
 
@@ -275,16 +261,16 @@ impl Column {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // What is there is the only form there is, which the interface allows.
+        // There is only one form, which the interface allows.
         drop(requested_schema);
         array_capsules(py, &self.field, &self.array)
     }
 
-    /// Gives the numbers to whoever wants a buffer.
+    /// Fills in a buffer with the numbers.
     ///
     /// # Safety
     ///
-    /// `view` is null, or a buffer of the interpreter's to be filled in.
+    /// `view` is null, or a buffer of the interpreter to be filled in.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -320,18 +306,18 @@ impl Column {
             (*view).itemsize = item_bytes as ffi::Py_ssize_t;
             (*view).readonly = 1;
             (*view).ndim = 1;
-            let wants = |flag: c_int| flags & flag == flag;
-            (*view).format = if wants(ffi::PyBUF_FORMAT) {
+            let requested = |flag: c_int| flags & flag == flag;
+            (*view).format = if requested(ffi::PyBUF_FORMAT) {
                 numbers.format.as_ptr().cast_mut()
             } else {
                 ptr::null_mut()
             };
-            (*view).shape = if wants(ffi::PyBUF_ND) {
+            (*view).shape = if requested(ffi::PyBUF_ND) {
                 shape.cast()
             } else {
                 ptr::null_mut()
             };
-            (*view).strides = if wants(ffi::PyBUF_STRIDES) {
+            (*view).strides = if requested(ffi::PyBUF_STRIDES) {
                 shape.cast::<ffi::Py_ssize_t>().add(1)
             } else {
                 ptr::null_mut()
@@ -343,11 +329,11 @@ impl Column {
         Ok(())
     }
 
-    /// Frees what a buffer needed beside the numbers.
+    /// Frees the shape and strides of a buffer.
     ///
     /// # Safety
     ///
-    /// `view` was filled in by `__getbuffer__`, and is given back once.
+    /// `view` was filled in by `__getbuffer__`, and is released once.
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: as the caller says: `internal` is the box that `__getbuffer__` made.
         unsafe {
@@ -358,7 +344,7 @@ impl Column {
     }
 }
 
-/// Returns what people call a type.
+/// Returns the name of a type for users.
 pub(super) fn kind(of: &DataType) -> &'static str {
     match of {
         DataType::Int32 => "int32",
@@ -371,7 +357,7 @@ pub(super) fn kind(of: &DataType) -> &'static str {
     }
 }
 
-/// Returns a row from an index as Python has them, counted from the end where negative.
+/// Returns the row of a Python index, which counts from the end if negative.
 pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> {
     let index: isize = at.extract()?;
     let row = if index < 0 {
@@ -380,11 +366,11 @@ pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> 
         usize::try_from(index).ok()
     };
     row.filter(|&row| row < length).ok_or_else(|| {
-        PyIndexError::new_err(format!("there is no row {index}: the column has {length}"))
+        PyIndexError::new_err(format!("row {index} is out of range: there are {length}"))
     })
 }
 
-/// Returns the rows of a slice, which must be neighbours: a table is not copied.
+/// Returns the rows of a slice. They must be contiguous, since tables are not copied.
 pub(super) fn contiguous(
     slice: &Bound<'_, PySlice>,
     length: usize,
@@ -405,7 +391,7 @@ pub(super) fn array_capsules<'py>(
     field: &FieldRef,
     array: &ArrayRef,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let schema = FFI_ArrowSchema::try_from(&**field).map_err(refused)?;
+    let schema = FFI_ArrowSchema::try_from(&**field).map_err(arrow_error)?;
     let array = FFI_ArrowArray::new(&array.to_data());
     let array = capsule(py, array, c"arrow_array")?;
     PyTuple::new(py, [schema_capsule(py, schema)?, array])
@@ -419,8 +405,8 @@ pub(super) fn schema_capsule(
     capsule(py, schema, c"arrow_schema")
 }
 
-/// Makes a capsule by which Arrow's structs are handed over. Who takes the struct marks it as
-/// released; otherwise the capsule releases it.
+/// Makes a capsule that passes an Arrow struct on. The consumer marks the struct as released;
+/// otherwise the capsule releases it.
 pub(super) fn capsule<'py, T: Send + 'static>(
     py: Python<'py>,
     value: T,
@@ -429,7 +415,7 @@ pub(super) fn capsule<'py, T: Send + 'static>(
     PyCapsule::new_with_destructor(py, value, Some(CString::from(name)), |value, _| drop(value))
 }
 
-/// Makes an exception of what Arrow refuses.
-pub(super) fn refused(error: arrow_schema::ArrowError) -> PyErr {
+/// Makes the exception for an error of Arrow.
+pub(super) fn arrow_error(error: arrow_schema::ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

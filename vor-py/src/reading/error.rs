@@ -1,4 +1,4 @@
-//! What reading raises.
+//! The exception of reading.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ pyo3::create_exception!(
     vor,
     CaptureError,
     PyOSError,
-    "A capture cannot be read: it is not there, is none, or is damaged where nothing can be passed over."
+    "A file cannot be read: it is missing, is not a capture, or is damaged beyond recovery."
 );
 
-/// Makes the exception of a file. It says the path once, whether or not the error did.
+/// Makes the exception for a file. Its text has the path once, whether or not the error has it.
 pub(super) fn failed(path: &Path, error: vor_capture::Error) -> PyErr {
     let shown = path.display().to_string();
     let reason = error.to_string();
@@ -24,13 +24,13 @@ pub(super) fn failed(path: &Path, error: vor_capture::Error) -> PyErr {
         .to_owned();
     let kind = error.is_io().then(|| io::Error::from(error).kind());
     let errno = match kind {
-        Some(io::ErrorKind::NotFound) => Some(libc_number::NOT_FOUND),
-        Some(io::ErrorKind::PermissionDenied) => Some(libc_number::PERMISSION_DENIED),
-        Some(io::ErrorKind::IsADirectory) => Some(libc_number::IS_A_DIRECTORY),
+        Some(io::ErrorKind::NotFound) => Some(errno_of::NOT_FOUND),
+        Some(io::ErrorKind::PermissionDenied) => Some(errno_of::PERMISSION_DENIED),
+        Some(io::ErrorKind::IsADirectory) => Some(errno_of::IS_A_DIRECTORY),
         _ => None,
     };
     let raised = CaptureError::new_err(format!("{shown}: {reason}"));
-    // An exception without them is still the right one.
+    // Without these attributes the exception is still the right one.
     drop(Python::attach(|py| -> PyResult<()> {
         let value = raised.value(py);
         value.setattr("path", path)?;
@@ -40,8 +40,8 @@ pub(super) fn failed(path: &Path, error: vor_capture::Error) -> PyErr {
     raised
 }
 
-/// Numbers of errors, which are the same on every system that Python runs on.
-mod libc_number {
+/// Error numbers, which are the same on every system that Python supports.
+mod errno_of {
     pub(super) const NOT_FOUND: i32 = 2;
     pub(super) const PERMISSION_DENIED: i32 = 13;
     pub(super) const IS_A_DIRECTORY: i32 = 21;

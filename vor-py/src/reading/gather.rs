@@ -1,8 +1,8 @@
-//! One pass over a capture, or over some of its frames, for all that tables are made of.
+//! One pass over a capture, or over some of its frames, that collects the contents of tables.
 //!
-//! A few frames of a large file are sought by its index. The self time of a span is its own only if
-//! all that lies inside it was seen, so where a span began before the first of these frames, the
-//! file is read from its beginning instead, as `vor stats --frames` does.
+//! A few frames of a large file are found by its index. The self time of a span is right only if all
+//! spans inside it were read. So if a span began before the first of these frames, the file is read
+//! from its beginning instead, as `vor stats --frames` does.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,20 +21,20 @@ use super::error::failed;
 use super::pages::large_columns;
 use super::table::frames_within;
 
-/// How many pieces are read until somebody asks whether Ctrl-C was pressed.
+/// Pieces that are read between two checks for Ctrl-C.
 const PIECES_BETWEEN_SIGNALS: usize = 256;
 
-/// What a pass found.
+/// The results of a pass.
 pub(super) struct Gathered {
     pub(super) columns: Columns,
     pub(super) metrics: Vec<MetricOf>,
-    /// Resolves all ids that were met.
+    /// Resolves all ids in the results.
     pub(super) catalog: Arc<Catalog>,
-    /// What could not be read, as far as the pass went.
+    /// The damage that the pass met.
     pub(super) damage: Damage,
 }
 
-/// A value of a frame.
+/// A metric of a frame.
 pub(super) struct MetricOf {
     /// Number of the frame.
     pub(super) frame: u64,
@@ -45,14 +45,14 @@ pub(super) struct MetricOf {
     pub(super) value: f64,
 }
 
-/// Why a pass ended early.
-pub(super) enum Stopped {
+/// The reason why a pass ended early.
+pub(super) enum Interruption {
     Failed(Error),
-    /// A signal's handler raised.
+    /// A signal handler raised.
     Raised(PyErr),
 }
 
-impl Stopped {
+impl Interruption {
     /// Makes the exception.
     pub(super) fn raise(self, path: &Path) -> PyErr {
         match self {
@@ -62,73 +62,73 @@ impl Stopped {
     }
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for Interruption {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Which frames are wanted: all, and what lies after the last one, or those of a range of numbers.
+/// The frames to read: all, including spans after the last one, or a range of numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted {
+pub(super) enum FrameSelection {
     All,
-    Frames { first: u64, last: u64 },
+    Range { first: u64, last: u64 },
 }
 
-impl Wanted {
+impl FrameSelection {
     pub(super) fn new(range: Option<(u64, u64)>) -> Self {
-        range.map_or(Self::All, |(first, last)| Self::Frames { first, last })
+        range.map_or(Self::All, |(first, last)| Self::Range { first, last })
     }
 
     fn contains(self, frame: u64) -> bool {
         match self {
             Self::All => true,
-            Self::Frames { first, last } => (first..=last).contains(&frame),
+            Self::Range { first, last } => (first..=last).contains(&frame),
         }
     }
 
-    /// Returns whether all that is wanted comes after a frame.
+    /// Returns whether the selection begins after a frame.
     fn is_after(self, frame: u64) -> bool {
-        matches!(self, Self::Frames { first, .. } if frame < first)
+        matches!(self, Self::Range { first, .. } if frame < first)
     }
 
-    /// Returns whether nothing more is wanted behind a frame.
+    /// Returns whether the selection ends with a frame or before it.
     fn is_before(self, frame: u64) -> bool {
-        matches!(self, Self::Frames { last, .. } if frame >= last)
+        matches!(self, Self::Range { last, .. } if frame >= last)
     }
 }
 
-/// Asks now and then whether the pass is to end.
+/// Checks for signals now and then.
 #[derive(Default)]
 struct Signals {
     pieces: usize,
 }
 
 impl Signals {
-    fn heed(&mut self) -> Result<(), Stopped> {
+    fn check(&mut self) -> Result<(), Interruption> {
         self.pieces += 1;
         if !self.pieces.is_multiple_of(PIECES_BETWEEN_SIGNALS) {
             return Ok(());
         }
-        Python::attach(|py| py.check_signals()).map_err(Stopped::Raised)
+        Python::attach(|py| py.check_signals()).map_err(Interruption::Raised)
     }
 }
 
-/// Gathers what is wanted, spans included or metrics alone. `frames` are all frames of the capture
-/// that can be read, with their places in it.
+/// Collects the contents of the selected frames, with spans or metrics only. `frames` are all readable
+/// frames of the capture, with their places in it.
 pub(super) fn gather(
     path: &Path,
     capture: &mut Capture,
     frames: &[(u64, FrameSummary)],
-    wanted: Wanted,
+    selection: FrameSelection,
     with_spans: bool,
-) -> Result<Gathered, Stopped> {
+) -> Result<Gathered, Interruption> {
     let info = capture.info();
-    // What a file claims to hold makes no room that the file could not fill: a span takes more than
-    // a byte.
+    // A count that a file claims must not reserve more than the file can hold: a span takes more
+    // than a byte.
     let room = |spans: u64| usize::try_from(spans.min(info.file_bytes)).unwrap_or(0);
-    let Wanted::Frames { first, last } = wanted else {
-        return stream(path, capture, wanted, with_spans, room(info.spans));
+    let FrameSelection::Range { first, last } = selection else {
+        return stream(path, capture, selection, with_spans, room(info.spans));
     };
     let chosen = &frames[frames_within(frames, |(_, frame)| frame.index, first, last)];
     let spans: u64 = chosen.iter().fold(0, |sum: u64, (_, frame)| {
@@ -139,17 +139,17 @@ pub(super) fn gather(
     {
         return Ok(gathered);
     }
-    stream(path, capture, wanted, with_spans, room(spans))
+    stream(path, capture, selection, with_spans, room(spans))
 }
 
-/// Reads from the beginning to the last frame that is wanted.
+/// Reads from the beginning to the last selected frame.
 fn stream(
     path: &Path,
     capture: &mut Capture,
-    wanted: Wanted,
+    selection: FrameSelection,
     with_spans: bool,
     room: usize,
-) -> Result<Gathered, Stopped> {
+) -> Result<Gathered, Interruption> {
     let mut builder =
         ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
     let mut metrics = Vec::new();
@@ -158,13 +158,13 @@ fn stream(
             Piece::Batch(batch) if with_spans => builder.add_batch(batch),
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
                 let frame = &recovered.frame;
-                if wanted.contains(frame.index) {
+                if selection.contains(frame.index) {
                     builder.end_frame(frame.index);
                     push_metrics(frame, &mut metrics);
                 } else {
                     builder.skip_frame();
                 }
-                if wanted.is_before(frame.index) {
+                if selection.is_before(frame.index) {
                     return ControlFlow::Break(());
                 }
             }
@@ -172,7 +172,7 @@ fn stream(
         }
         ControlFlow::Continue(())
     })?;
-    if let Wanted::Frames { .. } = wanted {
+    if let FrameSelection::Range { .. } = selection {
         builder.skip_frame();
     }
     Ok(Gathered {
@@ -183,18 +183,18 @@ fn stream(
     })
 }
 
-/// Reads frames at their places; `None` where something began before them.
+/// Reads frames at their places; `None` if a span began before them.
 fn seek(
     capture: &mut Capture,
     chosen: &[(u64, FrameSummary)],
     room: usize,
-) -> Result<Option<Gathered>, Stopped> {
+) -> Result<Option<Gathered>, Interruption> {
     let mut builder = ColumnsBuilder::with_columns(large_columns(room));
     let mut metrics = Vec::new();
     let mut signals = Signals::default();
     let begin_ticks = chosen.first().map_or(0, |(_, frame)| frame.start_ticks);
     for &(place, _) in chosen {
-        signals.heed()?;
+        signals.check()?;
         let (recovered, threads) = match capture.recovered_batches(place) {
             Ok(found) => found,
             Err(error) if error.is_corrupt() => continue,
@@ -235,20 +235,20 @@ fn push_metrics(frame: &FrameSnapshot, metrics: &mut Vec<MetricOf>) {
     }));
 }
 
-/// Computes the statistics of what is wanted, as `vor stats` does.
+/// Computes the statistics of the selected frames, as `vor stats` does.
 pub(super) fn statistics(
     path: &Path,
     capture: &mut Capture,
-    wanted: Wanted,
-) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Stopped> {
-    let mut found = statistics_once(path, capture, wanted, StatsBuilder::new())?;
-    // Where more spans waited for their parents than memory holds one by one, the next pass knows
-    // where they part.
+    selection: FrameSelection,
+) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Interruption> {
+    let mut found = statistics_once(path, capture, selection, StatsBuilder::new())?;
+    // If too many spans waited for their parents, another pass with the boundaries that this one
+    // found settles them.
     for _ in 1..StatsBuilder::MAX_PASSES {
         let Some(builder) = found.0.for_second_pass() else {
             break;
         };
-        found = statistics_once(path, capture, wanted, builder)?;
+        found = statistics_once(path, capture, selection, builder)?;
     }
     Ok(found)
 }
@@ -256,18 +256,18 @@ pub(super) fn statistics(
 fn statistics_once(
     path: &Path,
     capture: &mut Capture,
-    wanted: Wanted,
+    selection: FrameSelection,
     mut builder: StatsBuilder,
-) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Stopped> {
+) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Interruption> {
     let (catalog, damage) = visit(path, capture, |piece| {
         match piece {
             Piece::Batch(batch) => builder.add_batch(&batch),
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
                 let index = recovered.frame.index;
-                if wanted.is_after(index) {
+                if selection.is_after(index) {
                     builder.restart();
                 }
-                if wanted.is_before(index) {
+                if selection.is_before(index) {
                     return ControlFlow::Break(());
                 }
             }
@@ -278,17 +278,16 @@ fn statistics_once(
     Ok((builder, catalog, damage))
 }
 
-/// Hands every piece of a file to `use_piece` until it breaks off; returns the catalog and what
-/// could not be read.
+/// Calls `use_piece` with every piece of a file until it breaks; returns the catalog and the damage.
 fn visit(
     path: &Path,
     capture: &mut Capture,
     mut use_piece: impl FnMut(Piece) -> ControlFlow<()>,
-) -> Result<(Arc<Catalog>, Damage), Stopped> {
+) -> Result<(Arc<Catalog>, Damage), Interruption> {
     let mut signals = Signals::default();
     let mut pieces = Pieces::open(path, capture)?;
     while let Some(piece) = pieces.next_piece()? {
-        signals.heed()?;
+        signals.check()?;
         if use_piece(piece).is_break() {
             break;
         }

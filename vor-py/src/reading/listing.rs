@@ -1,4 +1,4 @@
-//! All that a capture holds as lists of dictionaries, for tests that look at every span.
+//! The contents of a capture as lists of dictionaries, for tests.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,7 @@ use vor_capture::model::batch::{ArgValue, SpanBatch};
 use vor_capture::model::catalog::{Catalog, SiteInfo};
 use vor_capture::reader::{Event, Reader};
 
-/// Returns all that a capture holds as lists of dictionaries, in the order in which things ended:
-/// for tests, which look at every span.
+/// Returns the contents of a capture as lists of dictionaries, in the order of their ends.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(crate) fn contents(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
@@ -92,8 +91,8 @@ fn add_batch(
         let mut args = thread.args.iter().peekable();
         for i in 0..thread.len() {
             let site = site(catalog, thread.sites[i]);
-            let (start, length) = (thread.start_ticks[i], thread.duration_ticks[i]);
-            let entry = span(py, &site, name, start, length)?;
+            let (start, duration) = (thread.start_ticks[i], thread.duration_ticks[i]);
+            let entry = span(py, &site, name, start, duration)?;
             let values = PyDict::new(py);
             if let Some(given) = args.next_if(|args| args.span as usize == i) {
                 for (name, value) in site.arg_names.iter().zip(&given.values) {

@@ -1,4 +1,4 @@
-//! Tables from the columns that vor-capture reads.
+//! Makes tables of the columns that vor-capture reads.
 //!
 //! Their columns have the names that the tables of `vor export --to parquet` have.
 
@@ -21,12 +21,12 @@ use vor_export::{arg_keys, thread_label};
 
 use super::gather::MetricOf;
 use super::pages::large_vec;
-use super::table::{FrameEnd, Lazy, Table};
+use super::table::{FrameEnd, LazyColumn, Table};
 
-/// What a site is called whose declaration was lost.
+/// The name of a site whose declaration was lost.
 const UNKNOWN: &str = "?";
 
-/// What the columns of spans that are made when they are asked for follow from.
+/// The source of the computed columns of spans.
 struct Rows {
     sites: Vec<u32>,
     runs: Vec<Run>,
@@ -34,7 +34,7 @@ struct Rows {
     catalog: Arc<Catalog>,
 }
 
-/// Makes the table of spans. Numbers are taken over and not copied.
+/// Makes the table of spans. Numbers are moved, not copied.
 pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
     let rows = Arc::new(Rows {
         sites: std::mem::take(&mut columns.sites),
@@ -51,14 +51,14 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
     let made =
         |name: &str, of: DataType, is_nullable, make: fn(&Rows) -> Result<ArrayRef, ArrowError>| {
             let rows = Arc::clone(&rows);
-            Lazy::made(name, of, is_nullable, move || make(&rows))
+            LazyColumn::computed(name, of, is_nullable, move || make(&rows))
         };
     let constant = rows.constants();
     let columns = vec![
         made("thread", coded(), false, Rows::threads).with_constant(constant.thread),
         made("tid", DataType::UInt32, false, Rows::thread_ids).with_constant(constant.tid),
         made("frame", DataType::Int64, true, Rows::frames),
-        Lazy::ready(
+        LazyColumn::ready(
             "depth",
             numbers::<UInt32Array>(std::mem::take(&mut columns.depths)),
             false,
@@ -66,17 +66,17 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
         made("name", coded(), false, Rows::names),
         made("file", coded(), false, Rows::files).with_constant(constant.file),
         made("line", DataType::UInt32, true, Rows::lines).with_constant(constant.line),
-        Lazy::ready(
+        LazyColumn::ready(
             "start_ns",
             numbers::<Int64Array>(std::mem::take(&mut columns.start_ns)),
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "dur_ns",
             numbers::<Int64Array>(std::mem::take(&mut columns.dur_ns)),
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "self_ns",
             numbers::<Int64Array>(std::mem::take(&mut columns.self_ns)),
             false,
@@ -86,8 +86,8 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
     Table::new(columns, count, frames)
 }
 
-/// One row of each column of which it is known that all rows are the same: of a program with one
-/// thread, or whose scopes have no place or no arguments.
+/// One row of each column whose rows are known to be equal: of a program with one thread, or whose
+/// scopes have no place or no arguments.
 #[derive(Default)]
 struct Constants {
     thread: Option<ArrayRef>,
@@ -122,7 +122,7 @@ impl Rows {
         let Some((&site, run)) = self.sites.first().zip(self.runs.first()) else {
             return Constants::default();
         };
-        // What is asked of one row is made as of all.
+        // The values of one row are computed like those of all.
         let row = Self {
             sites: vec![site],
             runs: vec![Run { rows: 1, ..*run }],
@@ -159,11 +159,10 @@ impl Rows {
         ))
     }
 
-    /// Makes a map of texts per row, as in Parquet: arguments of one name need not be of one kind.
+    /// Makes a map of strings per row, as in Parquet: arguments of one name may differ in type.
     fn args(&self) -> Result<ArrayRef, ArrowError> {
         if self.args.is_empty() {
-            // Memory that is zero from the beginning, and that nobody touches before it is looked
-            // at.
+            // Zeroed memory, which the system does not allocate before it is read.
             let offsets = vec![0_i32; self.sites.len() + 1];
             return maps(
                 offsets,
@@ -174,7 +173,7 @@ impl Rows {
         }
         let mut offsets: Vec<i32> = large_vec(self.sites.len() + 1);
         let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
-        let mut known: HashMap<(u32, usize), Vec<String>> = HashMap::new();
+        let mut names_of: HashMap<(u32, usize), Vec<String>> = HashMap::new();
         let mut has_args = vec![false; self.sites.len()];
         let mut count = 0_i32;
         for args in &self.args {
@@ -183,7 +182,7 @@ impl Rows {
             };
             offsets.resize(args.row + 1, count);
             has_args[args.row] = !args.values.is_empty();
-            let names = known
+            let names = names_of
                 .entry((site, args.values.len()))
                 .or_insert_with(|| arg_keys(self.catalog.site(SiteId(site)), args.values.len()));
             for (name, value) in names.iter().zip(&args.values) {
@@ -205,7 +204,7 @@ impl Rows {
     }
 }
 
-/// Makes a column of maps of texts, of so many pairs each as the offsets say.
+/// Makes a column of maps of strings; the offsets separate the pairs of each row.
 fn maps(
     offsets: Vec<i32>,
     keys: StringArray,
@@ -220,7 +219,7 @@ fn maps(
 }
 
 fn too_many() -> ArrowError {
-    ArrowError::ComputeError("2^31 arguments or more: take fewer frames at a time".into())
+    ArrowError::ComputeError("2^31 arguments or more: read fewer frames at a time".into())
 }
 
 /// Makes the table of tasks.
@@ -228,52 +227,36 @@ pub(super) fn tasks(tasks: &[TaskRow], catalog: &Catalog) -> Result<Table, Arrow
     let sites: Vec<u32> = tasks.iter().map(|task| task.site.0).collect();
     let count = tasks.len();
     let columns = vec![
-        Lazy::ready(
+        LazyColumn::ready(
             "thread",
             threads(catalog, tasks.iter().map(|task| (task.thread, 1)), count)?,
             false,
         ),
-        Lazy::ready(
-            "tid",
-            numbers::<UInt32Array>(tasks.iter().map(|task| task.thread.0).collect()),
-            false,
-        ),
-        Lazy::ready(
+        values::<UInt32Array>("tid", tasks.iter().map(|task| task.thread.0)),
+        LazyColumn::ready(
             "frame",
             frames(tasks.iter().map(|task| (task.frame, 1)), count),
             true,
         ),
-        Lazy::ready(
-            "id",
-            numbers::<UInt64Array>(tasks.iter().map(|task| task.id).collect()),
-            false,
-        ),
-        Lazy::ready(
+        values::<UInt64Array>("id", tasks.iter().map(|task| task.id)),
+        LazyColumn::ready(
             "name",
             by_site(catalog, &sites, |site| &site.name, UNKNOWN)?,
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "file",
             by_site(catalog, &sites, |site| &site.file, "")?,
             false,
         ),
-        Lazy::ready("line", lines(catalog, &sites), true),
-        Lazy::ready(
-            "start_ns",
-            numbers::<Int64Array>(tasks.iter().map(|task| task.start_ns).collect()),
-            false,
-        ),
-        Lazy::ready(
-            "dur_ns",
-            numbers::<Int64Array>(tasks.iter().map(|task| task.dur_ns).collect()),
-            false,
-        ),
+        LazyColumn::ready("line", lines(catalog, &sites), true),
+        values::<Int64Array>("start_ns", tasks.iter().map(|task| task.start_ns)),
+        values::<Int64Array>("dur_ns", tasks.iter().map(|task| task.dur_ns)),
     ];
     Ok(Table::new(
         columns,
         count,
-        ends(tasks.iter().zip(1..).map(|(task, end)| (task.frame, end))),
+        ends_of(tasks.iter().map(|task| task.frame)),
     ))
 }
 
@@ -285,7 +268,7 @@ pub(super) fn messages(messages: &[MessageRow], catalog: &Catalog) -> Result<Tab
         .map(|message| Some(&*message.text))
         .collect();
     let columns = vec![
-        Lazy::ready(
+        LazyColumn::ready(
             "thread",
             threads(
                 catalog,
@@ -294,32 +277,19 @@ pub(super) fn messages(messages: &[MessageRow], catalog: &Catalog) -> Result<Tab
             )?,
             false,
         ),
-        Lazy::ready(
-            "tid",
-            numbers::<UInt32Array>(messages.iter().map(|message| message.thread.0).collect()),
-            false,
-        ),
-        Lazy::ready(
+        values::<UInt32Array>("tid", messages.iter().map(|message| message.thread.0)),
+        LazyColumn::ready(
             "frame",
             frames(messages.iter().map(|message| (message.frame, 1)), count),
             true,
         ),
-        Lazy::ready(
-            "time_ns",
-            numbers::<Int64Array>(messages.iter().map(|message| message.time_ns).collect()),
-            false,
-        ),
-        Lazy::ready("text", Arc::new(texts), false),
+        values::<Int64Array>("time_ns", messages.iter().map(|message| message.time_ns)),
+        LazyColumn::ready("text", Arc::new(texts), false),
     ];
     Ok(Table::new(
         columns,
         count,
-        ends(
-            messages
-                .iter()
-                .zip(1..)
-                .map(|(message, end)| (message.frame, end)),
-        ),
+        ends_of(messages.iter().map(|message| message.frame)),
     ))
 }
 
@@ -343,42 +313,23 @@ pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, 
         texts.array(keys)
     };
     let columns = vec![
-        Lazy::ready(
+        values::<Int64Array>(
             "frame",
-            numbers::<Int64Array>(
-                metrics
-                    .iter()
-                    .map(|metric| saturated(metric.frame))
-                    .collect(),
-            ),
-            false,
+            metrics.iter().map(|metric| saturated(metric.frame)),
         ),
-        Lazy::ready(
-            "time_ns",
-            numbers::<Int64Array>(metrics.iter().map(|metric| metric.time_ns).collect()),
-            false,
-        ),
-        Lazy::ready(
+        values::<Int64Array>("time_ns", metrics.iter().map(|metric| metric.time_ns)),
+        LazyColumn::ready(
             "name",
             by_column(|column| &column.metric.name, UNKNOWN)?,
             false,
         ),
-        Lazy::ready("unit", by_column(|column| &column.metric.unit, "")?, false),
-        Lazy::ready(
-            "value",
-            numbers::<Float64Array>(metrics.iter().map(|metric| metric.value).collect()),
-            false,
-        ),
+        LazyColumn::ready("unit", by_column(|column| &column.metric.unit, "")?, false),
+        values::<Float64Array>("value", metrics.iter().map(|metric| metric.value)),
     ];
     Ok(Table::new(
         columns,
         count,
-        ends(
-            metrics
-                .iter()
-                .zip(1..)
-                .map(|(metric, end)| (Some(metric.frame), end)),
-        ),
+        ends_of(metrics.iter().map(|metric| Some(metric.frame))),
     ))
 }
 
@@ -389,9 +340,9 @@ pub(super) fn frame_table(summaries: &[FrameSummary], catalog: &Catalog) -> Tabl
     };
     let start = |frame: &FrameSummary| catalog.unix_ns(frame.start_ticks);
     let columns = vec![
-        Lazy::ready("frame", ints(&|frame| saturated(frame.index)), false),
-        Lazy::ready("start_ns", ints(&start), false),
-        Lazy::ready(
+        LazyColumn::ready("frame", ints(&|frame| saturated(frame.index)), false),
+        LazyColumn::ready("start_ns", ints(&start), false),
+        LazyColumn::ready(
             "dur_ns",
             ints(&|frame| {
                 catalog
@@ -400,29 +351,24 @@ pub(super) fn frame_table(summaries: &[FrameSummary], catalog: &Catalog) -> Tabl
             }),
             false,
         ),
-        Lazy::ready("spans", ints(&|frame| saturated(frame.span_count)), false),
-        Lazy::ready(
+        LazyColumn::ready("spans", ints(&|frame| saturated(frame.span_count)), false),
+        LazyColumn::ready(
             "dropped_spans",
             ints(&|frame| saturated(frame.dropped_spans)),
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "merged_marks",
             ints(&|frame| saturated(frame.merged_marks)),
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "lost_records",
             ints(&|frame| saturated(frame.lost_records)),
             false,
         ),
     ];
-    let ends = ends(
-        summaries
-            .iter()
-            .zip(1..)
-            .map(|(frame, end)| (Some(frame.index), end)),
-    );
+    let ends = ends_of(summaries.iter().map(|frame| Some(frame.index)));
     Table::new(columns, summaries.len(), ends)
 }
 
@@ -433,48 +379,44 @@ pub(super) fn stats(rows: &[ScopeStats], catalog: &Catalog) -> Result<Table, Arr
         numbers::<Int64Array>(rows.iter().map(|row| saturated(value(row))).collect())
     };
     let mut columns = vec![
-        Lazy::ready(
+        LazyColumn::ready(
             "name",
             by_site(catalog, &sites, |site| &site.name, UNKNOWN)?,
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "module_path",
             by_site(catalog, &sites, |site| &site.module_path, "")?,
             false,
         ),
-        Lazy::ready(
+        LazyColumn::ready(
             "file",
             by_site(catalog, &sites, |site| &site.file, "")?,
             false,
         ),
-        Lazy::ready("line", lines(catalog, &sites), true),
-        Lazy::ready("count", ints(|row| row.count), false),
-        Lazy::ready("total_ns", ints(|row| row.total_ns), false),
-        Lazy::ready("self_ns", ints(|row| row.self_ns), false),
-        Lazy::ready("min_ns", ints(|row| row.min_ns), false),
-        Lazy::ready(
-            "mean_ns",
-            numbers::<Float64Array>(rows.iter().map(|row| row.mean_ns).collect()),
-            false,
-        ),
-        Lazy::ready("p50_ns", ints(|row| row.p50_ns), false),
-        Lazy::ready("p95_ns", ints(|row| row.p95_ns), false),
-        Lazy::ready("p99_ns", ints(|row| row.p99_ns), false),
-        Lazy::ready("max_ns", ints(|row| row.max_ns), false),
-        Lazy::ready("child_spans", ints(|row| row.child_spans), false),
-        Lazy::ready("descendant_spans", ints(|row| row.descendant_spans), false),
+        LazyColumn::ready("line", lines(catalog, &sites), true),
+        LazyColumn::ready("count", ints(|row| row.count), false),
+        LazyColumn::ready("total_ns", ints(|row| row.total_ns), false),
+        LazyColumn::ready("self_ns", ints(|row| row.self_ns), false),
+        LazyColumn::ready("min_ns", ints(|row| row.min_ns), false),
+        values::<Float64Array>("mean_ns", rows.iter().map(|row| row.mean_ns)),
+        LazyColumn::ready("p50_ns", ints(|row| row.p50_ns), false),
+        LazyColumn::ready("p95_ns", ints(|row| row.p95_ns), false),
+        LazyColumn::ready("p99_ns", ints(|row| row.p99_ns), false),
+        LazyColumn::ready("max_ns", ints(|row| row.max_ns), false),
+        LazyColumn::ready("child_spans", ints(|row| row.child_spans), false),
+        LazyColumn::ready("descendant_spans", ints(|row| row.descendant_spans), false),
     ];
     let cpu = |name: &str, value: fn(&ScopeStats) -> Option<u64>| {
         let values: Int64Array = rows.iter().map(|row| value(row).map(saturated)).collect();
-        (values.null_count() < rows.len()).then(|| Lazy::ready(name, Arc::new(values), true))
+        (values.null_count() < rows.len()).then(|| LazyColumn::ready(name, Arc::new(values), true))
     };
     columns.extend(cpu("cpu_ns", ScopeStats::cpu_ns));
     columns.extend(cpu("self_cpu_ns", ScopeStats::self_cpu_ns));
     Ok(Table::new(columns, rows.len(), Vec::new()))
 }
 
-/// Texts, each once, and their codes.
+/// Distinct strings and their codes.
 #[derive(Default)]
 struct Texts {
     codes: HashMap<String, i32>,
@@ -501,7 +443,7 @@ impl Texts {
     }
 }
 
-/// Returns the type of a column of texts that repeat.
+/// Returns the type of a column of repeated strings.
 fn coded() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -530,6 +472,14 @@ fn numbers<A: FromNumbers + Array + 'static>(values: Vec<A::Number>) -> ArrayRef
     Arc::new(A::from_numbers(values))
 }
 
+/// Makes a column of numbers, none of which is missing.
+fn values<A: FromNumbers + Array + 'static>(
+    name: &str,
+    values: impl Iterator<Item = A::Number>,
+) -> LazyColumn {
+    LazyColumn::ready(name, numbers::<A>(values.collect()), false)
+}
+
 /// An array of numbers.
 trait FromNumbers {
     type Number;
@@ -545,7 +495,7 @@ impl<T: arrow_array::ArrowPrimitiveType> FromNumbers for PrimitiveArray<T> {
     }
 }
 
-/// Makes a column of a text of each row's call site.
+/// Makes a column of a string of each row's call site.
 fn by_site(
     catalog: &Catalog,
     sites: &[u32],
@@ -554,7 +504,7 @@ fn by_site(
 ) -> Result<ArrayRef, ArrowError> {
     const NONE: i32 = -1;
     let mut texts = Texts::default();
-    // Numbers of sites begin with 1. Those that were not declared are last, where there are such.
+    // Ids of sites begin with 1. Undeclared ones, if there are any, get the last code.
     let declared = catalog
         .sites
         .iter()
@@ -576,7 +526,7 @@ fn by_site(
     texts.array(keys)
 }
 
-/// Makes a column of the lines of call sites; 0 and missing where they are not known.
+/// Makes a column of the lines of call sites; 0 and missing where unknown.
 fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
     let declared = catalog
         .sites
@@ -597,7 +547,7 @@ fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
     Arc::new(UInt32Array::new(lines.into(), nulls))
 }
 
-/// Makes a column of the names of threads, of so many rows each.
+/// Makes a column of the names of threads, from runs of rows.
 fn threads(
     catalog: &Catalog,
     runs: impl Iterator<Item = (ThreadId, usize)>,
@@ -615,8 +565,7 @@ fn threads(
     texts.array(keys)
 }
 
-/// Makes a column of the numbers of frames, of so many rows each; -1 and missing after the last
-/// one.
+/// Makes a column of the numbers of frames, from runs of rows; -1 and missing after the last frame.
 fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize) -> ArrayRef {
     let mut values = large_vec(count);
     for (frame, rows) in runs.clone() {
@@ -632,10 +581,15 @@ fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize
     Arc::new(Int64Array::new(values.into(), nulls))
 }
 
-/// Returns where the rows of each frame end, from the ends of pieces.
-fn ends(pieces: impl Iterator<Item = (Option<u64>, usize)>) -> Vec<FrameEnd> {
+/// Returns where the rows of each frame end, from the frame of each row.
+fn ends_of(rows: impl Iterator<Item = Option<u64>>) -> Vec<FrameEnd> {
+    ends(rows.zip(1..))
+}
+
+/// Returns where the rows of each frame end, from the ends of runs.
+fn ends(runs: impl Iterator<Item = (Option<u64>, usize)>) -> Vec<FrameEnd> {
     let mut ends: Vec<FrameEnd> = Vec::new();
-    for (frame, end) in pieces {
+    for (frame, end) in runs {
         let frame = frame.unwrap_or(u64::MAX);
         match ends.last_mut() {
             Some(last) if last.frame == frame => last.end = end,

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! vor.read ─▶ Reading (one open file) ─▶ gather: one pass of the file ─▶ Columns of vor-capture
-//!                                                                             │ no copy of what is kept per span
+//!                                                                             │ no copy of values per span
 //! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, PyArrow, pandas, DuckDB …
 //! ```
 //!
-//! Times, lengths, self times and depths are Arrow buffers from the moment at which they are read,
-//! and whoever asks gets these. What follows from a row's call site and run (its name and file,
-//! thread and frame) is made a column when it is asked for, once.
+//! Times, durations, self times and depths are read into Arrow buffers, which Python gets without a
+//! copy. Columns that follow from a row's call site and run (its name and file, thread and frame)
+//! are made at first use.
 //!
-//! The interpreter's lock is not held while a file is read. Ctrl-C is heeded meanwhile.
+//! The interpreter's lock is not held while a file is read, and Ctrl-C interrupts.
 
 mod capture;
 mod column;

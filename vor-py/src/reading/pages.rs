@@ -1,23 +1,21 @@
 //! Memory for columns of millions of rows.
 //!
-//! The system gives memory page by page, when it is first written to, and clears each. For columns
-//! of ten million rows that was two fifths of the time of the processor with small pages, and a
-//! quarter with large ones, which some systems give only to those who ask.
+//! The system allocates and clears memory page by page, at the first write. For columns of ten million
+//! rows this took two fifths of the CPU time with small pages, and a quarter with large ones, which
+//! some systems use only on request.
 
 use vor_capture::reader::Columns;
 
-/// Makes an empty vector with room for exactly so many items, in large pages where the system has
-/// such.
+/// Makes an empty vector with room for exactly so many items, in large pages if the system has them.
 #[must_use]
 pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
-    let mut items_to_come = Vec::new();
-    items_to_come.reserve_exact(items);
-    ask(&items_to_come);
-    items_to_come
+    let mut empty = Vec::new();
+    empty.reserve_exact(items);
+    use_large_pages(&empty);
+    empty
 }
 
-/// Makes empty columns with room for exactly so many spans, in large pages where the system has
-/// such.
+/// Makes empty columns with room for exactly so many spans, in large pages if the system has them.
 pub(super) fn large_columns(spans: usize) -> Columns {
     Columns {
         sites: large_vec(spans),
@@ -29,10 +27,10 @@ pub(super) fn large_columns(spans: usize) -> Columns {
     }
 }
 
-/// Asks for large pages under the room of a vector. Nothing depends on the answer.
+/// Requests large pages for the allocation of a vector. A failure has no consequence.
 #[cfg(target_os = "linux")]
-fn ask<T>(room: &Vec<T>) {
-    /// What is smaller does not ask: it is not worth a call of the system.
+fn use_large_pages<T>(room: &Vec<T>) {
+    /// Smaller allocations are not worth a system call.
     const LARGE_BYTES: usize = 4 << 20;
     const PAGE_BYTES: usize = 4096;
 
@@ -41,7 +39,7 @@ fn ask<T>(room: &Vec<T>) {
         return;
     }
     let before = room.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
-    #[expect(unsafe_code, reason = "a call of the system")]
+    #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the range begins at a page and ends with the vector's allocation, which the vector
     // keeps meanwhile; the advice changes no byte of it.
     unsafe {
@@ -51,4 +49,4 @@ fn ask<T>(room: &Vec<T>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask<T>(_: &Vec<T>) {}
+fn use_large_pages<T>(_: &Vec<T>) {}

@@ -1,5 +1,4 @@
-//! A table as Python sees it: columns by name, rows by number, all of it by Arrow's C data
-//! interface.
+//! A table: columns by name, rows by number, the whole by Arrow's C data interface.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -14,33 +13,33 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PySlice, PyString, PyTuple};
 
-use super::column::{self, Column, contiguous, position, refused};
+use super::column::{self, Column, arrow_error, contiguous, position};
 
-/// Tables with fewer rows are not worth a thread.
+/// Tables with fewer rows are not worth more threads.
 const MIN_PARALLEL_ROWS: usize = 1 << 18;
 
 /// Columns of equal length.
 ///
 /// `table["name"]` is a column, `table[7]` a row as a dictionary, `table[10:20]` a table of some of
-/// the rows. Nothing of it is copied.
+/// the rows. Neither columns nor slices copy values.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Table {
-    columns: Arc<[Arc<Lazy>]>,
+    columns: Arc<[Arc<LazyColumn>]>,
     rows: Range<usize>,
     frames: Arc<Vec<FrameEnd>>,
 }
 
-/// Where the rows of a frame end.
+/// The end of the rows of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameEnd {
-    /// Number of the frame; `u64::MAX` for what ended after the last one.
+    /// Number of the frame; `u64::MAX` for rows after the last one.
     pub(super) frame: u64,
     /// The row behind its last one.
     pub(super) end: usize,
 }
 
 /// Returns the range of frames from number `first` to `last`. Numbers ascend, unless damage moved
-/// a frame: then the range ends before the first that does not belong to it.
+/// a frame: then the range ends before the first frame outside.
 pub(super) fn frames_within<T>(
     frames: &[T],
     number: impl Fn(&T) -> u64,
@@ -48,24 +47,24 @@ pub(super) fn frames_within<T>(
     last: u64,
 ) -> Range<usize> {
     let begin = frames.partition_point(|frame| number(frame) < first);
-    let wanted = |frame: &&T| (first..=last).contains(&number(frame));
-    begin..begin + frames[begin..].iter().take_while(wanted).count()
+    let is_within = |frame: &&T| (first..=last).contains(&number(frame));
+    begin..begin + frames[begin..].iter().take_while(is_within).count()
 }
 
-/// What makes a column when it is asked for.
+/// Makes a column at first use.
 type Maker = Box<dyn Fn() -> Result<ArrayRef, arrow_schema::ArrowError> + Send + Sync>;
 
-/// A column that is there, or is made when somebody asks for it.
-pub(super) struct Lazy {
+/// A column that is made at first use, unless it is ready.
+pub(super) struct LazyColumn {
     field: FieldRef,
     array: OnceLock<ArrayRef>,
     make: Option<Maker>,
-    /// One row, where it is known that all rows are like it.
+    /// One row, if all rows are known to equal it.
     constant: Option<ArrayRef>,
 }
 
-impl Lazy {
-    /// Makes a column of values that are there.
+impl LazyColumn {
+    /// Makes a column of values.
     pub(super) fn ready(name: &str, array: ArrayRef, is_nullable: bool) -> Self {
         Self {
             field: Arc::new(Field::new(name, array.data_type().clone(), is_nullable)),
@@ -75,8 +74,8 @@ impl Lazy {
         }
     }
 
-    /// Makes a column whose values follow from others.
-    pub(super) fn made(
+    /// Makes a column whose values are computed at first use.
+    pub(super) fn computed(
         name: &str,
         of: DataType,
         is_nullable: bool,
@@ -90,7 +89,7 @@ impl Lazy {
         }
     }
 
-    /// Says that all rows are like this one, if there is one.
+    /// Sets the row that all rows equal, if there is one.
     pub(super) fn with_constant(self, constant: Option<ArrayRef>) -> Self {
         Self { constant, ..self }
     }
@@ -108,7 +107,7 @@ impl Lazy {
 }
 
 impl Table {
-    pub(super) fn new(columns: Vec<Lazy>, rows: usize, frames: Vec<FrameEnd>) -> Self {
+    pub(super) fn new(columns: Vec<LazyColumn>, rows: usize, frames: Vec<FrameEnd>) -> Self {
         Self {
             columns: columns.into_iter().map(Arc::new).collect(),
             rows: 0..rows,
@@ -116,7 +115,7 @@ impl Table {
         }
     }
 
-    fn part(&self, rows: Range<usize>) -> Self {
+    fn slice(&self, rows: Range<usize>) -> Self {
         Self {
             columns: Arc::clone(&self.columns),
             rows,
@@ -124,14 +123,14 @@ impl Table {
         }
     }
 
-    /// Returns a column's values of the table's rows. Whoever else waits for them does so without
+    /// Returns a column's values of the table's rows. Other threads that wait for them do not hold
     /// the interpreter's lock.
-    fn array(&self, py: Python<'_>, column: &Lazy) -> PyResult<ArrayRef> {
-        let array = py.detach(|| column.get().cloned()).map_err(refused)?;
+    fn array(&self, py: Python<'_>, column: &LazyColumn) -> PyResult<ArrayRef> {
+        let array = py.detach(|| column.get().cloned()).map_err(arrow_error)?;
         Ok(array.slice(self.rows.start, self.rows.len()))
     }
 
-    /// Makes the columns that are not there yet, on as many threads as may run at once.
+    /// Makes the columns that are not ready, on as many threads as the machine has cores.
     fn make_all(&self) {
         let most = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if self.rows.len() < MIN_PARALLEL_ROWS {
@@ -139,12 +138,12 @@ impl Table {
         } else {
             most
         };
-        // The place of the next column; whoever adds to it makes that column. No memory is passed
-        // on by it, so the order of other accesses does not matter.
+        // The index of the next column; the thread that increments it makes that column. It
+        // publishes no other memory, so the order of other accesses does not matter.
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(column) = self.columns.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // What cannot be made says so to whoever asks for it.
+                // An error is returned again at the next use of the column.
                 drop(column.get());
             }
         };
@@ -186,27 +185,27 @@ impl Table {
         PyTuple::new(py, self.columns.iter().map(|column| column.field.name()))
     }
 
-    /// Return the rows of frames by their numbers, from the first to the last of them.
+    /// Return the rows of frames, by the numbers of the first and the last one.
     #[pyo3(signature = (first, last, /))]
     fn of_frames(&self, first: u64, last: u64) -> Self {
         let rows_of = frames_within(&self.frames, |of| of.frame, first, last);
         let end_of = |at: usize| at.checked_sub(1).map_or(0, |at| self.frames[at].end);
         let (begin, end) = (end_of(rows_of.start), end_of(rows_of.end));
         let within = |row: usize| row.clamp(self.rows.start, self.rows.end);
-        self.part(within(begin)..within(end))
+        self.slice(within(begin)..within(end))
     }
 
-    /// Return the columns whose rows may differ, and one row of those of which all rows are the
-    /// same. The latter need no memory for each row where they go.
+    /// Return the columns whose rows may differ, and one row of the columns whose rows are all equal,
+    /// which need no memory per row in other libraries.
     fn _apart(&self) -> (Self, Self) {
         let (constant, varying): (Vec<_>, Vec<_>) = self
             .columns
             .iter()
             .map(Arc::clone)
             .partition(|column| column.constant.is_some());
-        let row = |column: Arc<Lazy>| {
+        let row = |column: Arc<LazyColumn>| {
             let row = column.constant.as_ref().map(Arc::clone);
-            row.map(|row| Lazy {
+            row.map(|row| LazyColumn {
                 field: FieldRef::clone(&column.field),
                 array: OnceLock::from(row),
                 make: None,
@@ -243,10 +242,7 @@ impl Table {
                     .iter()
                     .map(|column| column.field.name().as_str())
                     .collect();
-                let message = format!(
-                    "there is no column {name}; the columns are {}",
-                    names.join(", ")
-                );
+                let message = format!("no column {name}; the columns are {}", names.join(", "));
                 return Err(PyKeyError::new_err(message));
             };
             let column = Column::new(FieldRef::clone(&column.field), self.array(py, column)?);
@@ -254,13 +250,13 @@ impl Table {
         }
         if let Ok(slice) = at.cast::<PySlice>() {
             let rows = contiguous(slice, self.rows.len())?;
-            let part = self.part(self.rows.start + rows.start..self.rows.start + rows.end);
-            return Ok(Bound::new(py, part)?.into_any());
+            let rows = self.slice(self.rows.start + rows.start..self.rows.start + rows.end);
+            return Ok(Bound::new(py, rows)?.into_any());
         }
         let row = position(at, self.rows.len())?;
         let found = PyDict::new(py);
         for column in self.columns.iter() {
-            let array = py.detach(|| column.get().cloned()).map_err(refused)?;
+            let array = py.detach(|| column.get().cloned()).map_err(arrow_error)?;
             found.set_item(
                 column.field.name(),
                 column::value(py, &array, self.rows.start + row)?,
@@ -275,23 +271,22 @@ impl Table {
             .call_method1("items", (slf,))
     }
 
-    /// Return the table as a DataFrame of Polars, which must be installed.
+    /// Return the table as a Polars DataFrame; Polars must be installed.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_polars")
     }
 
-    /// Return the table as a DataFrame of pandas, which must be installed.
+    /// Return the table as a pandas DataFrame; pandas must be installed.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_pandas")
     }
 
-    /// Return the table as a Table of PyArrow, which must be installed.
+    /// Return the table as a PyArrow Table; PyArrow must be installed.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_arrow")
     }
 
-    /// Return the columns by name as arrays of NumPy, which must be installed; numbers are not
-    /// copied.
+    /// Return the columns by name as NumPy arrays; NumPy must be installed. Numbers are not copied.
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_numpy")
     }
@@ -306,7 +301,7 @@ impl Table {
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema =
-            FFI_ArrowSchema::try_from(&DataType::Struct(self.fields())).map_err(refused)?;
+            FFI_ArrowSchema::try_from(&DataType::Struct(self.fields())).map_err(arrow_error)?;
         column::schema_capsule(py, schema)
     }
 
@@ -316,7 +311,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // What is there is the only form there is, which the interface allows.
+        // There is only one form, which the interface allows.
         drop(requested_schema);
         let rows = StructArray::try_new_with_length(
             self.fields(),
@@ -324,7 +319,7 @@ impl Table {
             None,
             self.rows.len(),
         );
-        let rows: ArrayRef = Arc::new(rows.map_err(refused)?);
+        let rows: ArrayRef = Arc::new(rows.map_err(arrow_error)?);
         let field = Arc::new(Field::new("", rows.data_type().clone(), false));
         column::array_capsules(py, &field, &rows)
     }
@@ -337,7 +332,8 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema);
         let schema = Arc::new(Schema::new(self.fields()));
-        let rows = RecordBatch::try_new(Arc::clone(&schema), self.arrays(py)?).map_err(refused)?;
+        let rows =
+            RecordBatch::try_new(Arc::clone(&schema), self.arrays(py)?).map_err(arrow_error)?;
         let stream =
             FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(rows)], schema)));
         column::capsule(py, stream, c"arrow_array_stream")
