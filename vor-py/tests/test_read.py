@@ -237,7 +237,7 @@ def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> No
         capture[3:3].export(tmp_path / "none.csv")
     with pytest.raises(OSError, match="cannot be created"):
         capture.export(tmp_path / "no" / "folder.csv")
-    with pytest.raises(OSError, match="captures are not overwritten"):
+    with pytest.raises(OSError, match="is a capture, which is never overwritten"):
         capture.export(path, format="csv")
 
 
