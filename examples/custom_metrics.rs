@@ -137,7 +137,7 @@ fn fly_and_tell(out: &mut dyn Write) -> Outcome {
         out,
         "The panel knows {} frames and {} spans.",
         store.frames().len(),
-        store.held_spans()
+        store.stored_spans()
     )?;
     let slowest = store
         .frames()

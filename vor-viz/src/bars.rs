@@ -1,6 +1,6 @@
 //! Frames as bars: how long each took, and what went wrong in it.
 //!
-//! A bar stands from the begin to the end of its frame, and is as high as the frame is long. Frames
+//! A bar spans its frame from begin to end, and its height is the duration. Frames
 //! that share a column of pixels are one bar there, as high as the longest. The bars are made anew
 //! when the frames or the place change; else last pass's mesh is drawn again.
 
@@ -105,7 +105,7 @@ pub fn show(
         .unwrap_or_default();
     picture.update(store, view, &axis, theme, thresholds);
     picture.paint(&painter, rect, &axis, thresholds, theme);
-    picture.tell(&painter, rect, store, view, theme);
+    picture.paint_readout(&painter, rect, store, view, theme);
     ui.data_mut(|data| data.insert_temp(id, picture));
     if store.frames().is_empty() {
         let ink = Ink {
@@ -130,11 +130,11 @@ pub fn show(
 /// The bars as last drawn.
 #[derive(Clone, Debug, Default)]
 struct Picture {
-    /// Tells what it was made of.
+    /// A hash of the inputs that it was made of.
     key: Option<u64>,
     quads: Quads,
     durations_ms: Vec<f32>,
-    /// What the upper edge stands for.
+    /// The duration at the upper edge.
     top_ms: f64,
     longest_ms: f64,
     mean_ms: f64,
@@ -221,7 +221,7 @@ impl Picture {
         let sum: f64 = self.durations_ms.iter().map(|&ms| f64::from(ms)).sum();
         self.mean_ms = sum / count as f64;
         self.longest_ms = f64::from(self.durations_ms.iter().copied().fold(0.0, f32::max));
-        // Of very many, some tell what is usual just as well.
+        // Of very many, a sample has nearly the same median.
         let step = count.div_ceil(MOST_SORTED).max(1);
         for (to, from) in (0..count).step_by(step).enumerate() {
             self.durations_ms.swap(to, from);
@@ -288,7 +288,14 @@ impl Picture {
 
     /// Writes the title at the left, and at the right how long the frame took that is pointed at,
     /// pinned, or the newest.
-    fn tell(&self, painter: &Painter, rect: Rect, store: &Store, view: &View, theme: &Theme) {
+    fn paint_readout(
+        &self,
+        painter: &Painter,
+        rect: Rect,
+        store: &Store,
+        view: &View,
+        theme: &Theme,
+    ) {
         let plot = axis_rect(rect);
         let strong = |size| Ink {
             size,
@@ -320,7 +327,7 @@ impl Picture {
             count,
             weak,
         );
-        let Some((index, which)) = frame_axis::told_frame(store, view) else {
+        let Some((index, which)) = frame_axis::readout_frame(store, view) else {
             return;
         };
         let Some(frame) = store.frames().get(index) else {

@@ -159,7 +159,7 @@ fn thread_batch(
         }),
     };
     let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns);
-    while walk.go_on(track, usize::MAX, &mut collect) {}
+    while walk.resume(track, usize::MAX, &mut collect) {}
     let mut batch = collect.batch;
     let within = |ns: i64| ns > frame.begin_ns && ns <= frame.end_ns;
     let messages = track.messages.iter().filter(|message| within(message.ns));

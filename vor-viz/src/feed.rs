@@ -3,7 +3,7 @@
 //! A sink on the drain's thread turns each finished frame into a [`FrameBlock`] and puts it into a
 //! queue; the panel takes what is there once per pass. The queue is bounded: where the panel does
 //! not come, the oldest frames lose their spans first, and after a second without the panel the
-//! sink asks for no spans at all.
+//! sink requests no spans at all.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,7 +20,7 @@ use crate::store::FrameBlock;
 /// Most frames that wait; the oldest leave.
 const MAX_FRAMES: usize = 8192;
 
-/// How long the panel may stay away before spans are not made for it any more.
+/// After this time without a pass of the panel, spans are no longer made for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The panel's end of the queue. Dropping it removes the sink.
@@ -32,7 +32,7 @@ pub(crate) struct Feed {
 
 /// A finished frame.
 #[derive(Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct FinishedFrame {
     /// The mark that ended it, in ticks.
     pub(crate) end_ticks: u64,
     /// The frame, with its spans if they were not too many.
@@ -41,10 +41,10 @@ pub(crate) struct Delivered {
 
 #[derive(Debug)]
 struct Queue {
-    waiting: VecDeque<Delivered>,
+    waiting: VecDeque<FinishedFrame>,
     spans: u64,
     max_spans: u64,
-    asked: Instant,
+    last_poll: Instant,
 }
 
 /// The drain's end of the queue.
@@ -61,7 +61,7 @@ impl Feed {
             waiting: VecDeque::new(),
             spans: 0,
             max_spans,
-            asked: Instant::now(),
+            last_poll: Instant::now(),
         }));
         let sink = FeedSink {
             queue: Arc::downgrade(&queue),
@@ -75,16 +75,16 @@ impl Feed {
 
     /// Takes the frames that finished since the last call, up to the one that a mark ended, the
     /// oldest first. Others wait.
-    pub(crate) fn take(&self, until_ticks: u64) -> VecDeque<Delivered> {
+    pub(crate) fn take(&self, until_ticks: u64) -> VecDeque<FinishedFrame> {
         let mut queue = locked(&self.queue);
-        queue.asked = Instant::now();
+        queue.last_poll = Instant::now();
         let taken = queue
             .waiting
             .partition_point(|delivered| delivered.end_ticks <= until_ticks);
         let others = queue.waiting.split_off(taken);
         queue.spans = others
             .iter()
-            .map(|other| other.block.frame.held_spans)
+            .map(|other| other.block.frame.stored_spans)
             .sum();
         std::mem::replace(&mut queue.waiting, others)
     }
@@ -95,7 +95,7 @@ impl FrameSink for FeedSink {
         let watched = self
             .queue
             .upgrade()
-            .is_some_and(|queue| locked(&queue).asked.elapsed() < PATIENCE);
+            .is_some_and(|queue| locked(&queue).last_poll.elapsed() < PATIENCE);
         if watched {
             Interest::FRAMES
         } else {
@@ -110,7 +110,7 @@ impl FrameSink for FeedSink {
         // Made before the lock is taken: the panel shall not wait for it.
         let block = FrameBlock::new(frame, self.origin_ns);
         let mut queue = locked(&queue);
-        queue.push(Delivered {
+        queue.push(FinishedFrame {
             end_ticks: frame.end_ticks,
             block,
         });
@@ -119,28 +119,28 @@ impl FrameSink for FeedSink {
 }
 
 impl Queue {
-    fn push(&mut self, delivered: Delivered) {
-        self.spans += delivered.block.frame.held_spans;
+    fn push(&mut self, delivered: FinishedFrame) {
+        self.spans += delivered.block.frame.stored_spans;
         self.waiting.push_back(delivered);
         let newest = self.waiting.len() - 1;
         let mut oldest = self.waiting.iter_mut().take(newest);
         while self.spans > self.max_spans
-            && let Some(Delivered { block, .. }) = oldest.next()
+            && let Some(FinishedFrame { block, .. }) = oldest.next()
         {
-            self.spans -= block.frame.held_spans;
-            block.frame.held_spans = 0;
+            self.spans -= block.frame.stored_spans;
+            block.frame.stored_spans = 0;
             block.threads.clear();
         }
         if self.waiting.len() > MAX_FRAMES
             && let Some(gone) = self.waiting.pop_front()
         {
-            self.spans -= gone.block.frame.held_spans;
+            self.spans -= gone.block.frame.stored_spans;
         }
     }
 }
 
 fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    // Whoever panicked with the lock left a queue that is whole: each change of it is complete
-    // before anything can fail.
+    // A panic under the lock leaves a valid queue: each change is complete before anything can
+    // fail.
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

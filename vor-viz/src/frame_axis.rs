@@ -145,7 +145,7 @@ enum Gesture {
 /// that all show the frames that are being selected, and no other panel does: it stands in the
 /// panel's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Busy {
+pub(crate) struct PointerUse {
     gesture: Option<(Id, Gesture)>,
     pointed: Option<Id>,
 }
@@ -259,10 +259,10 @@ fn frame_at(store: &Store, view: &View, ns: f64) -> Option<usize> {
     Some(store.frame_at(ns as i64)?.clamp(first, last))
 }
 
-/// Returns the index of the frame whose values are told: the pointed one, else the pinned one, else
+/// Returns the index of the frame in the readout: the pointed one, else the pinned one, else
 /// the newest; and a word for which of them it is.
 #[must_use]
-pub fn told_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
+pub fn readout_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
     let last = store.frames().len().checked_sub(1)?;
     let pointed = view.pointed_ns().and_then(|ns| frame_at(store, view, ns));
     let pinned = || view.pinned().and_then(|id| store.index_of(id));

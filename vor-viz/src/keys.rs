@@ -2,7 +2,7 @@
 
 use egui::{Key, Modifiers, Ui};
 
-/// Something that a key asks the panel for.
+/// A command to the panel, by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Pause on the newest frame, or go on.
@@ -72,7 +72,7 @@ pub struct Shortcut {
     pub modifiers: Modifiers,
     /// The key.
     pub key: Key,
-    /// What it asks for.
+    /// Its command.
     pub command: Command,
     /// What the overlay says; empty for a second key of the same command.
     pub text: &'static str,

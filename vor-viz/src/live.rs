@@ -26,7 +26,7 @@ use crate::plots::MetricRow;
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::view::View;
 
-/// Most spans that the panel holds unless told otherwise: 80 MB of them.
+/// Most spans that the panel holds by default: 80 MB of them.
 const DEFAULT_MAX_SPANS: usize = 4 << 20;
 
 /// How long to wait for the spans of a pinned frame: the drain passes about as often.
@@ -197,7 +197,7 @@ impl PanelState {
                     entry.end_ns = came.end_ns;
                 }
                 entry.span_count += came.span_count;
-                entry.held_spans += came.held_spans;
+                entry.stored_spans += came.stored_spans;
                 entry.dropped_spans += came.dropped_spans;
                 entry.merged_marks += came.merged_marks;
                 entry.metrics = came.metrics;

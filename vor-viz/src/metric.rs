@@ -11,7 +11,7 @@ pub struct Metric<R> {
     pub get: fn(&R) -> f64,
     /// Whether it is shown without decimals.
     pub integer: bool,
-    /// What it is, as the pointer over its name tells.
+    /// Its description, shown when the pointer is over the name.
     pub description: &'static str,
 }
 

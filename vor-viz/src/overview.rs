@@ -45,7 +45,7 @@ pub struct OverviewData<'a> {
     pub total: u64,
 }
 
-/// What the user asks for.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverviewAction {
     /// Let the window begin at this frame.
@@ -101,7 +101,7 @@ pub fn show(
     action
 }
 
-/// Finds out what the pointer asks for.
+/// Returns the action of the pointer.
 fn act(
     ui: &Ui,
     id: Id,
@@ -208,7 +208,7 @@ impl Strip {
         self.rect.with_min_y(top)
     }
 
-    /// Returns the box that stands for the window, never too narrow to be taken.
+    /// Returns the box of the window, which is never too narrow to be dragged.
     fn window_box(&self, window: &Range<u64>) -> Option<Rect> {
         if window.start >= window.end || self.total == 0 {
             return None;
@@ -227,12 +227,12 @@ struct Picture {
     quads: Quads,
     /// Whether something was dropped, and whether something is damaged, by column of pixels.
     marked: Vec<[bool; 2]>,
-    made_of: MadeOf,
+    made_of: MarksKey,
 }
 
-/// What marks were drawn of.
+/// The inputs of the marks that were drawn.
 #[derive(Clone, Copy, Debug, Default)]
-struct MadeOf {
+struct MarksKey {
     total: u64,
     marks: usize,
     first: Option<(u64, OverviewMark)>,
@@ -264,7 +264,7 @@ impl Picture {
                 column[usize::from(mark == OverviewMark::Damaged)] = true;
             }
         }
-        self.made_of = MadeOf {
+        self.made_of = MarksKey {
             total: data.total,
             marks: data.marks.len(),
             first: data.marks.first().copied(),
@@ -395,7 +395,7 @@ impl Heights {
             .durations_ms
             .min_max(0..known(data).max(usize::from(strip.total > 0)));
         let (shortest, longest) = all.map_or((good, warn), |(a, b)| (f64::from(a), f64::from(b)));
-        // Below a hundredth of what is good, differences matter to nobody.
+        // Below a hundredth of what is good, differences do not matter.
         let low = shortest.clamp(good / 100.0, good / 4.0) * 0.8;
         Self {
             low: low.ln(),

@@ -14,7 +14,7 @@ use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
 use crate::compare::{Compare, Side};
-use crate::flame::{ColorBy, Direction, FlameChart, Usual};
+use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
 use crate::plots::{MetricRow, Plots};
@@ -29,7 +29,7 @@ const BARS_HEIGHT: f32 = 72.0;
 /// Height of the line that divides flame chart and what is below, in points.
 const DIVIDER_HEIGHT: f32 = 7.0;
 
-/// What stands below the flame chart.
+/// The tabs below the flame chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tab {
@@ -59,7 +59,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The panel.
 #[derive(Debug)]
 pub struct Panel {
-    /// Tells its widgets from those of other panels in the same window.
+    /// Distinguishes its widgets from those of other panels in the same window.
     number: u64,
     store: Store,
     view: View,
@@ -158,13 +158,13 @@ impl Panel {
         &self.scopes
     }
 
-    /// Returns what stands below the flame chart.
+    /// Returns the tab below the flame chart.
     #[must_use]
     pub fn tab(&self) -> Tab {
         self.tab
     }
 
-    /// Chooses what stands below the flame chart.
+    /// Chooses the tab below the flame chart.
     pub fn set_tab(&mut self, tab: Tab) {
         self.tab = tab;
     }
@@ -175,7 +175,7 @@ impl Panel {
         self.shows_help
     }
 
-    /// Computes at once what is otherwise computed over several passes, for pictures.
+    /// Completes all computations that are otherwise split over several passes, for pictures.
     pub fn finish(&mut self) {
         self.view.begin_pass(&self.store);
         self.scopes.finish(&self.store, &self.view);
@@ -203,7 +203,7 @@ impl Panel {
             && !egui::Popup::is_any_open(ui.ctx())
         {
             while let Some(command) = keys::pressed(ui) {
-                self.obey(command);
+                self.run_command(command);
             }
         }
         let theme = Theme::of(ui.visuals());
@@ -476,7 +476,7 @@ impl Panel {
                 .is_some_and(|it| it.system && it.metric.name == "frame_ms");
             move |i: usize| {
                 let frame = store.frames().get(i);
-                // Known at once, also of frames that the drain has not delivered yet.
+                // Known immediately, also for frames that the drain has not delivered yet.
                 if is_length {
                     return frame.map_or(f64::NAN, FrameEntry::duration_ms);
                 }
@@ -516,8 +516,8 @@ impl Panel {
             });
     }
 
-    /// Does what a key asks for.
-    fn obey(&mut self, command: Command) {
+    /// Runs the command of a key.
+    fn run_command(&mut self, command: Command) {
         let (store, view, chart) = (&self.store, &mut self.view, &mut self.chart);
         match command {
             Command::TogglePause => view.toggle_pause(store),
@@ -591,13 +591,13 @@ fn usual(
     scopes: &ScopeTable,
     site: vor_capture::model::catalog::SiteId,
     kind: crate::store::TrackKind,
-) -> Option<Usual> {
+) -> Option<TypicalDurations> {
     let row = scopes
         .rows()?
         .rows
         .iter()
         .find(|row| row.site == site && row.kind == kind)?;
-    Some(Usual {
+    Some(TypicalDurations {
         count: row.count,
         p50_ns: row.p50_ns,
         p95_ns: row.p95_ns,

@@ -2,7 +2,7 @@
 //!
 //! The numbers stand in one column of `f32`s. Above it lie levels of nodes: a node of the first
 //! level holds the least and the greatest of 16 numbers, one of the next level those of 16 nodes,
-//! and so on until one node stands for all. A range is put together from few nodes of each level,
+//! and so on until one node covers all. A range is put together from few nodes of each level,
 //! so what drawing costs depends on the pixels and not on the numbers. All levels together take 8
 //! bytes for 15 numbers.
 

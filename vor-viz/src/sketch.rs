@@ -1,5 +1,5 @@
-//! What the panel draws by the thousand: rectangles on whole pixels, small marks, and texts that
-//! are cut to the room there is.
+//! Shapes that the panel draws by the thousand: rectangles on whole pixels, small marks, and texts
+//! that are truncated to the available width.
 //!
 //! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated.
 //! Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
@@ -22,7 +22,7 @@ impl Quads {
     /// Forgets all rectangles, and lends the mesh to be filled again.
     pub(crate) fn begin(&mut self) -> &mut Mesh {
         if Arc::get_mut(&mut self.mesh).is_none() {
-            // The picture of the last pass is still in someone's hands.
+            // The backend still holds the mesh of the last pass.
             let mut mesh = Mesh::default();
             mesh.vertices.reserve(self.mesh.vertices.len());
             mesh.indices.reserve(self.mesh.indices.len());
@@ -106,7 +106,7 @@ pub(crate) struct Ink {
 }
 
 /// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no
-/// room at all; returns where it stands.
+/// room at all; returns its rectangle.
 pub(crate) fn text(
     painter: &Painter,
     pos: Pos2,

@@ -4,7 +4,7 @@
 //! or those of a selection. A pin is a cursor on one frame through all of them, and pauses. The
 //! flame chart shows the pinned frame, else all of the axis, until someone zooms it.
 
-use crate::frame_axis::Busy;
+use crate::frame_axis::PointerUse;
 use crate::store::{FrameId, Span, Store, TrackKind};
 use vor_capture::model::catalog::ThreadId;
 
@@ -59,7 +59,7 @@ pub struct View {
     pointed_ns: Option<f64>,
     pointed_next_ns: Option<f64>,
     /// What the pointer does on bars and plots.
-    pub(crate) busy: Busy,
+    pub(crate) busy: PointerUse,
     /// The span that was clicked.
     pub focus: Option<SpanRef>,
     /// What names are searched for; empty for nothing.

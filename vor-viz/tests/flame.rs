@@ -15,7 +15,7 @@ use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
-use vor_viz::flame::{ColorBy, Direction, FlameChart, Usual};
+use vor_viz::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -45,7 +45,7 @@ fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
         app.view.begin_pass(&app.store);
         let theme = Theme::of(ui.visuals());
         let usual = |_, kind| {
-            (kind == TrackKind::Scopes).then_some(Usual {
+            (kind == TrackKind::Scopes).then_some(TypicalDurations {
                 count: 1000,
                 p50_ns: 2_000_000,
                 p95_ns: 3_000_000,

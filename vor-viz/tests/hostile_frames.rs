@@ -257,7 +257,7 @@ fn a_hundred_thousand_levels() {
         vec![tree(0, spans.collect())],
     )];
     let store = store(&frames, 0);
-    assert_eq!(store.held_spans(), LEVELS as usize);
+    assert_eq!(store.stored_spans(), LEVELS as usize);
     attack(&store, 8);
 }
 

@@ -70,8 +70,8 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
     drain::flush();
     draw(&mut user, &mut state);
     let newest = state.store().frames().back().unwrap();
-    assert_eq!((newest.span_count, newest.held_spans), (1, 1));
-    let held = state.store().held_spans();
+    assert_eq!((newest.span_count, newest.stored_spans), (1, 1));
+    let held = state.store().stored_spans();
     for _ in 0..10 {
         work(50);
         drain::frame_mark();
@@ -79,7 +79,7 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
         draw(&mut user, &mut state);
     }
     assert_eq!(
-        state.store().held_spans(),
+        state.store().stored_spans(),
         held,
         "a panel that is paused takes nothing new"
     );
@@ -87,7 +87,7 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
     state.tick();
     work(1);
     state.tick();
-    assert!(state.store().held_spans() > held);
+    assert!(state.store().stored_spans() > held);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_panel_that_is_never_ticked_nor_shown_forgets() {
     // What waits is taken at once, and the newest is there.
     state.tick();
     assert_eq!(state.store().frames().len(), 2);
-    assert!(state.store().held_spans() <= (4 << 20) + 20_000);
+    assert!(state.store().stored_spans() <= (4 << 20) + 20_000);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_panel_that_is_ticked_but_never_shown_forgets() {
     });
     println!("3 000 000 spans, never shown: {grown} bytes at most");
     assert!(grown < 100 << 20, "{grown} bytes");
-    assert!(state.store().held_spans() <= 100_000 + 2 * 20_000);
+    assert!(state.store().stored_spans() <= 100_000 + 2 * 20_000);
     assert!(state.store().frames().len() <= 64);
 }
 
@@ -149,7 +149,7 @@ fn a_frame_that_does_not_end_is_bounded_and_its_rest_is_counted() {
     let long = &state.store().frames()[1];
     assert_eq!(long.span_count + long.dropped_spans, SPANS);
     assert!(
-        long.held_spans < long.span_count && long.held_spans > 0,
+        long.stored_spans < long.span_count && long.stored_spans > 0,
         "{long:?}"
     );
 }

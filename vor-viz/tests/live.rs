@@ -72,7 +72,7 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
         .unwrap() as u32;
     for (i, entry) in store.frames().iter().enumerate().skip(1).take(5) {
         assert_eq!(entry.metric(loss), Some(i as f64 - 1.0), "frame {i}");
-        assert_eq!((entry.span_count, entry.held_spans), (4, 4), "frame {i}");
+        assert_eq!((entry.span_count, entry.stored_spans), (4, 4), "frame {i}");
         let inside = |span: &vor_viz::store::Span| {
             entry.begin_ns <= span.begin_ns && span.end_ns() <= entry.end_ns
         };

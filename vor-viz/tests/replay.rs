@@ -60,7 +60,7 @@ fn assert_window(replay: &ReplayState, spans: usize) {
     }
     let held = (window.end - window.start) as usize * spans;
     // Spans leave the store a chunk at a time.
-    assert!(replay.store().held_spans() >= held, "{window:?}");
+    assert!(replay.store().stored_spans() >= held, "{window:?}");
     let rows = &replay.store().tracks()[0].rows;
     assert!(rows.iter().map(|row| row.len()).sum::<usize>() >= held);
     assert_eq!(replay.id_of(window.end), None);
@@ -90,7 +90,7 @@ fn any_of_ten_thousand_frames_is_shown_with_its_neighbours() {
         });
         load(&mut replay);
         let frame = frame.min(9_999);
-        assert_eq!(replay.asked(), Some(frame));
+        assert_eq!(replay.requested(), Some(frame));
         assert_eq!(replay.take_arrived(), replay.id_of(frame), "frame {frame}");
         assert_eq!(replay.take_arrived(), None);
         let window = replay.window();
@@ -368,7 +368,7 @@ fn a_file_that_becomes_shorter_is_read_anew() {
     thread::sleep(Duration::from_millis(250));
     replay.go_to(40);
     load(&mut replay);
-    assert_eq!((replay.asked(), replay.window()), (Some(3), 0..4));
+    assert_eq!((replay.requested(), replay.window()), (Some(3), 0..4));
     assert_window(&replay, 9);
 }
 
@@ -393,15 +393,18 @@ fn a_torn_file_is_searched_for_its_frames_beside_who_opened_it() {
     };
     let replay = open(&|_| {});
     assert_eq!(
-        (replay.window(), replay.asked(), replay.follows()),
+        (replay.window(), replay.requested(), replay.follows()),
         (2_244..2_500, None, true)
     );
     let mut replay = open(&|replay| replay.go_to(1_000));
-    assert_eq!((replay.window(), replay.asked()), (872..1_128, Some(1_000)));
+    assert_eq!(
+        (replay.window(), replay.requested()),
+        (872..1_128, Some(1_000))
+    );
     assert_eq!(replay.take_arrived(), replay.id_of(1_000));
     let replay = open(&|replay| replay.go_to(u64::MAX));
     assert_eq!(
-        (replay.window(), replay.asked()),
+        (replay.window(), replay.requested()),
         (2_244..2_500, Some(2_499))
     );
     let replay = open(&|replay| replay.move_window(7));
@@ -506,7 +509,7 @@ fn captures_of_version_2_are_shown() {
         assert!(total > 0, "{name}");
         assert_eq!(replay.window(), 0..total.min(256), "{name}");
         if let Some(has_spans) = frames {
-            assert_eq!(replay.store().held_spans() > 0, has_spans, "{name}");
+            assert_eq!(replay.store().stored_spans() > 0, has_spans, "{name}");
         }
         let last = total - 1;
         replay.go_to(last);

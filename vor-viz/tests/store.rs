@@ -9,7 +9,7 @@ use egui::Color32;
 use proptest::prelude::*;
 use vor_capture::model::catalog::SiteId;
 use vor_viz::store::{
-    FrameBlock, PixelScale, Row, RowBlock, RowPixels, Span, SpanVisitor, Store, Walk, Wanted,
+    FrameBlock, PixelScale, Row, RowBlock, RowPixels, SiteSet, Span, SpanVisitor, Store, Walk,
 };
 
 fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>>) -> FrameBlock {
@@ -77,7 +77,7 @@ fn the_oldest_frames_leave_with_their_spans() {
     assert_eq!(store.frames().len(), 3);
     assert_eq!(store.frames()[0].number, 2);
     // Spans leave a chunk at a time: at least what is shown stays.
-    assert!(store.held_spans() >= 3);
+    assert!(store.stored_spans() >= 3);
     assert_eq!(store.index_of(store.id_at(0)), Some(0));
 }
 
@@ -107,7 +107,7 @@ fn a_walk_tells_depths_and_self_times_in_slices_of_any_size() {
         let mut log = Log::default();
         // Span 7 ends behind the end, so what is inside it stands by itself.
         let mut walk = Walk::new(track, 0, 100);
-        while walk.go_on(track, slice, &mut log) {}
+        while walk.resume(track, slice, &mut log) {}
         let expected = [
             (3, 1, 10),
             (6, 2, 5),
@@ -169,7 +169,7 @@ proptest! {
         let begin = end * from;
         let length = ((end - begin) * zoom.powi(4)).max(10.0);
         let scale = PixelScale::new(begin, begin + length, width);
-        let wanted = (searched > 0).then(|| Wanted::new([SiteId(searched)]));
+        let wanted = (searched > 0).then(|| SiteSet::new([SiteId(searched)]));
         let mut colors = vec![Color32::TRANSPARENT; width];
         let mut wide = Vec::new();
         row.paint(&scale, wanted.as_ref(), |_, _| Color32::WHITE, RowPixels { colors: &mut colors, wide: &mut wide });

@@ -124,7 +124,7 @@ fn frames_are_gone_to_by_button_and_by_number() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(folder.path(), "run.vor", 3_000);
     let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
-    let asked = |harness: &Harness<'_, Viewer>| harness.state().shown()[0].asked();
+    let asked = |harness: &Harness<'_, Viewer>| harness.state().shown()[0].requested();
     assert_eq!(asked(&harness), Some(0));
     harness.get_by_label("Next frame").click();
     settle(&mut harness);

@@ -73,7 +73,7 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
         poll_until(&mut replay, &ctx, &mut pass, |replay| !replay.is_loading())?;
         whole.push(begin.elapsed());
         longest.push(pass);
-        spans = replay.store().held_spans();
+        spans = replay.store().stored_spans();
     }
     let told = |mut times: Vec<Duration>| {
         times.sort_unstable();

@@ -27,7 +27,7 @@ pub fn benches(criterion: &mut Criterion) {
     group.sample_size(30);
     for (name, spans, frames) in SIZES {
         let mut blocks = synthetic::blocks(frames, spans, DEPTH);
-        let held: u64 = blocks.iter().map(|block| block.frame.held_spans).sum();
+        let held: u64 = blocks.iter().map(|block| block.frame.stored_spans).sum();
         group.throughput(Throughput::Elements(held));
         group.bench_function(BenchmarkId::new("ingest", name), |bencher| {
             bencher.iter_with_large_drop(|| filled(&blocks));

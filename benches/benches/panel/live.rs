@@ -77,7 +77,7 @@ fn run() -> Vec<Duration> {
             {
                 seen = frame.number + 1;
                 spans += frame.span_count;
-                held += frame.held_spans;
+                held += frame.stored_spans;
                 dropped += frame.dropped_spans;
             }
             let memory_mb = memory_mb();

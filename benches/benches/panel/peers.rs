@@ -59,7 +59,7 @@ trait Contestant {
 fn main() {
     for (name, scopes) in SIZES {
         let frame = synthetic::blocks(1, scopes, DEPTH).pop().unwrap();
-        println!("\n{name}: {} scopes\n", frame.frame.held_spans);
+        println!("\n{name}: {} scopes\n", frame.frame.stored_spans);
         println!("| panel | live: intake | live: pass | paused: pass | panned: pass | vertices |");
         println!("|---|---|---|---|---|---|");
         // One after the other, since frames of puffin go to whoever is there.

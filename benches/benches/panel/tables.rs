@@ -103,7 +103,7 @@ fn computing(c: &mut Criterion) {
     let all = Some((0, store.frames().len() - 1));
     let mut group = c.benchmark_group("per_span");
     group.sample_size(20);
-    group.throughput(Throughput::Elements(store.held_spans() as u64));
+    group.throughput(Throughput::Elements(store.stored_spans() as u64));
     group.bench_function("walk", |b| {
         b.iter(|| {
             let mut visitor = Nothing::default();
@@ -113,7 +113,7 @@ fn computing(c: &mut Criterion) {
                 .filter(|track| track.kind == TrackKind::Scopes)
             {
                 let mut walk = Walk::new(track, -1, i64::MAX);
-                while walk.go_on(track, 60_000, &mut visitor) {}
+                while walk.resume(track, 60_000, &mut visitor) {}
             }
             black_box(visitor.0)
         });

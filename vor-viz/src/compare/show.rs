@@ -9,8 +9,8 @@ use vor_capture::units;
 
 use super::Side;
 use super::merged::{BothSums, Merged, MergedRow, Names, SideSums, SideWork, relation};
-use crate::icicle::boxes::{Boxes, Place};
-use crate::icicle::show::{Clicked, Shown, Zoom};
+use crate::icicle::boxes::{Boxes, NodeBox};
+use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::{Job, filter_field, frames_caption, percent};
@@ -152,7 +152,7 @@ impl Compare {
             .collect()
     }
 
-    /// Compares everything at once: for pictures and tests.
+    /// Compares everything in one pass, for pictures and tests.
     pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
             job.finish(side.store, Some(side.frames), &());
@@ -341,12 +341,12 @@ impl Compare {
             ui.colored_label(theme.good, "faster in B");
             ui.weak("A box is as wide as both sides together.");
         });
-        let color = |place: &Place| match tree.node(place.node) {
+        let color = |place: &NodeBox| match tree.node(place.node) {
             None => theme.grid,
             Some(node) => change_color(theme, relation(node.sums.frame_ns)),
         };
         let name = |node: u32, key: u32| if node == ROOT { "all" } else { names.name(key) };
-        let label = |place: &Place| {
+        let label = |place: &NodeBox| {
             let text = tree.node(place.node).map_or_else(String::new, |node| {
                 let [left, right] = node.sums.frame_ns;
                 let change = if left > 0.0 && right > 0.0 {
@@ -362,7 +362,7 @@ impl Compare {
         };
         let mut hasher = FxHasher::default();
         theme.dark.hash(&mut hasher);
-        let shown = Shown {
+        let shown = BoxView {
             tree,
             generation: self.generation,
             top: tree.follow(&self.zoom.path),
@@ -383,14 +383,14 @@ impl Compare {
             ui.weak("Click to zoom in, double-click to zoom out.");
         });
         match clicked {
-            Clicked::Nothing => {}
-            Clicked::Once(node) => self.zoom.click(tree.path(node)),
-            Clicked::Twice => self.zoom.double_click(),
+            Click::Nothing => {}
+            Click::Once(node) => self.zoom.click(tree.path(node)),
+            Click::Twice => self.zoom.double_click(),
         }
     }
 }
 
-/// Tells of a stack on both sides.
+/// Shows the card of a stack on both sides.
 fn describe(ui: &mut Ui, sums: &BothSums) {
     for (letter, (ns, count)) in ["A", "B"]
         .iter()

@@ -1,4 +1,4 @@
-//! What the pointer is at, told in a card beside it.
+//! The card beside the pointer, which describes the span below it.
 
 use egui::{Color32, RichText, Ui};
 use vor_capture::model::batch::ArgValue;
@@ -12,26 +12,26 @@ use crate::store::{Span, Store, TrackKind, given_id};
 use crate::theme::Theme;
 use crate::view::SpanRef;
 
-/// Spans inside the one pointed at that are added up; beyond it the self time is not told.
+/// Spans inside the one pointed at that are added up; beyond it no self time is shown.
 const MOST_INSIDE: usize = 200_000;
 
-/// Spans within a pixel that are told of.
+/// Most spans within a pixel that are added up.
 const MOST_MERGED: usize = 100_000;
 
-/// What the pointer is at.
+/// The target below the pointer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Pointed {
+pub(super) enum HoverTarget {
     /// A span.
     Span(SpanRef),
-    /// Spans too short to be told from one another.
-    Merged(Merged),
+    /// Spans too short to be drawn one by one.
+    MergedSpans(MergedSpans),
     /// A message, a step of a task, or several of them at one place.
     Texts(Vec<String>),
 }
 
 /// Spans within a pixel.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Merged {
+pub(super) struct MergedSpans {
     pub(super) count: usize,
     pub(super) total_ns: u64,
     pub(super) longest: SpanRef,
@@ -39,7 +39,7 @@ pub(super) struct Merged {
     pub(super) more: bool,
 }
 
-impl Merged {
+impl MergedSpans {
     /// Adds spans up; `None` where there is none.
     pub(super) fn new(
         spans: impl Iterator<Item = Span>,
@@ -66,36 +66,36 @@ impl Merged {
 
 /// How long the calls of a scope usually take, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usual {
-    /// How many there are.
+pub struct TypicalDurations {
+    /// The number of calls.
     pub count: u64,
-    /// What half of them do not exceed.
+    /// The median.
     pub p50_ns: u64,
-    /// What 95 % of them do not exceed.
+    /// The 95th percentile.
     pub p95_ns: u64,
-    /// What 99 % of them do not exceed.
+    /// The 99th percentile.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
-/// Looks up how the calls of a scope, or the tasks of a call site, usually are; `None` where nobody
-/// knows.
-pub type UsualOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<Usual>;
+/// Looks up the typical durations of the calls of a scope, or of the tasks of a call site; `None` if
+/// they are unknown.
+pub type TypicalDurationsOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<TypicalDurations>;
 
 /// Shows the card.
 pub(super) fn show(
     ui: &mut Ui,
-    pointed: &Pointed,
+    pointed: &HoverTarget,
     store: &Store,
     theme: &Theme,
-    usual: UsualOf<'_>,
+    usual: TypicalDurationsOf<'_>,
 ) {
     ui.set_max_width(420.0);
     match pointed {
-        Pointed::Span(span) => span_card(ui, span, store, theme, usual),
-        Pointed::Merged(merged) => merged_card(ui, merged, store, theme),
-        Pointed::Texts(texts) => {
+        HoverTarget::Span(span) => span_card(ui, span, store, theme, usual),
+        HoverTarget::MergedSpans(merged) => merged_card(ui, merged, store, theme),
+        HoverTarget::Texts(texts) => {
             for text in texts.iter().take(12) {
                 ui.label(shortened(text));
             }
@@ -129,7 +129,13 @@ fn line(ui: &mut Ui, name: &str, value: impl AsRef<str>) {
     });
 }
 
-fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: UsualOf<'_>) {
+fn span_card(
+    ui: &mut Ui,
+    span: &SpanRef,
+    store: &Store,
+    theme: &Theme,
+    usual: TypicalDurationsOf<'_>,
+) {
     title(ui, span, store, theme);
     let duration_ns = span.span.duration_ns;
     line(ui, "duration", units::duration(duration_ns as f64));
@@ -166,7 +172,7 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: U
         line(ui, &format!("frame {}", frame.number), share);
     }
     if let Some(usual) = usual(span.span.site, span.kind).filter(|usual| usual.count > 0) {
-        line(ui, "this call", against(duration_ns, &usual));
+        line(ui, "this call", rank_text(duration_ns, &usual));
         let known = format!(
             "p50 {}, p99 {}, {} calls",
             units::duration(usual.p50_ns as f64),
@@ -187,8 +193,8 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: U
     line(ui, "on", name_of((span.thread, span.kind), store.catalog()));
 }
 
-/// Returns where a call stands among those of its scope.
-fn against(duration_ns: u64, usual: &Usual) -> String {
+/// Returns the rank of a call among those of its scope, as text.
+fn rank_text(duration_ns: u64, usual: &TypicalDurations) -> String {
     let place = match duration_ns {
         ns if ns >= usual.max_ns => "the longest",
         ns if ns > usual.p99_ns => "above p99",
@@ -229,7 +235,7 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
     }
 }
 
-fn merged_card(ui: &mut Ui, merged: &Merged, store: &Store, theme: &Theme) {
+fn merged_card(ui: &mut Ui, merged: &MergedSpans, store: &Store, theme: &Theme) {
     let more = if merged.more { "over " } else { "" };
     ui.label(
         RichText::new(format!(

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::units;
 
-use super::card::{self, Pointed, UsualOf};
+use super::card::{self, HoverTarget, TypicalDurationsOf};
 use super::layout::{MIN_HEIGHT, name_of};
-use super::{FlameChart, Frame, RULER_HEIGHT, Shown, TrackId, ruler};
+use super::{FlameChart, Frame, RULER_HEIGHT, TrackId, VisibleRow, ruler};
 use crate::store::{FrameEntry, Store, Track};
 use crate::theme::Theme;
 use crate::view::{SpanRef, View};
@@ -39,7 +39,7 @@ impl FlameChart {
         view: &View,
         theme: &Theme,
         frame: &Frame,
-        shown: &[Shown],
+        shown: &[VisibleRow],
     ) {
         let painter = ui.painter_at(frame.names.union(frame.rows).union(frame.ruler));
         painter.rect_filled(frame.rows, 0.0, theme.ground);
@@ -73,7 +73,7 @@ impl FlameChart {
     }
 
     /// Returns a rectangle of the texture for each row.
-    fn rows_mesh(&self, frame: &Frame, shown: &[Shown]) -> Mesh {
+    fn rows_mesh(&self, frame: &Frame, shown: &[VisibleRow]) -> Mesh {
         let Some(texture) = self.picture.texture() else {
             return Mesh::default();
         };
@@ -105,7 +105,14 @@ impl FlameChart {
     }
 
     /// Writes names on spans that are wide enough.
-    fn draw_labels(&self, ui: &Ui, store: &Store, theme: &Theme, frame: &Frame, shown: &[Shown]) {
+    fn draw_labels(
+        &self,
+        ui: &Ui,
+        store: &Store,
+        theme: &Theme,
+        frame: &Frame,
+        shown: &[VisibleRow],
+    ) {
         if self.row_height < LEAST_LABELLED_HEIGHT {
             return;
         }
@@ -263,7 +270,7 @@ impl FlameChart {
         }
     }
 
-    /// Tells at the right of the span in focus.
+    /// Draws the details of the span in focus at the right.
     pub(super) fn draw_details(
         &self,
         ui: &mut Ui,
@@ -271,7 +278,7 @@ impl FlameChart {
         view: &mut View,
         theme: &Theme,
         frame: &Frame,
-        usual: UsualOf<'_>,
+        usual: TypicalDurationsOf<'_>,
     ) {
         if frame.details.width() < 60.0 {
             return;
@@ -288,7 +295,7 @@ impl FlameChart {
             .id_salt("vor focus")
             .auto_shrink(false)
             .show(ui, |ui| {
-                card::show(ui, &Pointed::Span(focus), store, theme, usual);
+                card::show(ui, &HoverTarget::Span(focus), store, theme, usual);
                 ui.horizontal(|ui| {
                     if ui.small_button("Zoom to it").on_hover_text("Z").clicked() {
                         let length = focus.span.duration_ns as f64;
@@ -336,7 +343,7 @@ fn border_strength(width: f32) -> f32 {
     ((width - BORDERS_FROM) / (BORDERS_FULL - BORDERS_FROM)).clamp(0.0, 1.0)
 }
 
-/// What a click on a name asks for.
+/// The command of a click on a name.
 enum Wish {
     Collapse(TrackId, bool),
     CollapseAll(bool),
@@ -397,9 +404,9 @@ fn name_of_track(
     }
     let mut wish = response.clicked().then_some(Wish::Collapse(id, !collapsed));
     response.context_menu(|ui| {
-        let mut offer = |ui: &mut Ui, text: &str, asked: Wish| {
+        let mut offer = |ui: &mut Ui, text: &str, choice: Wish| {
             if ui.button(text).clicked() {
-                wish = Some(asked);
+                wish = Some(choice);
                 ui.close();
             }
         };
@@ -443,13 +450,7 @@ fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Fra
         }
         mesh.add_triangle(first, first + 1, first + 2);
     };
-    let first = track
-        .messages
-        .partition_point(|message| message.ns < begin_ns);
-    let messages = track
-        .messages
-        .range(first..)
-        .take_while(|message| message.ns <= end_ns);
+    let messages = track.messages_within(begin_ns, end_ns);
     messages
         .take(MOST_MARKS)
         .for_each(|message| mark(message.ns));
@@ -469,13 +470,7 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
         (ns - reach_ns).floor() as i64,
         (ns + reach_ns).ceil() as i64,
     );
-    let first = track
-        .messages
-        .partition_point(|message| message.ns < begin_ns);
-    let messages = track
-        .messages
-        .range(first..)
-        .take_while(|message| message.ns <= end_ns);
+    let messages = track.messages_within(begin_ns, end_ns);
     let mut texts: Vec<String> = messages
         .take(MOST_MARKS)
         .map(|message| message.text.to_string())

@@ -1,4 +1,4 @@
-//! Which track stands where.
+//! The places of tracks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, ThreadId};
@@ -24,7 +24,7 @@ pub(super) struct Arrangement {
 
 /// A track and its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct PlacedTrack {
     /// Index in the store's tracks.
     pub(super) track: usize,
     /// Names it.
@@ -83,7 +83,7 @@ impl Arrangement {
     }
 
     /// Places all tracks one below the other; returns them and the height of all.
-    pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<Placed>, f32) {
+    pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<PlacedTrack>, f32) {
         let mut top = 0.0;
         let mut placed = Vec::with_capacity(store.tracks().len());
         for track in self.ordered(store) {
@@ -91,7 +91,7 @@ impl Arrangement {
             let collapsed = self.is_collapsed(id);
             let all = store.tracks()[track].rows.len().max(1);
             let rows = if collapsed { 1 } else { all };
-            placed.push(Placed {
+            placed.push(PlacedTrack {
                 track,
                 id,
                 top,

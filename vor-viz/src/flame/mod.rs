@@ -1,9 +1,9 @@
-//! The flame chart: who did what when, a track per thread.
+//! The flame chart: spans over time, a track per thread.
 //!
-//! Tracks stand one below the other, names at the left. of the rows in view a picture is painted, a
+//! Tracks are one below the other, names at the left. The rows in view are painted into a picture, a
 //! texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from
 //! the store and the [`View`]; what only the chart knows is which tracks are collapsed, in which
-//! order they stand, how high a row is and how far it is scrolled.
+//! order they are, how high a row is and how far it is scrolled.
 
 mod layout;
 mod picture;
@@ -20,12 +20,12 @@ use crate::frame_axis::axis_rect;
 use crate::store::{PixelScale, RowPixels, Store};
 use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
-use card::{Merged, Pointed};
-use layout::{Arrangement, Placed};
+use card::{HoverTarget, MergedSpans};
+use layout::{Arrangement, PlacedTrack};
 use picture::Picture;
 use search::Search;
 
-pub use card::{Usual, UsualOf};
+pub use card::{TypicalDurations, TypicalDurationsOf};
 pub use layout::TrackId;
 pub use navigate::{Direction, neighbour};
 
@@ -35,7 +35,7 @@ const RULER_HEIGHT: f32 = 18.0;
 /// Heights that a row may have.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 4.0..=32.0;
 
-/// What the colour of a span tells.
+/// The meaning of the colour of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ColorBy {
     /// Its call site.
@@ -43,7 +43,7 @@ pub enum ColorBy {
     Scope,
     /// Its thread.
     Thread,
-    /// Its length.
+    /// Its duration.
     Duration,
 }
 
@@ -76,9 +76,9 @@ pub struct FlameChart {
     colors: SiteColors,
     picture: Picture<PictureKey>,
     /// Where the last pass drew.
-    placed: Vec<Placed>,
+    placed: Vec<PlacedTrack>,
     /// The card's content, and what it was made for.
-    pointed: Option<((f32, f32, u64), Option<Pointed>)>,
+    pointed: Option<((f32, f32, u64), Option<HoverTarget>)>,
 }
 
 /// All that shows in the picture of the rows.
@@ -95,7 +95,7 @@ struct PictureKey {
 
 /// Which row of which track a row of the picture is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Shown {
+struct VisibleRow {
     track: usize,
     row: usize,
     /// From the top of all tracks.
@@ -145,13 +145,13 @@ impl Default for FlameChart {
 }
 
 impl FlameChart {
-    /// Returns what the colour of a span tells.
+    /// Returns the meaning of the colour of a span.
     #[must_use]
     pub fn color_by(&self) -> ColorBy {
         self.color_by
     }
 
-    /// Makes colours tell something else.
+    /// Sets the meaning of colours.
     pub fn set_color_by(&mut self, color_by: ColorBy) {
         self.color_by = color_by;
     }
@@ -290,7 +290,7 @@ impl FlameChart {
         }
     }
 
-    /// Draws the chart over the width of `ui`. `usual` tells how calls of a scope usually are, for
+    /// Draws the chart over the width of `ui`. `usual` returns the typical durations of a scope's calls, for
     /// the card at the pointer.
     pub fn show(
         &mut self,
@@ -299,7 +299,7 @@ impl FlameChart {
         store: &Store,
         view: &mut View,
         theme: &Theme,
-        usual: UsualOf<'_>,
+        usual: TypicalDurationsOf<'_>,
     ) -> Response {
         let size = vec2(
             ui.available_width().clamp(80.0, 32_768.0),
@@ -434,16 +434,16 @@ impl FlameChart {
     }
 
     /// Returns the rows that are in view.
-    fn shown_rows(&self, height: f32) -> Vec<Shown> {
+    fn shown_rows(&self, height: f32) -> Vec<VisibleRow> {
         let (from, to) = (self.scroll, self.scroll + height);
         let row_height = self.row_height;
-        let in_view = |placed: &&Placed| {
+        let in_view = |placed: &&PlacedTrack| {
             placed.top < to && placed.top + placed.rows as f32 * row_height > from
         };
         let rows = self.placed.iter().filter(in_view).flat_map(|placed| {
             let first = ((from - placed.top) / row_height).floor().max(0.0) as usize;
             let end = (((to - placed.top) / row_height).ceil().max(0.0) as usize).min(placed.rows);
-            (first..end.max(first)).map(|row| Shown {
+            (first..end.max(first)).map(|row| VisibleRow {
                 track: placed.track,
                 row,
                 top: placed.top + row as f32 * row_height,
@@ -460,7 +460,7 @@ impl FlameChart {
         view: &View,
         theme: &Theme,
         frame: &Frame,
-        shown: &[Shown],
+        shown: &[VisibleRow],
     ) {
         let most = ui.ctx().input(|input| input.max_texture_side).max(64);
         let rows = shown.len().min(most);
@@ -532,7 +532,7 @@ impl FlameChart {
     }
 
     /// Returns the number of a row among all rows.
-    fn row_number(&self, shown: &Shown) -> usize {
+    fn row_number(&self, shown: &VisibleRow) -> usize {
         let before = self
             .placed
             .iter()
@@ -545,9 +545,9 @@ impl FlameChart {
         &self,
         store: &Store,
         frame: &Frame,
-        shown: &[Shown],
+        shown: &[VisibleRow],
         place: egui::Pos2,
-    ) -> Option<Pointed> {
+    ) -> Option<HoverTarget> {
         let y = place.y - frame.rows.top() + self.scroll;
         let shown = shown
             .iter()
@@ -570,24 +570,24 @@ impl FlameChart {
                 pixel_ns * f64::from(4.0 * frame.pixels_per_point),
             );
             if !texts.is_empty() && y - shown.top < draw::MARK_HEIGHT {
-                return Some(Pointed::Texts(texts));
+                return Some(HoverTarget::Texts(texts));
             }
         }
         if let Some(span) = row.span_at(ns.floor() as i64)
             && span.duration_ns as f64 >= pixel_ns
         {
-            return Some(Pointed::Span(here(span)));
+            return Some(HoverTarget::Span(here(span)));
         }
         let reach = pixel_ns * 1.5;
         let spans = row.spans((ns - reach).floor() as i64, (ns + reach).ceil() as i64);
-        let merged = Merged::new(spans, here)?;
+        let merged = MergedSpans::new(spans, here)?;
         Some(match merged.count {
-            1 => Pointed::Span(merged.longest),
-            _ => Pointed::Merged(merged),
+            1 => HoverTarget::Span(merged.longest),
+            _ => HoverTarget::MergedSpans(merged),
         })
     }
 
-    /// Tells what the pointer is at, and takes clicks on it.
+    /// Shows the card of the target below the pointer, and handles clicks on it.
     #[expect(
         clippy::too_many_arguments,
         reason = "it is the end of `show`, and needs what that needs"
@@ -600,7 +600,7 @@ impl FlameChart {
         view: &mut View,
         theme: &Theme,
         frame: &Frame,
-        usual: UsualOf<'_>,
+        usual: TypicalDurationsOf<'_>,
     ) {
         let Some(place) = response
             .hover_pos()
@@ -628,12 +628,12 @@ impl FlameChart {
             .and_then(|(_, pointed)| pointed.as_ref());
         if response.clicked() {
             view.focus = match pointed {
-                Some(Pointed::Span(span)) => Some(*span),
-                Some(Pointed::Merged(merged)) => Some(merged.longest),
+                Some(HoverTarget::Span(span)) => Some(*span),
+                Some(HoverTarget::MergedSpans(merged)) => Some(merged.longest),
                 _ => None,
             };
         }
-        if let Some(Pointed::Span(span)) = pointed {
+        if let Some(HoverTarget::Span(span)) = pointed {
             self.outline(ui, theme, frame, span, 1.0);
         }
         if let Some(pointed) = pointed

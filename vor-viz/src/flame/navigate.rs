@@ -1,6 +1,6 @@
 //! From a span to its neighbours.
 
-use crate::store::{Row, Span, Store, Track, TrackKind, Wanted};
+use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
 use crate::view::SpanRef;
 
 /// Where to go from a span.
@@ -46,7 +46,7 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
 /// Returns the next span of the searched sites that begins after the one given, over all tracks;
 /// behind the last one, the first.
 #[must_use]
-pub fn next_match(store: &Store, wanted: &Wanted, from: Option<&SpanRef>) -> Option<SpanRef> {
+pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Option<SpanRef> {
     let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
     let all = |after_ns: i64| {
         let tracks = store.tracks().iter();

@@ -2,14 +2,14 @@
 
 use vor_capture::model::catalog::{Catalog, SiteId};
 
-use crate::store::Wanted;
+use crate::store::SiteSet;
 
 /// The result of a search, made anew when the text or the number of call sites is another one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
     text: String,
     sites: usize,
-    wanted: Option<Wanted>,
+    wanted: Option<SiteSet>,
     found: usize,
 }
 
@@ -37,11 +37,11 @@ impl Search {
         });
         let matching: Vec<SiteId> = matching.collect();
         self.found = matching.len();
-        self.wanted = Some(Wanted::new(matching));
+        self.wanted = Some(SiteSet::new(matching));
     }
 
     /// Returns what is searched for; `None` without a search.
-    pub(super) fn wanted(&self) -> Option<&Wanted> {
+    pub(super) fn wanted(&self) -> Option<&SiteSet> {
         self.wanted.as_ref()
     }
 

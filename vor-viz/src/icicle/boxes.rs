@@ -31,30 +31,30 @@ const MOST_ROWS: u32 = 4096;
 
 /// A node's place. `x` is in parts of the whole width, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct NodeBox {
     /// The node; [`NONE`] where there are several.
     pub(crate) node: u32,
     /// Its parent, whose narrowest children are meant where there are several.
     pub(crate) parent: u32,
-    /// How many nodes it stands for.
+    /// The number of nodes it merges.
     pub(crate) nodes: u32,
     pub(crate) row: u32,
     pub(crate) from: f64,
     pub(crate) to: f64,
 }
 
-/// What a layout was made for.
+/// The inputs of a layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct LayoutFor {
+struct LayoutKey {
     generation: u64,
     top: u32,
     width_px: f64,
 }
 
-/// What a mesh was made for.
+/// The inputs of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct PaintedFor {
-    layout: LayoutFor,
+struct PaintKey {
+    layout: LayoutKey,
     rect: Rect,
     sight: Rangef,
     colors: u64,
@@ -64,12 +64,12 @@ struct PaintedFor {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boxes {
     /// By row, and from left to right within it.
-    places: Vec<Place>,
+    places: Vec<NodeBox>,
     /// Where each row begins in `places`.
     rows: Vec<usize>,
-    made_for: Option<LayoutFor>,
+    made_for: Option<LayoutKey>,
     mesh: Arc<Mesh>,
-    painted_for: Option<PaintedFor>,
+    painted_for: Option<PaintKey>,
 }
 
 impl Boxes {
@@ -82,7 +82,7 @@ impl Boxes {
         top: u32,
         width_px: f32,
     ) {
-        let made_for = LayoutFor {
+        let made_for = LayoutKey {
             generation,
             top,
             width_px: f64::from(width_px.max(1.0)),
@@ -101,7 +101,7 @@ impl Boxes {
             return;
         };
         let least = LEAST_PIXELS / made_for.width_px;
-        self.places.push(Place {
+        self.places.push(NodeBox {
             node: top,
             parent: NONE,
             nodes: 1,
@@ -127,12 +127,12 @@ impl Boxes {
     fn children_of<K: Copy + Eq + Hash, W: Weight>(
         &mut self,
         tree: &Tree<K, W>,
-        above: &Place,
+        above: &NodeBox,
         whole: f64,
         least: f64,
         row: u32,
     ) {
-        let mut others: Option<Place> = None;
+        let mut others: Option<NodeBox> = None;
         let mut from = above.from;
         for child in tree.children(above.node) {
             let weight = tree.node(child).map_or(0.0, |node| node.sums.weight());
@@ -145,7 +145,7 @@ impl Boxes {
                     others.to = to;
                 }
                 None if to - from < least => {
-                    others = Some(Place {
+                    others = Some(NodeBox {
                         node: NONE,
                         parent: above.node,
                         nodes: 1,
@@ -154,7 +154,7 @@ impl Boxes {
                         to,
                     });
                 }
-                None => self.places.push(Place {
+                None => self.places.push(NodeBox {
                     node: child,
                     parent: above.node,
                     nodes: 1,
@@ -176,7 +176,7 @@ impl Boxes {
     }
 
     /// Returns the place at a point.
-    pub(crate) fn at(&self, rect: Rect, point: Pos2) -> Option<Place> {
+    pub(crate) fn at(&self, rect: Rect, point: Pos2) -> Option<NodeBox> {
         if !rect.contains(point) {
             return None;
         }
@@ -188,7 +188,7 @@ impl Boxes {
         (x < place.to).then_some(*place)
     }
 
-    fn row(&self, row: usize) -> &[Place] {
+    fn row(&self, row: usize) -> &[NodeBox] {
         let Some(&from) = self.rows.get(row) else {
             return &[];
         };
@@ -204,12 +204,12 @@ impl Boxes {
         rect: Rect,
         sight: Rangef,
         colors: u64,
-        color: impl Fn(&Place) -> Color32,
+        color: impl Fn(&NodeBox) -> Color32,
     ) {
         let Some(layout) = self.made_for else {
             return;
         };
-        let painted_for = PaintedFor {
+        let painted_for = PaintKey {
             layout,
             rect,
             sight,
@@ -239,7 +239,7 @@ impl Boxes {
         rect: Rect,
         sight: Rangef,
         font: &FontId,
-        text: impl Fn(&Place) -> (String, Color32),
+        text: impl Fn(&NodeBox) -> (String, Color32),
     ) {
         for row in self.rows_in_sight(rect, sight) {
             for place in self.row(row) {
@@ -265,7 +265,7 @@ impl Boxes {
 }
 
 /// Returns where a box is painted: with a gap to its neighbours, unless it is too narrow for one.
-pub(crate) fn area(rect: Rect, place: &Place) -> Rect {
+pub(crate) fn area(rect: Rect, place: &NodeBox) -> Rect {
     let left = rect.left() + (place.from * f64::from(rect.width())) as f32;
     let right = rect.left() + (place.to * f64::from(rect.width())) as f32;
     let right = if right - left > 3.0 {

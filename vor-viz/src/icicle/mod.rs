@@ -5,7 +5,7 @@
 //! Store ─▶ Job (Walk) ─▶ Tree of stacks ─▶ Boxes (only what is wide enough to be seen) ─▶ one mesh
 //! ```
 //!
-//! The [`tree`] and the boxes do not know what a box stands for: [`compare`](crate::compare) draws
+//! The [`tree`] and the boxes do not know what a box means: [`compare`](crate::compare) draws
 //! the stacks of two sides with them.
 
 pub mod tree;

@@ -10,7 +10,7 @@ use rustc_hash::FxHasher;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::units;
 
-use super::boxes::{Boxes, Place, ROW_HEIGHT, area};
+use super::boxes::{Boxes, NodeBox, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
 use crate::scopes::{Job, frames_caption};
 use crate::sketch::shortened;
@@ -95,9 +95,9 @@ impl<K: Copy> Zoom<K> {
     }
 }
 
-/// What a search found in a tree, and what it was for.
+/// The result of a search in a tree.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct SearchHits {
     made_for: Option<(u64, String)>,
     /// By node: whether its own name matches.
     nodes: Vec<bool>,
@@ -112,7 +112,7 @@ pub struct Icicle {
     options: StackOptions,
     zoom: Zoom<StackKey>,
     boxes: Boxes,
-    found: Found,
+    found: SearchHits,
 }
 
 impl Icicle {
@@ -146,7 +146,7 @@ impl Icicle {
         self.job.progress().is_some()
     }
 
-    /// Merges all stacks at once: for pictures and tests.
+    /// Merges all stacks in one pass, for pictures and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.job
             .finish(store, view.table_frames(store), &self.options);
@@ -190,7 +190,7 @@ impl Icicle {
         ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
         let top = stacks.tree.follow(&self.zoom.path);
         let found = &self.found;
-        let is_found = |place: &Place| {
+        let is_found = |place: &NodeBox| {
             found
                 .nodes
                 .get(place.node as usize)
@@ -199,8 +199,8 @@ impl Icicle {
         };
         let dimmed = self.job.is_dimmed();
         // What is dimmed has the colour of the ground.
-        let is_dim = |place: &Place| dimmed || (found.made_for.is_some() && !is_found(place));
-        let color = |place: &Place| {
+        let is_dim = |place: &NodeBox| dimmed || (found.made_for.is_some() && !is_found(place));
+        let color = |place: &NodeBox| {
             let color = match stacks.tree.node(place.node) {
                 None => theme.grid,
                 Some(_) if place.node == ROOT => {
@@ -222,7 +222,7 @@ impl Icicle {
             .nodes()
             .first()
             .map_or(0, |root| root.sums.total_ns);
-        let label = |place: &Place| {
+        let label = |place: &NodeBox| {
             let Some(node) = stacks.tree.node(place.node) else {
                 return (String::new(), theme.label);
             };
@@ -238,7 +238,7 @@ impl Icicle {
             }
             (format!("{} {share}", name(catalog, node.key)), color)
         };
-        let shown = Shown {
+        let shown = BoxView {
             tree: &stacks.tree,
             generation: self.job.generation(),
             top,
@@ -249,9 +249,9 @@ impl Icicle {
             describe(ui, catalog, stacks, place, whole_ns);
         });
         match clicked {
-            Clicked::Nothing => {}
-            Clicked::Once(node) => self.zoom.click(stacks.tree.path(node)),
-            Clicked::Twice => self.zoom.double_click(),
+            Click::Nothing => {}
+            Click::Once(node) => self.zoom.click(stacks.tree.path(node)),
+            Click::Twice => self.zoom.double_click(),
         }
     }
 
@@ -259,7 +259,7 @@ impl Icicle {
     fn search(&mut self, catalog: &Catalog, search: &str) {
         let text = search.trim().to_lowercase();
         let Some(stacks) = self.job.output().filter(|_| !text.is_empty()) else {
-            self.found = Found::default();
+            self.found = SearchHits::default();
             return;
         };
         let made_for = (self.job.generation(), text);
@@ -294,7 +294,7 @@ impl Icicle {
             .nodes()
             .first()
             .map_or(0, |root| root.sums.total_ns);
-        self.found = Found {
+        self.found = SearchHits {
             made_for: Some(made_for),
             nodes,
             share: found_ns as f64 / whole_ns.max(1) as f64,
@@ -354,8 +354,8 @@ fn color_number(
     hasher.finish()
 }
 
-/// Tells of the box under the pointer.
-fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &Place, whole_ns: u64) {
+/// Shows the card of the box under the pointer.
+fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &NodeBox, whole_ns: u64) {
     let part = |ns: u64| crate::scopes::percent(ns as f64 / whole_ns.max(1) as f64);
     if place.node == NONE {
         let of = stacks
@@ -409,16 +409,16 @@ fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &Place, whol
     ui.weak("Click to zoom in, double-click to zoom out.");
 }
 
-/// What was clicked.
+/// A click on the boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clicked {
+pub(crate) enum Click {
     Nothing,
     Once(u32),
     Twice,
 }
 
 /// A tree that is shown as boxes.
-pub(crate) struct Shown<'a, K, W> {
+pub(crate) struct BoxView<'a, K, W> {
     pub(crate) tree: &'a super::tree::Tree<K, W>,
     pub(crate) generation: u64,
     /// The node over the whole width.
@@ -429,18 +429,18 @@ pub(crate) struct Shown<'a, K, W> {
     pub(crate) name: &'a str,
 }
 
-impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
-    /// Shows the boxes in all the room there is; returns what was clicked.
+impl<K: Copy + Eq + Hash, W: super::tree::Weight> BoxView<'_, K, W> {
+    /// Shows the boxes in all available space; returns the click.
     pub(crate) fn show(
         &self,
         ui: &mut Ui,
         theme: &Theme,
         boxes: &mut Boxes,
-        color: impl Fn(&Place) -> Color32,
-        label: impl Fn(&Place) -> (String, Color32),
-        describe: impl Fn(&Place, &mut Ui),
-    ) -> Clicked {
-        let mut clicked = Clicked::Nothing;
+        color: impl Fn(&NodeBox) -> Color32,
+        label: impl Fn(&NodeBox) -> (String, Color32),
+        describe: impl Fn(&NodeBox, &mut Ui),
+    ) -> Click {
+        let mut clicked = Click::Nothing;
         let scrolls = ScrollArea::vertical().id_salt(self.name).auto_shrink(false);
         scrolls.show_viewport(ui, |ui, _| {
             let width = ui.available_width();
@@ -464,7 +464,7 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
             boxes.label(&painter, rect, sight.y_range(), &font, label);
             let under = |at: egui::Pos2| boxes.at(rect, at);
             if response.double_clicked() {
-                clicked = Clicked::Twice;
+                clicked = Click::Twice;
             } else if response.clicked()
                 && let Some(place) = response.interact_pointer_pos().and_then(under)
             {
@@ -474,7 +474,7 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
                 } else {
                     place.node
                 };
-                clicked = Clicked::Once(node);
+                clicked = Click::Once(node);
             }
             if let Some(place) = response.hover_pos().and_then(under) {
                 let outline: Rect = area(rect, &place);

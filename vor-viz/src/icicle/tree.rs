@@ -304,7 +304,7 @@ impl Gather for Stacks {
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         self.open.clear();
-        // Tasks overlap, so that their time is nobody's.
+        // Tasks overlap, so their times cannot be added up.
         if kind == TrackKind::Tasks {
             return false;
         }

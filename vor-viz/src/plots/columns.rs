@@ -147,7 +147,7 @@ impl Columns {
         axis: &FrameAxis,
         rows: &[&MetricRow<'_>],
     ) {
-        self.line_up(rows);
+        self.order_rows(rows);
         let (first, len) = (store.id_at(0).0, store.frames().len());
         let left = first
             .checked_sub(self.first)
@@ -176,8 +176,8 @@ impl Columns {
         }
     }
 
-    /// Puts what is known of rows in the order in which they are asked for.
-    fn line_up(&mut self, rows: &[&MetricRow<'_>]) {
+    /// Reorders the known values into the order of `rows`.
+    fn order_rows(&mut self, rows: &[&MetricRow<'_>]) {
         for (i, row) in rows.iter().enumerate() {
             let behind = self.rows.get(i..).unwrap_or_default();
             match behind.iter().position(|reduced| reduced.name == row.name) {
@@ -250,7 +250,7 @@ impl Reduced {
         }
     }
 
-    /// Asks for the values of frames that are not known yet, and compares a part of the others.
+    /// Reads the values of frames that are not known yet, and compares a part of the others.
     fn read(&mut self, row: &MetricRow<'_>, len: usize, part: usize) {
         let ask = |index: usize| {
             let value = (row.values)(index);

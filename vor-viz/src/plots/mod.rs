@@ -32,7 +32,7 @@ const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 22.0..=400.0;
 
 /// A metric, as the caller knows it.
 pub struct MetricRow<'a> {
-    /// Its name, which also tells it from others.
+    /// Its name, which is unique.
     pub name: &'a str,
     /// The unit of its values; empty for none.
     pub unit: &'a str,
@@ -163,7 +163,7 @@ impl Plots {
         self.read(store, view, &whole, &shown);
         let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
         self.draw(view, &whole, &rects, theme);
-        let told = frame_axis::told_frame(store, view);
+        let told = frame_axis::readout_frame(store, view);
         let places = rects.iter().zip(signs);
         for ((row, reduced), (rect, signs_width)) in
             shown.iter().zip(self.columns.rows()).zip(places)
@@ -190,9 +190,9 @@ impl Plots {
         }
         for action in done {
             match action {
-                Done::Pin(name, pinned) => self.set_pinned(&name, pinned),
-                Done::Hide(name) => self.set_hidden(&name, true),
-                Done::Resize(points) => self.set_row_height(self.row_height + points),
+                RowAction::Pin(name, pinned) => self.set_pinned(&name, pinned),
+                RowAction::Hide(name) => self.set_hidden(&name, true),
+                RowAction::Resize(points) => self.set_row_height(self.row_height + points),
             }
             ui.ctx().request_repaint();
         }
@@ -222,7 +222,7 @@ impl Plots {
             size: 10.0,
             color: theme.weak_text,
         };
-        let which = frame_axis::told_frame(store, view).map_or("newest", |(_, which)| which);
+        let which = frame_axis::readout_frame(store, view).map_or("newest", |(_, which)| which);
         let titles = [which, "min", "mean", "max"];
         for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
             let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
@@ -246,7 +246,7 @@ impl Plots {
         id: egui::Id,
         row: &MetricRow<'_>,
         theme: &Theme,
-        done: &mut Vec<Done>,
+        done: &mut Vec<RowAction>,
     ) -> f32 {
         let name_rect = row::name_rect(rect);
         let name = ui.interact(name_rect, id.with("name"), Sense::hover());
@@ -285,10 +285,10 @@ impl Plots {
             row::paint_hide(ui.painter(), hide_rect, hide_color);
         }
         if pin.clicked() {
-            done.push(Done::Pin(row.name.to_owned(), !is_pinned));
+            done.push(RowAction::Pin(row.name.to_owned(), !is_pinned));
         }
         if hide.clicked() {
-            done.push(Done::Hide(row.name.to_owned()));
+            done.push(RowAction::Hide(row.name.to_owned()));
         }
         let edge = Rect::from_min_max(
             pos2(name_rect.left(), rect.bottom() - 2.0),
@@ -300,7 +300,7 @@ impl Plots {
         });
         let dragged_points = edge.drag_delta().y;
         if edge.dragged() && dragged_points != 0.0 {
-            done.push(Done::Resize(dragged_points));
+            done.push(RowAction::Resize(dragged_points));
         }
         edge.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
         match (shows_hide, shows_pin) {
@@ -393,7 +393,7 @@ impl Plots {
 }
 
 /// What the user did with a row in this pass.
-enum Done {
+enum RowAction {
     Pin(String, bool),
     Hide(String),
     Resize(f32),

@@ -265,7 +265,7 @@ pub(super) struct Cells<'a> {
     pub(super) row: &'a MetricRow<'a>,
     /// What is visible of it.
     pub(super) reduced: &'a Reduced,
-    /// The value that is told.
+    /// The value in the readout.
     pub(super) value: f64,
     /// What the signs below the name take at its right, in points.
     pub(super) signs_width: f32,
@@ -354,7 +354,7 @@ impl Cells<'_> {
         let decimals = scale.with_decimals();
         let shown = |value: f64| if all.is_empty() { f64::NAN } else { value };
         let value = match (self.value.is_finite(), scale.unit()) {
-            // A long unit would leave no room for the number; it stands below the name.
+            // A long unit would leave no room for the number; it is below the name.
             (true, unit) if (1..=5).contains(&unit.chars().count()) => {
                 format!("{} {unit}", scale.number(self.value))
             }

@@ -1,7 +1,7 @@
 //! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the
 //! one that draws.
 //!
-//! The thread is told what to do through a mailbox with one slot, so a newer request takes the
+//! The thread gets its requests through a mailbox with one slot, so a newer request takes the
 //! place of an older one; what it reads comes back through a channel with few places, so it never
 //! runs far ahead. It wakes the panel when something arrived. Without threads the same loader is
 //! given some milliseconds of each pass.
@@ -42,16 +42,16 @@ pub(crate) enum Driver {
     },
 }
 
-/// What the panel tells the thread.
+/// Messages of the panel to the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    mail: Mutex<Mail>,
+    mail: Mutex<Mailbox>,
     rung: Condvar,
     context: OnceLock<egui::Context>,
 }
 
 #[derive(Debug, Default)]
-struct Mail {
+struct Mailbox {
     request: Option<Request>,
     following: bool,
     ended: bool,
@@ -60,12 +60,12 @@ struct Mail {
 }
 
 impl Shared {
-    fn mail(&self) -> MutexGuard<'_, Mail> {
-        // Whoever panicked with the lock had nothing half done.
+    fn mail(&self) -> MutexGuard<'_, Mailbox> {
+        // Every change under the lock is complete before anything can panic.
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Mail)) {
+    fn update(&self, change: impl FnOnce(&mut Mailbox)) {
         change(&mut self.mail());
         self.rung.notify_one();
     }
@@ -102,10 +102,10 @@ impl Driver {
         }
     }
 
-    /// Asks for frames, in the place of what was asked for before.
+    /// Requests frames; this replaces an earlier request.
     pub(crate) fn ask(&mut self, new: Request) {
         match self {
-            Self::Thread { shared, .. } => shared.tell(|mail| mail.request = Some(new)),
+            Self::Thread { shared, .. } => shared.update(|mail| mail.request = Some(new)),
             Self::Inline {
                 loader, is_idle, ..
             } => {
@@ -118,15 +118,15 @@ impl Driver {
     /// Says whether to look for what is written to the file.
     pub(crate) fn set_following(&mut self, following: bool) {
         match self {
-            Self::Thread { shared, .. } => shared.tell(|mail| mail.following = following),
+            Self::Thread { shared, .. } => shared.update(|mail| mail.following = following),
             Self::Inline { loader, .. } => loader.set_following(following),
         }
     }
 
-    /// Lets go of a window, beside the thread that draws if there is another one.
-    pub(crate) fn let_go(&mut self, window: Box<Store>) {
+    /// Drops a window, on the loader's thread if there is one, so that the panel need not wait.
+    pub(crate) fn drop_window(&mut self, window: Box<Store>) {
         if let Self::Thread { shared, .. } = self {
-            shared.tell(|mail| mail.gone.push(*window));
+            shared.update(|mail| mail.gone.push(*window));
         }
     }
 
@@ -166,7 +166,7 @@ impl Driver {
                             *is_idle = true;
                             return loader
                                 .is_following()
-                                .then(|| loader.look_for_more())
+                                .then(|| loader.poll_growth())
                                 .flatten();
                         }
                     }
@@ -181,7 +181,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         if let Self::Thread { shared, .. } = self {
             // Not waited for: it ends after the frame that it reads now.
-            shared.tell(|mail| mail.ended = true);
+            shared.update(|mail| mail.ended = true);
         }
     }
 }
@@ -195,9 +195,9 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
         }
         sent
     };
-    // The first request comes at once, and before anything else is done: what it brings is what
+    // The first request comes immediately, and before anything else is done: what it brings is what
     // someone waits for.
-    let is_early = |mail: &mut Mail| !mail.ended && mail.request.is_none();
+    let is_early = |mail: &mut Mailbox| !mail.ended && mail.request.is_none();
     let woken = shared.rung.wait_while(shared.mail(), is_early);
     drop(woken.unwrap_or_else(PoisonError::into_inner));
     loop {
@@ -222,7 +222,7 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
             Step::Working => {}
             Step::Idle => {
                 if wait(shared, following)
-                    && let Some(delivery) = loader.look_for_more()
+                    && let Some(delivery) = loader.poll_growth()
                     && !deliver(delivery)
                 {
                     return;
@@ -234,7 +234,7 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
 
 /// Waits for mail; returns whether it is time to look for more of the file instead.
 fn wait(shared: &Shared, following: bool) -> bool {
-    let is_quiet = |mail: &mut Mail| {
+    let is_quiet = |mail: &mut Mailbox| {
         !mail.ended && mail.request.is_none() && mail.gone.is_empty() && mail.following == following
     };
     if !following {

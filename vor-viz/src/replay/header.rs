@@ -1,4 +1,4 @@
-//! What stands above a replayed capture: which one it is, which part of it is shown, and how to get
+//! The header of a replayed capture: which one it is, which part of it is shown, and how to get
 //! elsewhere.
 
 use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
@@ -46,7 +46,7 @@ impl Header {
     fn navigation(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
         let total = replay.frames_total();
         let current = replay
-            .asked()
+            .requested()
             .unwrap_or_else(|| replay.window().end.saturating_sub(1));
         ui.add_enabled_ui(total > 0 && !replay.is_searching(), |ui| {
             if button(ui, "›", "Next frame").clicked() {
@@ -151,7 +151,7 @@ fn text_width(ui: &Ui, text: &str) -> f32 {
         .x
 }
 
-/// Returns the number that is typed, with whatever stands between its digits left out.
+/// Returns the number that is typed; other characters are ignored.
 fn number(text: &str) -> Option<u64> {
     let digits: String = text
         .chars()

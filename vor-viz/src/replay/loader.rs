@@ -1,6 +1,6 @@
 //! What reads the capture, a small step at a time.
 //!
-//! A loader owns the capture and does one thing after the other: the frame that was asked for, the
+//! A loader owns the capture and does one thing after the other: the frame that was requested, the
 //! frames around it, then the durations of all frames, then whatever a growing file brings. A step
 //! reads one frame with its spans, or a piece of the durations; so a newer request is never more
 //! than a step away. Whose thread it runs on, and how what it gives reaches the one that draws, is
@@ -19,7 +19,7 @@ use vor_capture::model::catalog::Catalog;
 use vor_capture::model::timeline::TickMapper;
 use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
-use super::place::Place;
+use super::capture_file::CaptureFile;
 use super::summary::Glance;
 use crate::store::{FrameBlock, FrameEntry, Store};
 
@@ -31,10 +31,10 @@ const GLANCES_V2: usize = 32;
 /// Most spans of a frame that are shown; the rest is counted.
 const MAX_FRAME_SPANS: u64 = vor_capture::reader::DEFAULT_MAX_SPANS as u64;
 
-/// Frames that are looked at for a moment which a lost frame would have told.
+/// Most frames that are read for a time that a lost frame would have had.
 const NEIGHBOURS: usize = 64;
 
-/// How much of a capture is shown at once.
+/// Limits of the window of a capture that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// Most frames.
@@ -57,9 +57,9 @@ impl Default for WindowLimits {
 /// Which frames to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Tells what belongs to this request from what belongs to others.
+    /// Identifies the request.
     pub(crate) job: u64,
-    /// The frame that is asked for.
+    /// The frame that is requested.
     pub(crate) frame: u64,
     /// On which side of it others are to be loaded.
     pub(crate) side: Side,
@@ -80,7 +80,7 @@ pub(crate) enum Side {
 #[derive(Debug)]
 pub(crate) enum Delivery {
     /// A window, whose last frame stands before the frame `end` of the capture: the whole one, or
-    /// before it the frame alone that was asked for.
+    /// before it the frame alone that was requested.
     Window {
         job: u64,
         end: u64,
@@ -105,7 +105,7 @@ pub(crate) enum Delivery {
     },
     /// A part of the capture is damaged.
     Problem(String),
-    /// The file cannot be read; nothing comes until something is asked for again.
+    /// The file cannot be read; nothing comes until something is requested again.
     Failed(String),
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum Step {
     Gave(Delivery),
     /// There is more to do.
     Working,
-    /// There is nothing to do until something is asked for or the file grows.
+    /// There is nothing to do until something is requested or the file grows.
     Idle,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Step {
 pub(crate) struct Loader {
     capture: Capture,
     /// Where it is and how it begins, if it is a file that may be replaced.
-    place: Option<Place>,
+    place: Option<CaptureFile>,
     is_v2: bool,
     /// Whether the file has still to be passed over to find its frames.
     is_unknown: bool,
@@ -150,8 +150,8 @@ struct Job {
 
 #[derive(Debug)]
 enum Stage {
-    /// The frame that is asked for.
-    Asked,
+    /// The frame that is requested.
+    Requested,
     /// How many spans the frames around it have, so that it is known which of them fit.
     Measure {
         scan: Box<FrameScan>,
@@ -177,7 +177,7 @@ enum Stage {
 impl Loader {
     /// Makes a loader of a capture, and where that is a file of its own. One that was opened lazily
     /// is passed over first.
-    pub(crate) fn new(capture: Capture, place: Option<Place>) -> Self {
+    pub(crate) fn new(capture: Capture, place: Option<CaptureFile>) -> Self {
         let info = capture.info();
         Self {
             is_v2: info.version == 2,
@@ -203,7 +203,7 @@ impl Loader {
             return;
         }
         let stage = if request.is_urgent {
-            Stage::Asked
+            Stage::Requested
         } else {
             self.measure(&request)
         };
@@ -222,11 +222,11 @@ impl Loader {
 
     /// Takes what was written to the file meanwhile, or another file in its place; gives something
     /// if there is more.
-    pub(crate) fn look_for_more(&mut self) -> Option<Delivery> {
+    pub(crate) fn poll_growth(&mut self) -> Option<Delivery> {
         if self.job.is_some() {
             return None;
         }
-        if self.place.as_mut().is_some_and(Place::is_replaced) {
+        if self.place.as_mut().is_some_and(CaptureFile::is_replaced) {
             return self.reopen("another file has taken its place, and is read from its start");
         }
         if self.failed {
@@ -246,10 +246,10 @@ impl Loader {
         }
     }
 
-    /// Opens the file that stands at the capture's place now. It may not be there yet, or not its
+    /// Opens the file that is at the capture's path now. It may not be there yet, or not its
     /// header.
     fn reopen(&mut self, notice: &'static str) -> Option<Delivery> {
-        let place = Place::new(&self.place.as_ref()?.path).ok()?;
+        let place = CaptureFile::new(&self.place.as_ref()?.path).ok()?;
         let capture = Capture::open_lazily(&place.path).ok()?;
         *self = Self {
             following: self.following,
@@ -275,7 +275,7 @@ impl Loader {
     }
 
     /// Finds the frames of a file that has no index.
-    fn pass_over(&mut self) -> Step {
+    fn scan_frames(&mut self) -> Step {
         if let Err(error) = self.capture.extend() {
             return Step::Gave(self.fail(&error));
         }
@@ -295,7 +295,7 @@ impl Loader {
             return Step::Idle;
         }
         if self.is_unknown {
-            return self.pass_over();
+            return self.scan_frames();
         }
         if let Some(job) = self.job.take() {
             return self.work(job);
@@ -312,7 +312,7 @@ impl Loader {
     fn work(&mut self, job: Job) -> Step {
         let Job { request, stage } = job;
         let given = match stage {
-            Stage::Asked => self.asked(&request),
+            Stage::Requested => self.requested(&request),
             Stage::Measure { .. } => self.measure_on(&request, stage),
             Stage::Fill { .. } => self.fill(&request, stage),
             Stage::Append { .. } => self.append(&request, stage),
@@ -326,7 +326,7 @@ impl Loader {
         }
     }
 
-    fn asked(&mut self, request: &Request) -> Result<(Step, Option<Stage>), Error> {
+    fn requested(&mut self, request: &Request) -> Result<(Step, Option<Stage>), Error> {
         let count = self.capture.frame_count();
         let frame = request.frame.min(count.saturating_sub(1));
         if count == 0 {
@@ -344,7 +344,7 @@ impl Loader {
         Ok((Step::Gave(given), Some(self.measure(request))))
     }
 
-    /// Begins to look at the frames around the one that is asked for.
+    /// Begins to look at the frames around the one that is requested.
     fn measure(&self, request: &Request) -> Stage {
         let count = self.capture.frame_count();
         let frame = request.frame.min(count.saturating_sub(1));
@@ -583,7 +583,7 @@ impl Loader {
         if self.scan.next_frame() >= self.capture.frame_count()
             && let Some(problem) = self.damage()
         {
-            // Whoever has seen all frames has also been told of damage.
+            // Damage is reported by the time all frames are known.
             self.ready = Some(glances);
             return Step::Gave(Delivery::Problem(problem));
         }
@@ -628,7 +628,7 @@ fn held(block: &FrameBlock) -> u64 {
     spans.sum()
 }
 
-/// Returns the first frame of a window and the one behind its last: the one asked for, and of its
+/// Returns the first frame of a window and the one behind its last: the requested one, and of its
 /// neighbours as many as fit, from the nearest on. `spans` says how many spans the frames from
 /// `first` on have.
 fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
@@ -636,10 +636,10 @@ fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
     let Some(last) = count.checked_sub(1) else {
         return (first, first);
     };
-    let asked =
-        usize::try_from(request.frame.saturating_sub(first)).map_or(last, |asked| asked.min(last));
-    let (mut begin, mut end) = (asked, asked + 1);
-    let mut sum = spans[asked];
+    let requested = usize::try_from(request.frame.saturating_sub(first))
+        .map_or(last, |requested| requested.min(last));
+    let (mut begin, mut end) = (requested, requested + 1);
+    let mut sum = spans[requested];
     let most = request.limits.spans as u64;
     let fits = |sum: u64, at: Option<usize>, begin: usize, end: usize| {
         let more = *spans.get(at?)?;

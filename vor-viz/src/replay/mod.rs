@@ -5,13 +5,13 @@
 //! frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has
 //! read, once a pass.
 //!
-//! A jump shows the asked frame alone first, and the frames around it a moment later. Either comes
+//! A jump shows the requested frame alone first, and the frames around it a moment later. Either comes
 //! as a store that takes the place of the former one, so what is looked at never consists of two
 //! windows. Frames are named by their place in the capture, from 0; the store's ids are others, and
 //! a frame gets a new one when its window is read anew.
 
 mod summary;
-mod place;
+mod capture_file;
 mod loader;
 mod driver;
 mod header;
@@ -29,9 +29,9 @@ use crate::overview::{self, OverviewAction, OverviewData};
 use crate::panel::Panel;
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
+use capture_file::CaptureFile;
 use driver::{Driver, GROWTH_POLL};
 use loader::{Delivery, Loader, Request, Side};
-use place::Place;
 
 pub use loader::WindowLimits;
 pub use summary::Summary;
@@ -66,8 +66,8 @@ pub struct ReplayState {
     is_done: bool,
     /// Whether the file could not be read since then.
     has_failed: bool,
-    /// The frame that was asked for last.
-    asked: Option<u64>,
+    /// The frame that was requested last.
+    requested: Option<u64>,
     arrived: Option<FrameId>,
     problem: Option<String>,
     notice: Option<String>,
@@ -85,7 +85,7 @@ impl ReplayState {
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         // What is noted before the file is opened cannot be of a later one.
-        let place = Place::new(path).ok();
+        let place = CaptureFile::new(path).ok();
         let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
         let mut replay = Self::of(capture, place, name.to_string_lossy().into_owned());
@@ -113,7 +113,7 @@ impl ReplayState {
         Ok(replay)
     }
 
-    fn of(capture: Capture, place: Option<Place>, name: String) -> Self {
+    fn of(capture: Capture, place: Option<CaptureFile>, name: String) -> Self {
         let limits = WindowLimits::default();
         let info = capture.info();
         Self {
@@ -131,7 +131,7 @@ impl ReplayState {
             job: 0,
             is_done: true,
             has_failed: false,
-            asked: None,
+            requested: None,
             arrived: None,
             problem: None,
             notice: None,
@@ -212,7 +212,7 @@ impl ReplayState {
         self.info.frames
     }
 
-    /// Returns whether something that was asked for is still on its way.
+    /// Returns whether something that was requested is still on its way.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         !self.is_done
@@ -244,10 +244,10 @@ impl ReplayState {
         self.is_searching
     }
 
-    /// Sets how much is shown at once, and reads the window anew.
+    /// Sets the limits of the window, and reads it anew.
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
-        let frame = self.asked.unwrap_or_else(|| self.window().start);
+        let frame = self.requested.unwrap_or_else(|| self.window().start);
         self.put(Box::new(loader::store(limits)), 0);
         let side = if self.following {
             Side::Before
@@ -275,7 +275,7 @@ impl ReplayState {
         let is_inside = (window.start == 0 || frame >= window.start + margin)
             && (window.end > last || frame + margin < window.end);
         if window.contains(&frame) && is_inside && self.is_done {
-            self.asked = Some(frame);
+            self.requested = Some(frame);
             self.arrived = self.id_of(frame);
         } else {
             self.ask(frame, Side::Both, !window.contains(&frame));
@@ -311,15 +311,15 @@ impl ReplayState {
         self.following = follow;
         self.driver.set_following(follow);
         if follow {
-            self.ask_newest();
+            self.request_newest();
         }
     }
 
-    fn ask_newest(&mut self) {
+    fn request_newest(&mut self) {
         let last = self.last_frame();
         self.ask(last, Side::Before, !self.window().contains(&last));
-        // Nobody asked for this very frame.
-        self.asked = None;
+        // No particular frame was requested.
+        self.requested = None;
     }
 
     /// Returns the last frame; one that no capture has while it is not known.
@@ -330,19 +330,19 @@ impl ReplayState {
         }
     }
 
-    /// Returns the frame that was asked for last, by a jump or in the header.
+    /// Returns the frame that was requested last, by a jump or in the header.
     #[must_use]
-    pub fn asked(&self) -> Option<u64> {
-        self.asked
+    pub fn requested(&self) -> Option<u64> {
+        self.requested
     }
 
-    /// Returns the id of the frame that was asked for, once each time it gets one: then it is to be
+    /// Returns the id of the frame that was requested, once each time it gets one: then it is to be
     /// pinned. It gets one when it is there, and another one when the frames around it are.
     pub fn take_arrived(&mut self) -> Option<FrameId> {
         self.arrived.take()
     }
 
-    /// Takes what was read since the last pass; to be called once in each. Repaints are asked for
+    /// Takes what was read since the last pass; to be called once in each. Repaints are requested for
     /// while something is on its way.
     pub fn poll(&mut self, ctx: &egui::Context) {
         self.driver.begin_pass(ctx);
@@ -411,7 +411,7 @@ impl ReplayState {
         self.job += 1;
         self.is_done = false;
         self.has_failed = false;
-        self.asked = Some(frame);
+        self.requested = Some(frame);
         self.arrived = None;
         if !is_urgent {
             self.arrived = self.id_of(frame);
@@ -437,13 +437,13 @@ impl ReplayState {
                 self.put(store, end);
                 self.is_done = is_whole;
                 self.note_lost_frames();
-                if let Some(asked) = self.asked {
-                    self.arrived = self.id_of(asked);
+                if let Some(requested) = self.requested {
+                    self.arrived = self.id_of(requested);
                 }
                 0
             }
             Delivery::Block { job, block } if job == self.job => {
-                let spans = block.frame.held_spans;
+                let spans = block.frame.stored_spans;
                 let lost = (block.frame.lost_records > 0).then(|| block.frame.clone());
                 self.panel.store_mut().push_block(*block);
                 self.end += 1;
@@ -461,7 +461,7 @@ impl ReplayState {
                 self.catalog = catalog;
                 if std::mem::take(&mut self.is_searching) {
                     let last = self.last_frame();
-                    self.asked = self.asked.map(|asked| asked.min(last));
+                    self.requested = self.requested.map(|requested| requested.min(last));
                 }
                 0
             }
@@ -477,7 +477,7 @@ impl ReplayState {
                 self.problem = None;
                 self.notice = Some(notice.to_owned());
                 self.put(Box::new(loader::store(self.limits)), 0);
-                self.ask_newest();
+                self.request_newest();
                 0
             }
             Delivery::Problem(problem) => {
@@ -498,9 +498,9 @@ impl ReplayState {
     /// Shows a window, whose last frame stands before the frame `end`, in the place of the former
     /// one.
     fn put(&mut self, mut store: Box<Store>, end: u64) {
-        store.take_the_place_of(self.store());
+        store.replace(self.store());
         std::mem::swap(self.panel.store_mut(), &mut store);
-        self.driver.let_go(store);
+        self.driver.drop_window(store);
         self.end = end;
     }
 
@@ -514,7 +514,7 @@ impl ReplayState {
 
     fn note_lost(&mut self, frame: u64, entry: &FrameEntry) {
         if entry.lost_records > 0 && self.problem.is_none() {
-            let of = if entry.held_spans == 0 {
+            let of = if entry.stored_spans == 0 {
                 ""
             } else {
                 "a part of "

@@ -27,7 +27,7 @@ const SCROLL_BAR: f32 = 12.0;
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    /// What stands above it.
+    /// Its header.
     pub(crate) title: &'static str,
     /// What it means.
     pub(crate) hint: &'static str,

@@ -1,10 +1,10 @@
 //! Work over the spans of some frames, a slice per pass of the UI.
 //!
-//! A job walks all tracks, one after the other, and tells a [`Gather`] of every span that ended in
+//! A job walks all tracks, one after the other, and passes a [`Gather`] every span that ended in
 //! the frames. Then the gathered settles, in slices as well: it sorts, or computes percentiles. A
 //! finished result holds until the store or the frames change:
 //!
-//! - Where other frames are wanted, the job begins anew at once. The old result stays,
+//! - Where other frames are wanted, the job restarts immediately. The old result stays,
 //!   [dimmed](Job::is_dimmed), until the new one is there.
 //! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew
 //!   a quarter of a second after its last begin.
@@ -32,14 +32,14 @@ const STEP_SPANS: usize = 2_000;
 /// Call sites or nodes that a pass settles.
 const SLICE_SETTLED: usize = 1_000;
 
-/// What a [`Job`] makes of spans.
+/// Computes the result of a [`Job`] from spans.
 pub trait Gather: SpanVisitor + Clone + Debug {
-    /// What is to be known before the first span.
+    /// Settings for the whole computation.
     type Options: Clone + Debug + PartialEq;
-    /// What comes out.
+    /// The result.
     type Output: Clone + Debug;
 
-    /// Begins with nothing.
+    /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
 
     /// The spans of another track follow; returns whether they are wanted.
@@ -52,7 +52,7 @@ pub trait Gather: SpanVisitor + Clone + Debug {
     /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
     fn settle(&mut self, store: &Store, most: usize) -> bool;
 
-    /// Says of which frames the spans will be, before the first of them.
+    /// Announces the frames of the spans, before the first span.
     fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
         let _ = (store, frames);
     }
@@ -61,16 +61,16 @@ pub trait Gather: SpanVisitor + Clone + Debug {
     fn finish(self, store: &Store, frames: usize, time_ns: u64) -> Self::Output;
 }
 
-/// Which spans a result is of.
+/// The frames whose spans a result has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wanted {
+struct Selection {
     first: FrameId,
     last: FrameId,
-    /// Whether that is all frames there are: then others join by themselves.
+    /// Whether these are all frames: then new frames are included.
     all: bool,
 }
 
-impl Wanted {
+impl Selection {
     fn new(store: &Store, (first, last): (usize, usize)) -> Option<Self> {
         let all = store.frames().len();
         (first <= last && last < all).then(|| Self {
@@ -80,17 +80,17 @@ impl Wanted {
         })
     }
 
-    /// Returns whether nobody chose other frames, though others may have come and gone.
-    fn is_same_choice(&self, other: &Self) -> bool {
+    /// Returns whether the user's choice of frames is the same, though frames may have come and gone.
+    fn selects_same(&self, other: &Self) -> bool {
         (self.all && other.all) || (self.first, self.last) == (other.first, other.last)
     }
 }
 
-/// Work that goes on from pass to pass, and what came out last.
+/// Work that is split over passes, and its last result.
 #[derive(Clone, Debug)]
 pub struct Job<G: Gather> {
     running: Option<Running<G>>,
-    done: Option<Done<G>>,
+    done: Option<Finished<G>>,
     /// When the last work began, in seconds of the UI's clock.
     began_s: f64,
     generation: u64,
@@ -99,7 +99,7 @@ pub struct Job<G: Gather> {
 
 #[derive(Clone, Debug)]
 struct Running<G: Gather> {
-    wanted: Wanted,
+    wanted: Selection,
     version: u64,
     options: G::Options,
     begin_ns: i64,
@@ -114,8 +114,8 @@ struct Running<G: Gather> {
 }
 
 #[derive(Clone, Debug)]
-struct Done<G: Gather> {
-    wanted: Wanted,
+struct Finished<G: Gather> {
+    wanted: Selection,
     version: u64,
     options: G::Options,
     output: G::Output,
@@ -189,12 +189,12 @@ impl<G: Gather> Job<G> {
         options: &G::Options,
         now_s: f64,
     ) -> Option<f64> {
-        let Some(wanted) = frames.and_then(|frames| Wanted::new(store, frames)) else {
+        let Some(wanted) = frames.and_then(|frames| Selection::new(store, frames)) else {
             self.forget();
             return None;
         };
         let asked_for =
-            |choice: &Wanted, of: &G::Options| choice.is_same_choice(&wanted) && of == options;
+            |choice: &Selection, of: &G::Options| choice.selects_same(&wanted) && of == options;
         let goes_on = match &self.running {
             Some(running) => asked_for(&running.wanted, &running.options),
             None => false,
@@ -203,7 +203,8 @@ impl<G: Gather> Job<G> {
             self.running = None;
             let done = self.done.as_ref();
             let same_choice = done.is_some_and(|done| asked_for(&done.wanted, &done.options));
-            let holds = |done: &Done<G>| done.version == store.version() && done.wanted == wanted;
+            let holds =
+                |done: &Finished<G>| done.version == store.version() && done.wanted == wanted;
             if same_choice && done.is_some_and(holds) {
                 return None;
             }
@@ -219,10 +220,10 @@ impl<G: Gather> Job<G> {
         self.slice(store, SLICE_SPANS, SLICE_SETTLED).then_some(0.0)
     }
 
-    /// Does all the work at once: for pictures and tests.
+    /// Does all the work in one pass, for pictures and tests.
     pub fn finish(&mut self, store: &Store, frames: Option<(usize, usize)>, options: &G::Options) {
         self.running = frames
-            .and_then(|frames| Wanted::new(store, frames))
+            .and_then(|frames| Selection::new(store, frames))
             .and_then(|wanted| Running::new(store, wanted, options.clone()));
         if self.running.is_none() {
             self.forget();
@@ -250,7 +251,7 @@ impl<G: Gather> Job<G> {
                 .saturating_sub(running.begin_ns)
                 .max(0)
                 .unsigned_abs();
-            self.done = Some(Done {
+            self.done = Some(Finished {
                 wanted: running.wanted,
                 version: running.version,
                 options: running.options,
@@ -263,7 +264,7 @@ impl<G: Gather> Job<G> {
 }
 
 impl<G: Gather> Running<G> {
-    fn new(store: &Store, wanted: Wanted, options: G::Options) -> Option<Self> {
+    fn new(store: &Store, wanted: Selection, options: G::Options) -> Option<Self> {
         let (first, last) = (store.index_of(wanted.first)?, store.index_of(wanted.last)?);
         let time = store.time_of(first..last + 1)?;
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
@@ -302,11 +303,11 @@ impl<G: Gather> Running<G> {
             while let Some((thread, kind, walk)) = &mut self.walk
                 && let Some(track) = track(*thread, *kind)
             {
-                let mut counted = Counted {
+                let mut counted = SpanCounter {
                     gather: &mut self.gather,
                     spans: 0,
                 };
-                let more = walk.go_on(track, STEP_SPANS.min(most), &mut counted);
+                let more = walk.resume(track, STEP_SPANS.min(most), &mut counted);
                 self.seen += counted.spans;
                 if !more {
                     break;
@@ -325,13 +326,13 @@ impl<G: Gather> Running<G> {
     }
 }
 
-/// Counts the spans on their way.
-struct Counted<'a, G> {
+/// Counts the spans that it passes on.
+struct SpanCounter<'a, G> {
     gather: &'a mut G,
     spans: usize,
 }
 
-impl<G: Gather> SpanVisitor for Counted<'_, G> {
+impl<G: Gather> SpanVisitor for SpanCounter<'_, G> {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize) {
         self.spans += 1;

@@ -83,14 +83,14 @@ const ALLOC: Column = Column {
     digits: 10.0,
 };
 
-/// The columns that a table has.
+/// The optional columns of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shown {
+struct ShownColumns {
     cpu: bool,
     alloc: bool,
 }
 
-impl Shown {
+impl ShownColumns {
     fn of(rows: &[ScopeRow]) -> Self {
         let any = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
         Self {
@@ -115,7 +115,7 @@ const BY_SELF: Sort = Sort {
 /// Height of the details below the table, in points.
 const DETAILS_HEIGHT: f32 = 250.0;
 
-/// Tells a row from the others, whatever the order.
+/// Identifies a row, whatever the order.
 type RowKey = (SiteId, TrackKind);
 
 /// The table of scopes, with the details of the one that is selected.
@@ -180,7 +180,7 @@ impl ScopeTable {
         self.job.progress().is_some()
     }
 
-    /// Computes all rows at once: for pictures and tests.
+    /// Computes all rows in one pass, for pictures and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.job.finish(store, self.frames(store, view), &());
     }
@@ -224,7 +224,7 @@ impl ScopeTable {
         } else {
             0.0
         };
-        let shown = Shown::of(&result.rows);
+        let shown = ShownColumns::of(&result.rows);
         let columns = shown.columns();
         let grid = Grid {
             id: ui.scope_id().with("scopes"),
@@ -302,7 +302,7 @@ impl ScopeTable {
         }
     }
 
-    /// Shows what stands above the table.
+    /// Shows the toolbar above the table.
     fn tools(
         &mut self,
         ui: &mut Ui,
@@ -364,7 +364,7 @@ impl ScopeTable {
         let rows = result.rows.iter().enumerate();
         let found = rows.filter(|(_, row)| row.lower_name.contains(&filter));
         self.order.extend(found.map(|(i, _)| i));
-        let (sort, shown) = (self.sort, Shown::of(&result.rows));
+        let (sort, shown) = (self.sort, ShownColumns::of(&result.rows));
         self.order.sort_by(|&a, &b| {
             let (a, b) = (&result.rows[a], &result.rows[b]);
             let order = match sort.column.checked_sub(COLUMNS.len()) {
@@ -504,7 +504,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Tells what else is known of a row.
+/// Shows the tooltip of a row.
 fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
     ui.strong(shortened(&row.name));
     if let Some(site) = catalog.site(row.site) {

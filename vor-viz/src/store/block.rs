@@ -14,7 +14,7 @@ use vor_capture::model::measures::Measured;
 use vor_capture::model::timeline::TickMapper;
 
 use super::depths;
-use super::measured::FrameSums;
+use super::frame_sums::FrameSums;
 
 /// A finished frame in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ pub struct FrameEntry {
     /// Spans that ended in it.
     pub span_count: u64,
     /// Spans of it that were delivered, as long as the store keeps them.
-    pub held_spans: u64,
+    pub stored_spans: u64,
     /// Spans that were lost in it because a ring was full.
     pub dropped_spans: u64,
     /// Marks that came too fast and were merged into it.
@@ -99,9 +99,9 @@ pub struct Message {
 /// The whole life of an asynchronous task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
-    /// Tells it from the other tasks of the run.
+    /// Unique among the tasks of the run.
     pub id: u64,
-    /// Where it stands in the source.
+    /// Its call site.
     pub site: SiteId,
     /// When it began.
     pub begin_ns: i64,
@@ -134,9 +134,9 @@ pub struct Step {
 pub struct RowBlock {
     /// When each began.
     pub begin_ns: Vec<i64>,
-    /// How long each lasted; `u32::MAX` where it stands in `long_ns`.
+    /// The duration of each; `u32::MAX` if it is in `long_ns`.
     pub duration_ns: Vec<u32>,
-    /// Where each stands in the source.
+    /// The call site of each.
     pub sites: Vec<SiteId>,
     /// Lengths of `u32::MAX` and more, with the index of their span, ascending.
     pub long_ns: Vec<(u32, u64)>,
@@ -224,7 +224,7 @@ impl FrameBlock {
             begin_ns: clock.ns(snapshot.start_ticks),
             end_ns: clock.ns(snapshot.end_ticks),
             span_count: snapshot.span_count,
-            held_spans: snapshot.threads.iter().map(held).sum::<u64>() + in_batches,
+            stored_spans: snapshot.threads.iter().map(held).sum::<u64>() + in_batches,
             dropped_spans: snapshot.dropped_spans,
             merged_marks: snapshot.merged_marks,
             lost_records: 0,
@@ -401,7 +401,7 @@ fn block_of_columns(
 }
 
 impl ThreadBlock {
-    /// Appends what stands beside the spans.
+    /// Appends the data beside the spans.
     fn add_moments(
         &mut self,
         messages: &[batch::Message],

@@ -11,7 +11,7 @@ use vor_capture::model::catalog::SiteId;
 
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 
-/// Least width of a span that is told of beside its pixels, so that it can be labelled.
+/// Least width of a span that is also returned as a [`WideSpan`], so that it can be labelled.
 const LEAST_LABELLED: usize = 18;
 
 /// Least width of a span whose first pixel is its edge.
@@ -64,13 +64,13 @@ impl PixelScale {
 
 /// The sites that a search is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SiteSet {
     /// By site id.
     sites: Vec<bool>,
     bits: u32,
 }
 
-impl Wanted {
+impl SiteSet {
     /// Makes a set.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
         let mut wanted = Self::default();
@@ -120,12 +120,12 @@ pub struct RowPixels<'a> {
 }
 
 impl Row {
-    /// Paints the spans of the row, or only those of some sites. `color` is asked for the site and
-    /// the length of what a pixel shows; lengths over `u32::MAX` are told as that.
+    /// Paints the spans of the row, or only those of some sites. `color` gets the site and the
+    /// duration of the span that a pixel shows; the duration saturates at `u32::MAX`.
     pub fn paint(
         &self,
         scale: &PixelScale,
-        wanted: Option<&Wanted>,
+        wanted: Option<&SiteSet>,
         color: impl Fn(SiteId, u32) -> Color32,
         pixels: RowPixels<'_>,
     ) {
@@ -162,7 +162,7 @@ impl Row {
 impl Row {
     /// Returns the first span of the searched sites that begins at a moment or later.
     #[must_use]
-    pub fn next_of(&self, wanted: &Wanted, from_ns: i64) -> Option<Span> {
+    pub fn next_of(&self, wanted: &SiteSet, from_ns: i64) -> Option<Span> {
         let first = self
             .chunks
             .partition_point(|chunk| chunk.whole().end_ns < from_ns);
@@ -178,7 +178,7 @@ fn next_in(
     level: usize,
     from: usize,
     to: usize,
-    wanted: &Wanted,
+    wanted: &SiteSet,
     from_ns: i64,
 ) -> Option<Span> {
     (from..to).find_map(|i| {
@@ -208,7 +208,7 @@ fn next_in(
 
 struct Painter<'a, C> {
     scale: &'a PixelScale,
-    wanted: Option<&'a Wanted>,
+    wanted: Option<&'a SiteSet>,
     color: C,
     pixels: RowPixels<'a>,
     width: usize,
@@ -340,7 +340,7 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
     }
 }
 
-/// Returns the colour of the left edge of a span, which tells it from its neighbour.
+/// Returns the colour of the left edge of a span, which separates it from its neighbour.
 fn edge_color(color: Color32) -> Color32 {
     let [r, g, b, a] = color.to_array();
     let darker = |channel: u8| (u16::from(channel) * 5 / 8) as u8;

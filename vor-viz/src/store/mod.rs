@@ -1,13 +1,13 @@
 //! The frames that the panel shows, and their spans in a form that is fast to draw at any zoom.
 //!
-//! Whether the frames come from the running program or from a capture cannot be told. They are
+//! Whether the frames come from the running program or from a capture makes no difference here. They are
 //! appended in the order of time; the oldest leave when there are more frames or spans than the
 //! store may hold. All spans of a thread stand on one time axis, whatever frames they belong to.
 //! Times are nanoseconds since an origin near the first frame, so that a picture's arithmetic in
 //! `f64` is exact.
 
 mod block;
-mod measured;
+mod frame_sums;
 mod depths;
 mod row;
 mod track;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
 pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
-pub use level_of_detail::{PixelScale, RowPixels, Wanted, WideSpan};
+pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub use row::{Row, Span};
-use track::GivenIds;
+use track::TaskIds;
 pub use track::{Track, TrackKind, given_id};
 pub use walk::{SpanVisitor, Walk};
 
@@ -38,10 +38,10 @@ pub struct Store {
     frames: VecDeque<FrameEntry>,
     first: FrameId,
     tracks: Vec<Track>,
-    given_ids: GivenIds,
+    given_ids: TaskIds,
     max_frames: usize,
     max_spans: usize,
-    held_spans: usize,
+    stored_spans: usize,
     version: u64,
 }
 
@@ -55,10 +55,10 @@ impl Store {
             frames: VecDeque::new(),
             first: FrameId(0),
             tracks: Vec::new(),
-            given_ids: GivenIds::default(),
+            given_ids: TaskIds::default(),
             max_frames: max_frames.max(1),
             max_spans,
-            held_spans: 0,
+            stored_spans: 0,
             version: 0,
         }
     }
@@ -143,8 +143,8 @@ impl Store {
 
     /// Returns the number of spans that are held, tasks included.
     #[must_use]
-    pub fn held_spans(&self) -> usize {
-        self.held_spans
+    pub fn stored_spans(&self) -> usize {
+        self.stored_spans
     }
 
     /// Appends a frame of which no span is known yet, and returns its id.
@@ -181,7 +181,7 @@ impl Store {
                 self.given_ids = given_ids;
             }
             let spans: usize = thread.rows.iter().map(RowBlock::len).sum();
-            self.held_spans += spans + thread.tasks.len();
+            self.stored_spans += spans + thread.tasks.len();
         }
         self.catalog = Arc::clone(&block.catalog);
         self.version += 1;
@@ -203,14 +203,14 @@ impl Store {
         self.first.0 += self.frames.len() as u64;
         self.frames.clear();
         self.tracks.clear();
-        self.given_ids = GivenIds::default();
-        self.held_spans = 0;
+        self.given_ids = TaskIds::default();
+        self.stored_spans = 0;
         self.version += 1;
     }
 
     /// Gives its frames other ids, and itself another version, than those of a store that it takes
     /// the place of.
-    pub(crate) fn take_the_place_of(&mut self, other: &Self) {
+    pub(crate) fn replace(&mut self, other: &Self) {
         self.first.0 = self.first.0.max(other.first.0 + other.frames.len() as u64);
         self.version = self.version.max(other.version) + 1;
     }
@@ -237,14 +237,14 @@ impl Store {
     /// Lets the oldest frames go as long as there is too much.
     fn evict(&mut self) {
         while self.frames.len() > self.max_frames
-            || (self.held_spans > self.max_spans && self.frames.len() > 1)
+            || (self.stored_spans > self.max_spans && self.frames.len() > 1)
         {
             let Some(gone) = self.frames.pop_front() else {
                 return;
             };
             self.first.0 += 1;
             for track in &mut self.tracks {
-                self.held_spans -= track.evict(gone.end_ns);
+                self.stored_spans -= track.evict(gone.end_ns);
             }
             self.tracks.retain(|track| !track.is_empty());
         }

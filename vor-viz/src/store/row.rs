@@ -23,7 +23,7 @@ pub(super) const CHUNK_SPANS: usize = 4096;
 /// Spans or nodes below a node.
 pub(super) const FANOUT: usize = 16;
 
-/// Levels of nodes: the topmost has one, which stands for the whole chunk.
+/// Levels of nodes: the topmost has one, which covers the whole chunk.
 pub(super) const LEVELS: usize = 3;
 
 /// A span, as looked at.
@@ -33,7 +33,7 @@ pub struct Span {
     pub begin_ns: i64,
     /// How long it lasted.
     pub duration_ns: u64,
-    /// Where it stands in the source.
+    /// Its call site.
     pub site: SiteId,
 }
 
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// Returns the bit that stands for a site in [`Node::sites`].
+/// Returns the bit of a site in [`Node::sites`].
 pub(super) fn site_bit(site: SiteId) -> u32 {
     1 << (site.0 % 32)
 }
@@ -101,7 +101,7 @@ impl Chunk {
         self.begin_ns.len()
     }
 
-    /// Returns the node that stands for all.
+    /// Returns the node that covers all spans.
     pub(super) fn whole(&self) -> &Node {
         self.levels[LEVELS - 1].first().unwrap_or(&Node::NONE)
     }

@@ -1,5 +1,4 @@
-//! What stands below one another under one name: the scopes of a thread, or the tasks that ended on
-//! it.
+//! Rows of spans under one name: the scopes of a thread, or the tasks that ended on it.
 
 use std::collections::VecDeque;
 
@@ -87,7 +86,7 @@ impl Track {
     }
 
     /// Appends a frame's tasks, each to the first lane that is free by then.
-    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut GivenIds) {
+    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) {
         for task in &block.tasks {
             let given_id = given_ids.end(task.id);
             let free = self
@@ -126,6 +125,16 @@ impl Track {
         gone
     }
 
+    /// Returns the messages from one moment to another, both inclusive.
+    pub fn messages_within(&self, begin_ns: i64, end_ns: i64) -> impl Iterator<Item = &Message> {
+        let first = self
+            .messages
+            .partition_point(|message| message.ns < begin_ns);
+        self.messages
+            .range(first..)
+            .take_while(move |message| message.ns <= end_ns)
+    }
+
     /// Returns whether nothing is left of it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -141,11 +150,11 @@ impl Track {
 
 /// Numbers of the program for tasks that have begun and not ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GivenIds {
+pub(super) struct TaskIds {
     open: FxHashMap<u64, u64>,
 }
 
-impl GivenIds {
+impl TaskIds {
     pub(super) fn begin(&mut self, begin: &TaskBegin) {
         if self.open.len() < MAX_NUMBERED {
             self.open.insert(begin.task, begin.given_id);

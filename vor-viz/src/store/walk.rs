@@ -1,10 +1,10 @@
-//! Spans together with what they contain, in slices: a walk may be left after any number of spans
-//! and gone on with later.
+//! Walks over spans and the spans inside them, in slices: a walk may pause after any number of spans
+//! and resume later.
 
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
 
-/// Is told of spans: of each when it is entered, and when it is left, after all inside it.
+/// Visits spans: each when it is entered, and when it is left, after all spans inside it.
 pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
@@ -61,7 +61,7 @@ impl Walk {
     /// one that the walk was made for. Spans may have been appended since; what left is not visited
     /// any more. Where one that was appended contains what the walk was made for, so that it moved
     /// down a row, the walk may visit some spans twice or not at all.
-    pub fn go_on(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
+    pub fn resume(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
         let rows = track.rows.iter().zip(&self.next);
         let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();
         let nests = track.kind == TrackKind::Scopes;
@@ -148,7 +148,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Stands before the span of a number, or before the first one behind it if that one left.
+    /// Makes a cursor before the span of a number, or before the next one if that one was evicted.
     fn new(row: &'a Row, number: u64) -> Self {
         let end = |chunk: &Chunk| chunk.first_number + chunk.len() as u64;
         let chunk_at = row.chunks.partition_point(|chunk| end(chunk) <= number);

@@ -164,15 +164,15 @@ pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
         let threads: Vec<ThreadBlock> = threads.collect();
         let held =
             |thread: &ThreadBlock| thread.rows.iter().map(|row| row.len() as u64).sum::<u64>();
-        let held_spans = threads.iter().map(held).sum();
+        let stored_spans = threads.iter().map(held).sum();
         let metric = |column, value| filled!(MetricValue { column, value });
         blocks.push(FrameBlock {
             frame: FrameEntry {
                 number,
                 begin_ns,
                 end_ns,
-                span_count: held_spans,
-                held_spans,
+                span_count: stored_spans,
+                stored_spans,
                 metrics: vec![
                     metric(0, (end_ns - begin_ns) as f64 / 1e6),
                     metric(1, 200.0 + number as f64 * 0.5),

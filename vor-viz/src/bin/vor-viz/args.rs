@@ -36,7 +36,7 @@ struct Args {
     #[arg(long, value_name = "WxH", default_value = "1920x1080", value_parser = size)]
     #[arg(requires = "screenshot")]
     size: (u32, u32),
-    /// Colours; the window's are the system's unless told otherwise, a picture's are dark.
+    /// Colours; by default the system's for the window, and dark ones for a picture.
     #[arg(long, value_enum)]
     theme: Option<ThemeName>,
     /// Pixels of the picture for a point of the screen.
@@ -85,7 +85,7 @@ fn scale(text: &str) -> Result<f32, String> {
 pub(crate) fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return tell_usage(&error),
+        Err(error) => return report_usage(&error),
     };
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -127,8 +127,8 @@ fn run(args: Args) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", picture.path.display()))
 }
 
-/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
-fn tell_usage(error: &clap::Error) -> ExitCode {
+/// Reports an error in the arguments in one line; requested help is printed whole.
+fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe is the only thing that can go wrong, and no reason to complain.
         drop(error.print());

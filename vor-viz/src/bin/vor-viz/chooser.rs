@@ -123,7 +123,7 @@ fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
     chosen
 }
 
-/// Returns the end of a folder's path, which tells more than its begin.
+/// Returns the end of a folder's path, which is more specific than its begin.
 fn shortened(folder: &str) -> String {
     const MOST: usize = 40;
     let count = folder.chars().count();

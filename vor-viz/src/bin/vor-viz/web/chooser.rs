@@ -19,7 +19,7 @@ pub(crate) type Opened = Result<Vec<ReplayState>, String>;
 /// The bytes of captures and their names, or one line that says why they did not come.
 type Files = Result<Vec<(String, Vec<u8>)>, String>;
 
-/// Most captures that are shown at once.
+/// Most captures that are shown side by side.
 const MAX_SHOWN: usize = 2;
 
 /// The part of the viewer that finds captures.
@@ -40,7 +40,7 @@ struct Inbox {
 }
 
 impl Chooser {
-    /// Makes a chooser that fetches the captures at some addresses at once.
+    /// Makes a chooser that begins to fetch the captures at some addresses.
     pub(crate) fn new(context: &egui::Context, addresses: Vec<String>) -> Self {
         let mut chooser = Self {
             inbox: Rc::default(),

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `frames`, `spans` | totals of the first capture that is shown, 0 without one |
 //! | `name` | what that capture is called, or an empty text |
-//! | `settled` | whether all that was asked for is there |
+//! | `settled` | whether all requested data is loaded |
 //! | `problem` | what could not be opened or read, in one line, or `null` |
 //! | `passes` | passes that were drawn |
 //! | `passMs` | what the last pass took, without the tessellation and the GPU |
@@ -46,12 +46,12 @@ struct App {
     title: String,
 }
 
-/// Starts to draw into the page's canvas. What stands in the way is told in the page.
+/// Starts to draw into the page's canvas. An error is shown in the page.
 pub(crate) fn start() {
     spawn_local(async {
         if let Err(error) = run().await {
             let text = error.as_string().unwrap_or_else(|| format!("{error:?}"));
-            tell(&format!("The viewer cannot start: {text}"));
+            show_message(&format!("The viewer cannot start: {text}"));
         }
     });
 }
@@ -89,12 +89,12 @@ async fn run() -> Result<(), JsValue> {
     };
     let runner = eframe::WebRunner::new();
     runner.start(canvas, options, Box::new(create)).await?;
-    tell("");
+    show_message("");
     Ok(())
 }
 
 /// Writes a line into the page, outside of the canvas; an empty one takes it away.
-fn tell(line: &str) {
+fn show_message(line: &str) {
     let document = web_sys::window().and_then(|window| window.document());
     if let Some(message) = document.and_then(|document| document.get_element_by_id("message")) {
         message.set_text_content(Some(line));
@@ -174,7 +174,7 @@ impl Status {
         );
         self.set(
             "windowSpans",
-            first.map_or(0, |it| it.store().held_spans()) as f64,
+            first.map_or(0, |it| it.store().stored_spans()) as f64,
         );
         self.set(
             "frameMs",
@@ -210,7 +210,7 @@ impl Status {
             self.names.borrow_mut().clear();
         }
         self.set("passMs", began.elapsed().as_secs_f64() * 1e3);
-        // Last: whoever waits for it finds the rest up to date.
+        // Last: when it changes, the rest is up to date.
         self.set("settled", is_settled);
     }
 

@@ -1,6 +1,6 @@
-//! What the spans of a frame measured beside their length, in sums per call site.
+//! Sums per call site of what the spans of a frame measured beside their duration.
 //!
-//! Spans carry it as their last arguments, and only those for which there is something to tell. All
+//! Spans have these values as their last arguments, if they are not all zero. All
 //! values include those of the spans inside, so a recursive call adds nothing to the call around
 //! it.
 
@@ -18,11 +18,11 @@ pub(super) struct FrameSums<'a> {
     own_args: FxHashMap<SiteId, Option<usize>>,
     sums: FxHashMap<SiteId, Measured>,
     /// The spans of the thread that no later one of their call site contains yet.
-    outermost: FxHashMap<SiteId, Vec<Counted>>,
+    outermost: FxHashMap<SiteId, Vec<OutermostSpan>>,
 }
 
 /// A span whose values are in the sums.
-struct Counted {
+struct OutermostSpan {
     ticks: Range<u64>,
     measured: Measured,
 }
@@ -61,7 +61,7 @@ impl<'a> FrameSums<'a> {
                 *sum = sum.less(inside.measured);
             }
             *sum = sum.plus(measured);
-            outermost.push(Counted { ticks, measured });
+            outermost.push(OutermostSpan { ticks, measured });
         }
     }
 

@@ -8,22 +8,22 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes that tell a file: more than the header of a capture with its number.
+/// Bytes that identify a file: more than the header of a capture with its number.
 const HEAD_BYTES: u64 = 64;
 
-/// A file, and what it began with.
+/// The path and the identity of the file of a capture.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CaptureFile {
     pub(crate) path: PathBuf,
     head: Vec<u8>,
-    /// How long it was at least.
+    /// Its size when it was last checked.
     len: u64,
-    /// What the system calls it, where that is known.
+    /// Its device and inode, where the system has them.
     node: Option<(u64, u64)>,
 }
 
-impl Place {
-    /// Notes which file stands at a path.
+impl CaptureFile {
+    /// Reads the identity of the file at a path.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
         // Opening a pipe would wait for someone who writes to it.
         if !path.metadata()?.is_file() {
