@@ -1,11 +1,11 @@
-//! A table from the addresses of code objects to their call sites, or to none if their calls are not
-//! recorded.
+//! A table from the addresses of code objects to their call sites, or to none if their calls are
+//! not recorded.
 //!
 //! Every event looks an address up. So it is a hash table with open addressing over two words, the
-//! address and a pointer to the value, which are read without a lock; in a free-threaded interpreter
-//! many threads read it at a time. Changes take a lock. A weak reference removes the entry together
-//! with the code object, since another object may get the same address. Until then, replaced values
-//! stay in memory: a thread may be about to use them.
+//! address and a pointer to the value, which are read without a lock; in a free-threaded
+//! interpreter many threads read it at a time. Changes take a lock. A weak reference removes the
+//! entry together with the code object, since another object may get the same address. Until then,
+//! replaced values stay in memory: a thread may be about to use them.
 
 #![expect(
     unsafe_code,
@@ -57,8 +57,8 @@ impl Coroutine {
     }
 }
 
-/// Written under the lock [`USED`]; read by every event (acquire). The key is read first and written
-/// last (release).
+/// Written under the lock [`USED`]; read by every event (acquire). The key is read first and
+/// written last (release).
 struct Entry {
     /// The code object's address, 0 for an empty entry, or [`REMOVED`].
     key: AtomicUsize,

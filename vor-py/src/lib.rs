@@ -3,11 +3,11 @@
 //!
 //! # How a call in Python becomes a span
 //!
-//! A [`CallSite`](vor_recorder::hot::callsite::CallSite) is made once for each function, name and place
-//! (`sites`) and lives as long as the process; a span begins and ends at it as in Rust, but by
-//! callbacks of the interpreter instead of a guard ([`vor_recorder::hot::scope::manual`]). Each thread
-//! has a stack of open scopes (`open`), since callbacks come one by one and Python's blocks need not
-//! nest: a `with` in a coroutine stays open while others run.
+//! A [`CallSite`](vor_recorder::hot::callsite::CallSite) is made once for each function, name and
+//! place (`sites`) and lives as long as the process; a span begins and ends at it as in Rust, but
+//! by callbacks of the interpreter instead of a guard ([`vor_recorder::hot::scope::manual`]). Each
+//! thread has a stack of open scopes (`open`), since callbacks come one by one and Python's blocks
+//! need not nest: a `with` in a coroutine stays open while others run.
 //!
 //! The callbacks depend on the interpreter:
 //!
@@ -35,9 +35,9 @@
 //! 3.11, one for the stable ABI (feature `abi3`) of 3.12 and later, and one for each free-threaded
 //! version. Without a feature the crate is empty and needs no Python, so the workspace builds and
 //! tests anywhere; maturin sets the feature. Hot paths are C functions by the interpreter's own
-//! calling conventions (`entry`, `object`), all other functions use PyO3. Free-threaded interpreters
-//! keep their lock off: all state that threads share here is atomic or has a lock of its own.
-//! Subinterpreters are refused with `ImportError`.
+//! calling conventions (`entry`, `object`), all other functions use PyO3. Free-threaded
+//! interpreters keep their lock off: all state that threads share here is atomic or has a lock of
+//! its own. Subinterpreters are refused with `ImportError`.
 
 #![cfg(feature = "module")]
 

@@ -15,8 +15,8 @@ use crate::object::with_error_aside;
 use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};
 
-/// Whether turns of loops are watched. Written (relaxed) by the thread that wraps them, read by every
-/// look-up of a new name. Two threads may both wrap them, which does no harm.
+/// Whether turns of loops are watched. Written (relaxed) by the thread that wraps them, read by
+/// every look-up of a new name. Two threads may both wrap them, which does no harm.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Watches the turns of `asyncio`'s loops, if it was imported. Where every call is recorded, so are

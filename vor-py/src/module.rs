@@ -243,7 +243,8 @@ fn mark_frames_every(interval_ms: f64) {
     ticker::start(Duration::from_nanos((interval_ms * 1e6) as u64));
 }
 
-/// Ends the marks of `mark_frames_every`, and returns whether the program has marked no frame itself.
+/// Ends the marks of `mark_frames_every`, and returns whether the program has marked no frame
+/// itself.
 #[pyfunction]
 fn stop_marking_frames() -> bool {
     ticker::stop()

@@ -1,8 +1,8 @@
 //! The callbacks of `sys.monitoring`, on CPython 3.12 and later.
 //!
 //! The package registers one object for each kind of event (`_monitor.py`), and switches events on
-//! and off. Each is called by vectorcall with the code object first. For code that is not recorded it
-//! returns `sys.monitoring.DISABLE`, and is not called again at that place.
+//! and off. Each is called by vectorcall with the code object first. For code that is not recorded
+//! it returns `sys.monitoring.DISABLE`, and is not called again at that place.
 //!
 //! | event | begins or ends |
 //! |---|---|
@@ -238,8 +238,8 @@ unsafe fn end(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject
 }
 
 unsafe fn unwind(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
-    // SAFETY: as for `start`. This event comes for all code, recorded or not, and cannot be disabled
-    // by place.
+    // SAFETY: as for `start`. This event comes for all code, recorded or not, and cannot be
+    // disabled by place.
     unsafe {
         let code = args.get(0);
         if let Some(found @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
@@ -263,8 +263,8 @@ fn end_call(code: *mut ffi::PyObject, found: Option<&Code>) {
 
 /// Returns the address of the frame of an event. A coroutine has the same frame to its end.
 fn frame() -> usize {
-    // SAFETY: events come on threads that are attached to the interpreter. The frame object lives as
-    // long as the code runs or is suspended.
+    // SAFETY: events come on threads that are attached to the interpreter. The frame object lives
+    // as long as the code runs or is suspended.
     unsafe { ffi::PyEval_GetFrame() }.addr()
 }
 

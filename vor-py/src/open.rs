@@ -116,8 +116,8 @@ pub(crate) fn push_with(key: usize, scope: ManualScope, args: ArgWords) {
     with(|stack| stack.args.push(args));
 }
 
-/// Ends the scope that is open under the key, if there is one. It leaves no record if it was shorter
-/// than `min_ticks`.
+/// Ends the scope that is open under the key, if there is one. It leaves no record if it was
+/// shorter than `min_ticks`.
 #[inline(always)]
 pub(crate) fn end(key: usize, min_ticks: u64) {
     let top = with(|stack| match stack.entries.last() {
@@ -287,8 +287,8 @@ impl Stack {
     }
 
     /// Forgets the calls that began before recording was switched off, outermost last, so that the
-    /// recorder's stack is as high as before them. Blocks inside them are moved aside; blocks around
-    /// them stay, since their ends are still reported.
+    /// recorder's stack is as high as before them. Blocks inside them are moved aside; blocks
+    /// around them stay, since their ends are still reported.
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
@@ -326,7 +326,8 @@ fn with<R: Default>(act: impl FnOnce(&mut Stack) -> R) -> R {
             reason = "a check for a second borrow at every call would cost as much as the rest"
         )]
         // SAFETY: the stack is this thread's own. `act` is code of this module that calls nothing
-        // of Python and ends no scope, either of which could come back here; it may abandon a scope.
+        // of Python and ends no scope, either of which could come back here; it may abandon a
+        // scope.
         act(unsafe { &mut *stack.get() })
     });
     // The stack of a thread that ends is gone.

@@ -75,10 +75,11 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )
 }
 
-/// A cache slot: the call site that was looked up last for the objects of a name and of the argument
-/// names. A call in a loop passes the same constants. A slot holds a reference to both objects, so
-/// no other object can have their addresses. It is a seqlock: fields are read and written relaxed by
-/// any thread, `sequence` is odd while they change, and a read during a change is discarded.
+/// A cache slot: the call site that was looked up last for the objects of a name and of the
+/// argument names. A call in a loop passes the same constants. A slot holds a reference to both
+/// objects, so no other object can have their addresses. It is a seqlock: fields are read and
+/// written relaxed by any thread, `sequence` is odd while they change, and a read during a change
+/// is discarded.
 struct CacheSlot {
     sequence: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
@@ -382,8 +383,8 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Returns the object for its own `__enter__` and `__exit__`, and the method itself for those of the
-/// type.
+/// Returns the object for its own `__enter__` and `__exit__`, and the method itself for those of
+/// the type.
 unsafe extern "C" fn method_of(
     method: *mut ffi::PyObject,
     object: *mut ffi::PyObject,

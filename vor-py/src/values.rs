@@ -30,8 +30,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads an object: a bool, a number or a string as it is, and the type's name of anything else.
-    /// No code of the program runs for it.
+    /// Reads an object: a bool, a number or a string as it is, and the type's name of anything
+    /// else. No code of the program runs for it.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Self {
         if object.is_none() {
             return Self::None;

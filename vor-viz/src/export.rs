@@ -1,8 +1,8 @@
 //! Some frames of a store in formats that other programs open.
 //!
-//! What is written is what the panel holds. The exporters of `vor-recorder` take batches, spans in the
-//! order in which they ended; a walk over a track leaves its spans in just that order. Times count
-//! from the first moment of what is exported.
+//! What is written is what the panel holds. The exporters of `vor-recorder` take batches, spans in
+//! the order in which they ended; a walk over a track leaves its spans in just that order. Times
+//! count from the first moment of what is exported.
 
 use std::io::Write;
 use std::ops::Range;

@@ -358,7 +358,8 @@ impl Panel {
         }
     }
 
-    /// Draws the switch of vor's own cost, and the cost, where this machine is the one that records.
+    /// Draws the switch of vor's own cost, and the cost, where this machine is the one that
+    /// records.
     fn load(&mut self, ui: &mut Ui, theme: &Theme) {
         if cfg!(not(feature = "live")) {
             return;

@@ -1,8 +1,8 @@
 //! One pass over a capture, or over some of its frames, that collects the contents of tables.
 //!
-//! A few frames of a large file are found by its index. The self time of a span is right only if all
-//! spans inside it were read. So if a span began before the first of these frames, the file is read
-//! from its beginning instead, as `vor stats --frames` does.
+//! A few frames of a large file are found by its index. The self time of a span is right only if
+//! all spans inside it were read. So if a span began before the first of these frames, the file is
+//! read from its beginning instead, as `vor stats --frames` does.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -114,8 +114,8 @@ impl Signals {
     }
 }
 
-/// Collects the contents of the selected frames, with spans or metrics only. `frames` are all readable
-/// frames of the capture, with their places in it.
+/// Collects the contents of the selected frames, with spans or metrics only. `frames` are all
+/// readable frames of the capture, with their places in it.
 pub(super) fn gather(
     path: &Path,
     capture: &mut Capture,
@@ -278,7 +278,8 @@ fn statistics_once(
     Ok((builder, catalog, damage))
 }
 
-/// Calls `use_piece` with every piece of a file until it breaks; returns the catalog and the damage.
+/// Calls `use_piece` with every piece of a file until it breaks; returns the catalog and the
+/// damage.
 fn visit(
     path: &Path,
     capture: &mut Capture,

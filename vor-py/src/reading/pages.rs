@@ -1,12 +1,13 @@
 //! Memory for columns of millions of rows.
 //!
-//! The system allocates and clears memory page by page, at the first write. For columns of ten million
-//! rows this took two fifths of the CPU time with small pages, and a quarter with large ones, which
-//! some systems use only on request.
+//! The system allocates and clears memory page by page, at the first write. For columns of ten
+//! million rows this took two fifths of the CPU time with small pages, and a quarter with large
+//! ones, which some systems use only on request.
 
 use vor_capture::reader::Columns;
 
-/// Makes an empty vector with room for exactly so many items, in large pages if the system has them.
+/// Makes an empty vector with room for exactly so many items, in large pages if the system has
+/// them.
 #[must_use]
 pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
     let mut empty = Vec::new();

@@ -195,8 +195,8 @@ impl Table {
         self.slice(within(begin)..within(end))
     }
 
-    /// Return the columns whose rows may differ, and one row of the columns whose rows are all equal,
-    /// which need no memory per row in other libraries.
+    /// Return the columns whose rows may differ, and one row of the columns whose rows are all
+    /// equal, which need no memory per row in other libraries.
     fn _apart(&self) -> (Self, Self) {
         let (constant, varying): (Vec<_>, Vec<_>) = self
             .columns

@@ -79,8 +79,8 @@ pub struct TypicalDurations {
     pub max_ns: u64,
 }
 
-/// Looks up the typical durations of the calls of a scope, or of the tasks of a call site; `None` if
-/// they are unknown.
+/// Looks up the typical durations of the calls of a scope, or of the tasks of a call site; `None`
+/// if they are unknown.
 pub type TypicalDurationsOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<TypicalDurations>;
 
 /// Shows the card.

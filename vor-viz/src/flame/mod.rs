@@ -1,9 +1,9 @@
 //! The flame chart: spans over time, a track per thread.
 //!
-//! Tracks are one below the other, names at the left. The rows in view are painted into a picture, a
-//! texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from
-//! the store and the [`View`]; what only the chart knows is which tracks are collapsed, in which
-//! order they are, how high a row is and how far it is scrolled.
+//! Tracks are one below the other, names at the left. The rows in view are painted into a picture,
+//! a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows
+//! from the store and the [`View`]; what only the chart knows is which tracks are collapsed, in
+//! which order they are, how high a row is and how far it is scrolled.
 
 mod layout;
 mod picture;
@@ -290,8 +290,8 @@ impl FlameChart {
         }
     }
 
-    /// Draws the chart over the width of `ui`. `usual` returns the typical durations of a scope's calls, for
-    /// the card at the pointer.
+    /// Draws the chart over the width of `ui`. `usual` returns the typical durations of a scope's
+    /// calls, for the card at the pointer.
     pub fn show(
         &mut self,
         ui: &mut Ui,

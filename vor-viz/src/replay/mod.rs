@@ -5,10 +5,10 @@
 //! frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has
 //! read, once a pass.
 //!
-//! A jump shows the requested frame alone first, and the frames around it a moment later. Either comes
-//! as a store that takes the place of the former one, so what is looked at never consists of two
-//! windows. Frames are named by their place in the capture, from 0; the store's ids are others, and
-//! a frame gets a new one when its window is read anew.
+//! A jump shows the requested frame alone first, and the frames around it a moment later. Either
+//! comes as a store that takes the place of the former one, so what is looked at never consists of
+//! two windows. Frames are named by their place in the capture, from 0; the store's ids are others,
+//! and a frame gets a new one when its window is read anew.
 
 mod summary;
 mod capture_file;
@@ -342,8 +342,8 @@ impl ReplayState {
         self.arrived.take()
     }
 
-    /// Takes what was read since the last pass; to be called once in each. Repaints are requested for
-    /// while something is on its way.
+    /// Takes what was read since the last pass; to be called once in each. Repaints are requested
+    /// for while something is on its way.
     pub fn poll(&mut self, ctx: &egui::Context) {
         self.driver.begin_pass(ctx);
         let mut spans = 0;

@@ -1,8 +1,8 @@
 //! How long the calls of a scope took: bars over a logarithmic axis of time.
 //!
-//! The buckets of [`Histogram`](vor_capture::stats::Histogram) are 1/32 of their time wide. Neighbours
-//! are put together until a bar has some points of width; a bar's height is the number of calls, so
-//! that what is seen is how many calls took about so long.
+//! The buckets of [`Histogram`](vor_capture::stats::Histogram) are 1/32 of their time wide.
+//! Neighbours are put together until a bar has some points of width; a bar's height is the number
+//! of calls, so that what is seen is how many calls took about so long.
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};

@@ -80,7 +80,8 @@ impl Selection {
         })
     }
 
-    /// Returns whether the user's choice of frames is the same, though frames may have come and gone.
+    /// Returns whether the user's choice of frames is the same, though frames may have come and
+    /// gone.
     fn selects_same(&self, other: &Self) -> bool {
         (self.all && other.all) || (self.first, self.last) == (other.first, other.last)
     }

@@ -1,10 +1,10 @@
 //! The frames that the panel shows, and their spans in a form that is fast to draw at any zoom.
 //!
-//! Whether the frames come from the running program or from a capture makes no difference here. They are
-//! appended in the order of time; the oldest leave when there are more frames or spans than the
-//! store may hold. All spans of a thread stand on one time axis, whatever frames they belong to.
-//! Times are nanoseconds since an origin near the first frame, so that a picture's arithmetic in
-//! `f64` is exact.
+//! Whether the frames come from the running program or from a capture makes no difference here.
+//! They are appended in the order of time; the oldest leave when there are more frames or spans
+//! than the store may hold. All spans of a thread stand on one time axis, whatever frames they
+//! belong to. Times are nanoseconds since an origin near the first frame, so that a picture's
+//! arithmetic in `f64` is exact.
 
 mod block;
 mod frame_sums;

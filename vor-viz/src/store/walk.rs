@@ -1,5 +1,5 @@
-//! Walks over spans and the spans inside them, in slices: a walk may pause after any number of spans
-//! and resume later.
+//! Walks over spans and the spans inside them, in slices: a walk may pause after any number of
+//! spans and resume later.
 
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
