@@ -334,6 +334,12 @@ fn system_ns(clock: libc::clockid_t) -> Option<i64> {
     (result == 0).then_some(seconds * 1_000_000_000 + ns)
 }
 
+/// Makes [`ticks`] read the system's clock, as where the counter does not run evenly.
+#[cfg(test)]
+pub(crate) fn use_fallback() {
+    COUNTER.store(FALLBACK, Ordering::Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,90 +361,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// The processor's counter cannot be made unfit, so the test sets the fallback in a process of
-    /// its own.
-    #[test]
-    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
-    fn scopes_without_a_fit_counter_are_recorded_by_the_fallback() {
-        const ROLE: &str = "VOR_FALLBACK_CLOCK";
-        if std::env::var_os(ROLE).is_some() {
-            COUNTER.store(FALLBACK, Ordering::Relaxed);
-            return record_by_the_fallback();
-        }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["scopes_without_a_fit_counter", "--nocapture"]);
-        match child.env(ROLE, "1").output() {
-            Ok(output) => assert!(output.status.success(), "{output:?}"),
-            // An emulator of another processor may not be able to start a second program of that
-            // processor.
-            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::NotFound),
-        }
-    }
-
-    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
-    fn record_by_the_fallback() {
-        use crate::setup::{self, Config};
-        use crate::{drain, message, profile_phase, profile_scope};
-
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.vor");
-        crate::setup::Config::new().capture(&path).enable();
-        assert!(!is_hardware());
-        let around = ticks();
-        let mut inside = Vec::new();
-        for n in 0..100_u64 {
-            profile_scope!("outer");
-            let begin = ticks();
-            {
-                profile_scope!("inner", n = n, text = "text");
-                let _named = crate::hot::scope::scope("named");
-                let mut phases = profile_phase!("first");
-                profile_phase!(phases, "second");
-                message!("at {n}");
-                let open = crate::hot::thread::open_scopes();
-                assert_eq!(open[0].scopes.len(), 4);
-                assert!(
-                    open[0]
-                        .scopes
-                        .iter()
-                        .all(|scope| scope.start_ticks >= around)
-                );
-            }
-            inside.push(ticks() - begin);
-        }
-        // Open while recording is switched off, and recorded still.
-        let open = crate::hot::scope::scope("open");
-        setup::disable();
-        drop(open);
-        Config::new().enable();
-        drain::frame_mark();
-        let around = ticks() - around;
-        assert_eq!(drain::close_capture(), Some(path.clone()));
-
-        let mut capture = vor_capture::reader::Capture::open(&path).unwrap();
-        let frame = capture.frame(0).unwrap();
-        let spans = &frame.threads[0].spans;
-        let named = |name: &str| {
-            let spans = spans
-                .iter()
-                .filter(|span| frame.catalog.site_name(span.site) == name);
-            spans.map(|span| span.duration_ticks).collect::<Vec<_>>()
-        };
-        for name in ["outer", "inner", "named", "first", "second"] {
-            assert_eq!(named(name).len(), 100, "{name}");
-        }
-        assert_eq!((named("open").len(), spans.len()), (1, 501));
-        assert_eq!(frame.threads[0].messages.len(), 100);
-        let outer = named("outer");
-        assert!(
-            outer
-                .iter()
-                .zip(&inside)
-                .all(|(outer, inside)| outer >= inside)
-        );
-        assert!(outer.iter().sum::<u64>() <= around);
-        assert_eq!(crate::hot::scope::backward_ticks(), 0);
     }
 }

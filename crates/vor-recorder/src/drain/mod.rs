@@ -498,3 +498,60 @@ fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     }
     thread::while_busy(|| with_engine(ask))
 }
+
+/// Starts the recorder for a test of this room, and lets the next one go on when the guard is
+/// dropped: marks take the metrics of the whole process.
+#[cfg(all(test, not(loom), not(feature = "off")))]
+fn start_for_tests() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = locked(&TURN);
+    let options = Options {
+        ring_kib: 16 << 10,
+        inline: false,
+        interval: Duration::from_millis(20),
+        max_spans_per_frame: 1 << 20,
+        stats: false,
+    };
+    configure(options, |_, _| record_state::set(true));
+    turn
+}
+
+#[cfg(all(test, not(loom), not(feature = "off")))]
+mod tests {
+    use crate::metrics::{self, Counter};
+
+    static SHARED: Counter = Counter::new("counter of four threads", "");
+
+    #[test]
+    fn counts_of_threads_that_come_and_go_add_up_across_marks() {
+        let _turn = super::start_for_tests();
+        let taken = || {
+            let all = metrics::take();
+            let columns = metrics::columns_after(0);
+            let is_shared = |column: u32| {
+                let column = columns.get(column as usize);
+                column.is_some_and(|column| column.metric.name == "counter of four threads")
+            };
+            let sums = all.sums.iter().filter(|(column, _)| is_shared(*column));
+            sums.map(|(_, sum)| sum).sum::<u64>()
+        };
+        let mut seen = 0;
+        for round in 0..20 {
+            let threads: Vec<_> = (0..4)
+                .map(|_| std::thread::spawn(|| (0..1000).for_each(|_| SHARED.add(3))))
+                .collect();
+            if round % 2 == 0 {
+                seen += taken();
+            }
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            // A pass takes back the blocks of ended threads, and the worker's may be late.
+            super::flush();
+        }
+        assert_eq!(seen + taken(), 20 * 4 * 1000 * 3);
+        assert_eq!(taken(), 0);
+        let blocks = metrics::block_count();
+        assert!(blocks < 40, "blocks are used again: {blocks}");
+    }
+}

@@ -163,12 +163,11 @@ fn run(interval: Duration) {
 #[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
 mod tests {
     use super::*;
-    use crate::drain::{frame_mark, lock_engine};
-    use crate::setup::Config;
+    use crate::drain::{frame_mark, lock_engine, start_for_tests};
 
     #[test]
     fn many_marks_call_the_worker_before_its_interval_is_over() {
-        Config::new().enable();
+        let _turn = start_for_tests();
         // Without the engine it gets no further than the beginning of a pass, where it forgets that
         // it was called, once.
         let engine = lock_engine();

@@ -22,6 +22,8 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 
 pub use counter::Counter;
+#[cfg(test)]
+pub(crate) use counter::block_count;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;
 

@@ -5,6 +5,8 @@ mod calibrate;
 mod config;
 mod install;
 mod variables;
+#[cfg(all(test, not(any(feature = "off", loom))))]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
