@@ -74,7 +74,7 @@ impl PerfettoSink {
 /// # } }
 /// # use vor_recorder::profile_scope;
 /// let trace = vor::sinks::TraceBuilder::new();
-/// let memory = trace.counter_track("memory", vor::sinks::CounterUnit::SizeBytes, 1024 * 1024, false);
+/// let memory = trace.counter_track("memory", vor::sinks::CounterUnit::SizeBytes, 1024 * 1024);
 /// {
 ///     vor::profile_scope!("load", files = 3);
 ///     trace.record_counter_i64(memory, vor::ticks(), 17);
@@ -104,28 +104,33 @@ impl TraceBuilder {
         Self { exporter, handle }
     }
 
-    /// Adds a counter. A value counts `multiplier` units; values of an incremental counter are
-    /// added up by the viewer.
+    /// Adds a counter. A value counts `multiplier` units.
     #[must_use]
-    pub fn counter_track(
+    pub fn counter_track(&self, name: &str, unit: CounterUnit, multiplier: u64) -> CounterTrack {
+        let mut exporter = self.exporter.lock();
+        exporter.add_counter(name, &unit, multiplier, false)
+    }
+
+    /// Adds a counter whose values the viewer adds up. A value counts `multiplier` units.
+    #[must_use]
+    pub fn incremental_counter_track(
         &self,
         name: &str,
         unit: CounterUnit,
         multiplier: u64,
-        is_incremental: bool,
     ) -> CounterTrack {
         let mut exporter = self.exporter.lock();
-        exporter.add_counter(name, &unit, multiplier, is_incremental)
+        exporter.add_counter(name, &unit, multiplier, true)
     }
 
-    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells.
+    /// Records a counter's value at a moment, as [`ticks`](crate::clock::ticks) returns it.
     pub fn record_counter_i64(&self, counter: CounterTrack, ticks: u64, value: i64) {
         self.exporter
             .lock()
             .put_integer_counter(counter, ticks, value);
     }
 
-    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells. A value
+    /// Records a counter's value at a moment, as [`ticks`](crate::clock::ticks) returns it. A value
     /// that is not finite is left out.
     pub fn record_counter_f64(&self, counter: CounterTrack, ticks: u64, value: f64) {
         self.exporter.lock().put_counter(counter, ticks, value);
