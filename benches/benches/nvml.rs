@@ -48,14 +48,14 @@ fn measure() {
     let driver = Driver::new();
     // Rows are declared at their first values, and counters need two samples.
     let poll = |cards: &mut Cards| {
-        cards.ask_fast(false);
-        cards.ask_slow();
+        cards.poll_fast();
+        cards.poll_slow();
     };
     (0..3).for_each(|_| poll(&mut cards));
     let cards = std::cell::RefCell::new(cards);
     let mut contestants: Vec<Loop<'_>> = vec![
         Box::new(|passes| (0..passes).for_each(|_| driver.fast())),
-        Box::new(|passes| (0..passes).for_each(|_| cards.borrow_mut().ask_fast(false))),
+        Box::new(|passes| (0..passes).for_each(|_| cards.borrow_mut().poll_fast())),
         Box::new(|passes| {
             for _ in 0..passes {
                 driver.fast();

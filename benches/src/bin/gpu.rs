@@ -97,14 +97,14 @@ fn polls() -> Result<(), Box<dyn Error>> {
                 .map_or(0, |(after, before)| after - before);
         }
         println!(
-            "{name} {:.1} us of processor time, {:.1} us in all",
+            "{name} {:.1} us of CPU time, {:.1} us in all",
             cpu_ns as f64 / 1e3 / f64::from(TIMES),
             wall.as_secs_f64() * 1e6 / f64::from(TIMES)
         );
     };
-    measure("fast", |cards| cards.ask_fast(false));
-    measure("slow", Cards::ask_slow);
-    measure("turn", Cards::take_turn);
+    measure("fast", |cards| cards.poll_fast());
+    measure("slow", Cards::poll_slow);
+    measure("turn", Cards::poll_turn);
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 //! are instrumented already.
 //!
 //! This is the layer of `tracing-subscriber`, which may stand among others; what it does with a
-//! span is in `tracing_in`. It keeps spans in a table of its own, by the ids that the registry gives:
-//! a look into the registry costs more than all of that.
+//! span is in `tracing_in`. It keeps spans in a table of its own, by the ids that the registry
+//! gives: a look into the registry costs more than all of that.
 //!
 //! The scopes bypass the tap: it would make spans of them again. What the tap makes of scopes is
 //! passed over in turn.

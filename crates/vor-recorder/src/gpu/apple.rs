@@ -38,7 +38,7 @@ impl Property {
     }
 }
 
-/// What an accelerator says. `None` is what its driver does not tell.
+/// The values of an accelerator. `None` where its driver does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Statistics {
     /// Share of the time in which the GPU worked, in percent.

@@ -1,10 +1,9 @@
-//! What graphics cards say of themselves, as rows of the system: NVIDIA's behind the feature
-//! `cuda`, Apple's behind `mac`.
+//! Values of graphics cards as rows of the system: NVIDIA's behind the feature `cuda`, Apple's
+//! behind `mac`.
 //!
-//! Asking a card takes from microseconds to forever: a driver may hang. So one thread of its own
-//! asks, `vor-gpu`, once the rows are first wanted. It leaves what it learned in one place, and a
-//! frame takes from there what is fresh ([`GpuRows`]). Nothing is asked while no sink reads
-//! metrics.
+//! A call of the driver takes from microseconds to forever: a driver may hang. So one thread polls,
+//! `vor-gpu`, once the rows are first wanted. It publishes the values in one place, and a frame
+//! takes the fresh ones from there ([`GpuRows`]). Nothing is polled while no sink reads metrics.
 
 #[cfg(all(
     any(

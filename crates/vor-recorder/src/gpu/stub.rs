@@ -1,4 +1,4 @@
-//! Systems whose GPUs are not asked.
+//! Systems whose GPUs are not polled.
 
 /// No rows.
 #[derive(Debug, Default)]

@@ -199,7 +199,8 @@ impl Config {
         self
     }
 
-    /// Sets whether the worker keeps statistics of every scope for [`drain::stats`](crate::drain::stats).
+    /// Sets whether the worker keeps statistics of every scope for
+    /// [`drain::stats`](crate::drain::stats).
     #[must_use]
     pub fn stats(mut self, stats: bool) -> Self {
         self.stats = stats;
@@ -211,12 +212,13 @@ impl Config {
     ///
     /// Each thread keeps the number of its scopes, their total and self time, the shortest, the
     /// longest and a histogram, by call site, in 1.5 KiB for each call site that it uses;
-    /// [`drain::stats`](crate::drain::stats) adds them up. A table is printed on stderr when the process ends, and on
-    /// Unix when it is sent SIGUSR1, for which vor then installs a handler unless the program has
-    /// one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics,
-    /// messages and asynchronous spans, and no scopes: no arguments, no processor time, no
-    /// allocations. Scopes of [`ProfileFuture`](crate::hot::future::ProfileFuture) are counted by their
-    /// polls. Once on, it stays on until the process ends.
+    /// [`drain::stats`](crate::drain::stats) adds them up. A table is printed on stderr when the
+    /// process ends, and on Unix when it is sent SIGUSR1, for which vor then installs a handler
+    /// unless the program has one; see [`print_stats`](Self::print_stats). A capture and other
+    /// sinks get marks, metrics, messages and asynchronous spans, and no scopes: no arguments, no
+    /// processor time, no allocations. Scopes of
+    /// [`ProfileFuture`](crate::hot::future::ProfileFuture) are counted by their polls. Once on, it
+    /// stays on until the process ends.
     ///
     /// The self time of a scope is its length without those of the scopes that were opened in it
     /// and ended before it. That scopes end in another order than that in which they were opened

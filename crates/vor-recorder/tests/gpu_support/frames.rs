@@ -189,7 +189,7 @@ pub fn debug_lines(output: &Output) -> (Vec<String>, Vec<String>) {
     let lines = text.lines().filter(|line| line.starts_with("DEBUG vor"));
     lines
         .map(str::to_owned)
-        .partition(|line| line.contains("asking the GPUs takes "))
+        .partition(|line| line.contains("a poll of the GPUs takes "))
 }
 
 pub fn begin() -> Frames {

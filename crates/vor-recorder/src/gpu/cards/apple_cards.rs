@@ -23,9 +23,9 @@ use libloading::Library;
 
 use super::super::apple::{self, Channel, ENERGY_GROUP, Property};
 use super::latest;
-use super::poller::asking;
+use super::poller::call_driver;
+use super::report_no_rows;
 use super::rows::{COUNT, Pace, Row};
-use super::tell_why_none;
 use crate::clock;
 
 /// What `IOServiceGetMatchingServices` and its like return where they succeed.
@@ -36,7 +36,7 @@ const SUCCESS: i32 = 0;
 pub struct Cards {
     /// Entries of the registry, each ours to release.
     accelerators: Vec<io_object_t>,
-    /// There is one counter for the chip's GPU, so it tells of the only one.
+    /// There is one counter for the chip's GPU, so it belongs to the only one.
     energy: Option<Energy>,
     values: [Option<f64>; COUNT],
 }
@@ -46,10 +46,10 @@ impl Cards {
     pub fn find() -> Option<Self> {
         let accelerators = accelerators();
         if accelerators.is_empty() {
-            tell_why_none("no IOAccelerator found");
+            report_no_rows("no IOAccelerator found");
             return None;
         }
-        latest::begin(accelerators.len());
+        latest::reset(accelerators.len());
         let energy = (accelerators.len() == 1).then(Energy::new).flatten();
         Some(Self {
             accelerators,
@@ -62,18 +62,21 @@ impl Cards {
         self.accelerators.len()
     }
 
-    /// Asks all GPUs. All of their rows change quickly, and none gets lost.
-    pub fn ask_fast(&mut self, _retries: bool) {
+    /// No GPU gets lost.
+    pub fn find_lost(&mut self) {}
+
+    /// Polls all GPUs. All of their rows change quickly.
+    pub fn poll_fast(&mut self) {
         for number in 0..self.accelerators.len() {
-            asking(|| self.poll_one(number));
+            call_driver(|| self.poll_one(number));
         }
     }
 
-    /// Nothing that a GPU says changes slowly.
-    pub fn ask_slow(&mut self) {}
+    /// No row changes slowly.
+    pub fn poll_slow(&mut self) {}
 
-    /// Nothing that a GPU says takes long.
-    pub fn take_turn(&mut self) {}
+    /// No row takes long to read.
+    pub fn poll_turn(&mut self) {}
 
     fn poll_one(&mut self, number: usize) {
         let performance = property(self.accelerators[number], "PerformanceStatistics");

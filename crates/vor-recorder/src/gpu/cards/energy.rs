@@ -2,8 +2,8 @@
 //!
 //! Frames are shorter and longer than the time between two readings. The counter is taken to grow
 //! as it did between the last two, before, between and behind them; a frame has used what that line
-//! grew by since the last frame was told. Each next reading bends the line and so corrects what was
-//! told too much or too little: over many frames the sum is the counter's.
+//! grew by since the end of the frame before. Each next reading bends the line and so corrects what
+//! was reported too much or too little: over many frames the sum is the counter's.
 
 /// Readings of a counter so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,8 +12,7 @@ pub(super) struct EnergyLine {
     counter_mj: u64,
     /// When it was taken.
     ticks: u64,
-    /// What was used since the first reading. A counter that begins anew costs what it had not told
-    /// yet.
+    /// Energy used since the first reading. A counter that begins anew loses what was not read yet.
     used_mj: f64,
     per_tick_mj: f64,
 }
@@ -43,14 +42,14 @@ impl EnergyLine {
     }
 }
 
-/// What frames were told of a card's energy.
+/// How much of a card's energy frames have reported.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EnergyCursor {
     /// The line's height at the end of the last frame, in millijoules; `None` before the first.
     until_mj: Option<f64>,
 }
 
-impl Told {
+impl EnergyCursor {
     /// Returns the joules of a frame that ended at `end_ticks`. `None` where nothing is known of
     /// its begin.
     pub(super) fn take(&mut self, line: &EnergyLine, end_ticks: u64) -> Option<f64> {
@@ -59,13 +58,13 @@ impl Told {
             self.until_mj = Some(now_mj);
             return None;
         };
-        // Where too much was told, nothing is until the counter has caught up.
+        // Where too much was reported, nothing is until the counter has caught up.
         let used_mj = (now_mj - *until_mj).max(0.0);
         *until_mj += used_mj;
         Some(used_mj / 1e3)
     }
 
-    /// Forgets what was told: the next frame begins anew.
+    /// Forgets the frames so far: the next one begins anew.
     pub(super) fn forget(&mut self) {
         self.until_mj = None;
     }
@@ -77,16 +76,16 @@ mod tests {
 
     use super::*;
 
-    /// Tells frames that end at `ends` from readings of `counter` every 100 ticks, each known from
-    /// then on.
-    fn told(ends: &[u64], counter: impl Fn(u64) -> u64) -> Vec<Option<f64>> {
-        let (mut line, mut told, mut read) = (None, Told::default(), 0);
+    /// Returns the energy of frames that end at `ends` from readings of `counter` every 100 ticks,
+    /// each known from then on.
+    fn energies(ends: &[u64], counter: impl Fn(u64) -> u64) -> Vec<Option<f64>> {
+        let (mut line, mut cursor, mut read) = (None, EnergyCursor::default(), 0);
         let mut take = |&end: &u64| {
             while read <= end {
                 line = Some(EnergyLine::with(line, read, counter(read)));
                 read += 100;
             }
-            told.take(&line?, end)
+            cursor.take(&line?, end)
         };
         ends.iter().map(&mut take).collect()
     }
@@ -94,7 +93,7 @@ mod tests {
     #[test]
     fn under_even_load_each_frame_has_its_share() {
         let ends: Vec<u64> = (0..100).map(|frame| 200 + frame * 16).collect();
-        for joules in told(&ends, |ticks| ticks * 1000).into_iter().skip(1) {
+        for joules in energies(&ends, |ticks| ticks * 1000).into_iter().skip(1) {
             assert!((joules.unwrap() - 16.0).abs() < 1e-6);
         }
     }
@@ -102,7 +101,7 @@ mod tests {
     #[test]
     fn a_counter_that_begins_anew_loses_one_interval_and_nothing_else() {
         let ends: Vec<u64> = (2..60).map(|frame| frame * 100).collect();
-        let joules = told(&ends, |ticks| {
+        let joules = energies(&ends, |ticks| {
             if ticks < 2000 {
                 9_000_000 + ticks * 1000
             } else {
@@ -119,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_frame_has_less_than_nothing_and_all_together_have_what_the_counter_says(
+        fn no_frame_has_negative_energy_and_all_add_up_to_the_counter(
             steps in prop::collection::vec(1_u64..700, 2..50),
             loads in prop::collection::vec(0_u64..5000, 8),
         ) {
@@ -133,7 +132,7 @@ mod tests {
             }
             // Two long frames at the end leave time to catch up.
             ends.extend([at + 10_000, at + 20_000]);
-            let joules = told(&ends, counter);
+            let joules = energies(&ends, counter);
             prop_assert_eq!(joules[0], None);
             let all: f64 = joules[1..].iter().map(|joules| joules.unwrap()).sum();
             prop_assert!(joules[1..].iter().all(|joules| joules.unwrap() >= 0.0));

@@ -1,26 +1,26 @@
-//! What the poller learned last, and what a frame takes of it.
+//! The latest values of the cards: the poller publishes them, frames take them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::energy::{EnergyLine, Told};
+use super::energy::{EnergyCursor, EnergyLine};
 use super::poller;
 use super::rows::{ALL, COUNT, Pace, Row};
 use crate::{clock, metrics};
 
-/// What is known of a card.
+/// The values of a card.
 #[derive(Clone, Debug)]
 pub(super) struct Card {
     /// The columns of each row, once it has had a value: up to two, for a row with two names.
     columns: [[Option<u32>; 2]; COUNT],
-    /// The values, `None` where the card does not tell.
+    /// The values, `None` where the card has none.
     values: [Option<f64>; COUNT],
-    /// When the rows of each pace were asked last, in ticks.
-    asked_ticks: [u64; 3],
+    /// When the rows of each pace were polled last, in ticks.
+    polled_ticks: [u64; 3],
     energy: Option<EnergyLine>,
 }
 
-/// What is known of all of them.
+/// The values of all cards.
 #[derive(Debug)]
 pub(super) struct Latest {
     /// The visible cards, in their order.
@@ -37,7 +37,7 @@ static LATEST: Mutex<Latest> = Mutex::new(Latest {
 
 /// How long values count at least, by pace.
 const FRESH_NS: [u64; 3] = [1_000_000_000, 3_000_000_000, 3_000_000_000];
-/// How long they count at most: what is older says nothing of a frame.
+/// How long they count at most: an older value says nothing of a frame.
 const MOST_NS: u64 = 10_000_000_000;
 
 impl Card {
@@ -45,13 +45,13 @@ impl Card {
         Self {
             columns: [[None; 2]; COUNT],
             values: [None; COUNT],
-            asked_ticks: [0; 3],
+            polled_ticks: [0; 3],
             energy: None,
         }
     }
 
     fn is_fresh(&self, pace: Pace, now_ticks: u64, fresh_ns: &[u64; 3]) -> bool {
-        let age_ticks = now_ticks.saturating_sub(self.asked_ticks[pace as usize]);
+        let age_ticks = now_ticks.saturating_sub(self.polled_ticks[pace as usize]);
         clock::approximate_ns(age_ticks) < fresh_ns[pace as usize]
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn latest() -> MutexGuard<'static, Latest> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks what was learned for the time of a fork.
+/// Locks the values for the time of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     latest()
@@ -72,13 +72,13 @@ pub(crate) fn is_open() -> bool {
     crate::os::detach::is_open(&LATEST)
 }
 
-/// Begins anew with so many cards.
-pub(super) fn begin(cards: usize) {
+/// Starts over with so many cards.
+pub(super) fn reset(cards: usize) {
     latest().cards = vec![Card::new(); cards];
 }
 
-/// Says how often values are asked for, by pace: one of which two answers were missed still counts.
-pub(super) fn keep(intervals: [Duration; 3]) {
+/// Sets how often values are polled, by pace: one that two polls have missed still counts.
+pub(super) fn set_intervals(intervals: [Duration; 3]) {
     let mut latest = latest();
     for (number, interval) in intervals.into_iter().enumerate() {
         let three_ns = u64::try_from(interval.as_nanos() * 3).unwrap_or(u64::MAX);
@@ -86,7 +86,7 @@ pub(super) fn keep(intervals: [Duration; 3]) {
     }
 }
 
-/// Leaves the values of one pace of a card, and the reading of its energy counter in millijoules. A
+/// Stores the values of one pace of a card, and the reading of its energy counter in millijoules. A
 /// row that has its first value is declared first.
 pub(super) fn publish(
     number: usize,
@@ -111,7 +111,7 @@ pub(super) fn publish(
     if pace == Pace::Fast {
         card.energy = energy_mj.map(|counter_mj| EnergyLine::with(card.energy, ticks, counter_mj));
     }
-    card.asked_ticks[pace as usize] = ticks;
+    card.polled_ticks[pace as usize] = ticks;
     drop(known);
     // The metrics have a lock of their own.
     for row in new {
@@ -125,9 +125,9 @@ pub(super) fn publish(
     }
 }
 
-/// Says that a card tells nothing now.
+/// Removes the values of a card that is lost.
 #[cfg(not(target_os = "macos"))]
-pub(super) fn silence(number: usize) {
+pub(super) fn clear_values(number: usize) {
     if let Some(card) = latest().cards.get_mut(number) {
         card.values = [None; COUNT];
         card.energy = None;
@@ -137,7 +137,7 @@ pub(super) fn silence(number: usize) {
 /// The rows of frames. Owned by the worker.
 #[derive(Debug, Default)]
 pub(crate) struct GpuRows {
-    told: Vec<Told>,
+    cursors: Vec<EnergyCursor>,
 }
 
 impl GpuRows {
@@ -147,14 +147,15 @@ impl GpuRows {
         poller::look(end_ticks);
         let known = latest();
         let mut taken = Vec::new();
-        self.told.resize_with(known.cards.len(), Told::default);
-        for (card, told) in known.cards.iter().zip(&mut self.told) {
+        self.cursors
+            .resize_with(known.cards.len(), EnergyCursor::default);
+        for (card, cursor) in known.cards.iter().zip(&mut self.cursors) {
             for row in ALL {
                 let is_fresh = card.is_fresh(row.pace(), end_ticks, &known.fresh_ns);
                 let value = match (row, &card.energy) {
-                    (Row::Energy, Some(line)) if is_fresh => told.take(line, end_ticks),
+                    (Row::Energy, Some(line)) if is_fresh => cursor.take(line, end_ticks),
                     (Row::Energy, _) => {
-                        told.forget();
+                        cursor.forget();
                         None
                     }
                     _ => card.values[row as usize].filter(|_| is_fresh),

@@ -1,23 +1,23 @@
-//! Cards that are asked.
+//! Cards that are polled.
 //!
-//! | rows | asked | how long a value counts |
+//! | rows | polled | how long a value counts |
 //! |---|---|---|
 //! | utilisation, power, memory, clock, energy | 10 times a second | 1 s |
 //! | temperature, limits, throttling, this process's memory, encoder, decoder, GPM counters, PCIe of cards that have those | once a second | 3 s |
 //! | PCIe of other cards, of which the driver watches one for 20 ms each time | one direction of one card between two of the first | 3 s |
 //!
-//! What takes more of a processor's time than its share is asked more seldom, and counts for longer
-//! ([`due`], [`latest`]).
+//! A poll that takes more than its share of CPU time comes more seldom, and its values count for
+//! longer ([`rate_limiter`], [`latest`]).
 //!
-//! What a card does not have is an absent row, never a zero ([`rows`]). A system has one file with
-//! the same `Cards`: NVIDIA's are asked through the driver's library ([`nvml`]), which is loaded
-//! when they are first wanted, and which of them are told of, and under which numbers, is up to
-//! `CUDA_VISIBLE_DEVICES` ([`visible`]).
+//! A value that a card does not have is an absent row, never a zero ([`rows`]). A system has one
+//! file with the same `Cards`: NVIDIA's are polled through the driver's library ([`nvml`]), which
+//! is loaded when they are first wanted. `CUDA_VISIBLE_DEVICES` says which of them have rows, and
+//! under which numbers ([`visible`]).
 
-mod due;
 mod energy;
 mod latest;
 mod poller;
+mod rate_limiter;
 mod rows;
 
 #[cfg(not(target_os = "macos"))]
@@ -44,7 +44,7 @@ pub(crate) use latest::lock_for_fork;
 pub(crate) use poller::forget;
 pub(crate) use poller::{stop, want};
 
-/// Says why there are no rows, to those who look for the reason.
-fn tell_why_none(reason: &str) {
+/// Reports why there are no rows, to those who look for the reason.
+fn report_no_rows(reason: &str) {
     crate::os::report::detail(&format!("there are no GPU rows: {reason}"));
 }

@@ -1,29 +1,29 @@
-//! NVIDIA's cards: which there are, and what becomes of what they say.
+//! NVIDIA's cards: which are visible, and where their values go.
 
 use super::latest;
 use super::nvml::{self, Answer, Gpu};
-use super::poller::asking;
+use super::poller::call_driver;
+use super::report_no_rows;
 use super::rows::{Pace, Row};
-use super::tell_why_none;
 use super::visible;
 use crate::clock;
 use crate::os::report;
 use crate::os::system;
 
-/// The visible cards, at least one, and what was told of them.
+/// The visible cards, at least one, and what was reported of them.
 #[derive(Debug)]
 pub struct Cards {
     cards: Vec<(Gpu, Reported)>,
-    /// Whose turn it is to be asked for PCIe, of both directions of each.
+    /// The next card and direction whose PCIe is polled.
     turn: usize,
 }
 
-/// What was told of a card, each once: on stderr, and which rows it does not have to who looks for
-/// that.
+/// Reports about a card that were made, each at most once: on stderr, and its absent rows to those
+/// who look for them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     lost: bool,
-    troubled: bool,
+    failed: bool,
     absent: bool,
 }
 
@@ -45,50 +45,56 @@ impl Cards {
             }
             let card = |visible| (Gpu::new(nvml, visible, &uuids), Reported::default());
             let cards: Vec<_> = visible.into_iter().map(card).collect();
-            latest::begin(cards.len());
+            latest::reset(cards.len());
             Ok(Self { cards, turn: 0 })
         });
-        found.map_err(|reason| tell_why_none(&reason)).ok()
+        found.map_err(|reason| report_no_rows(&reason)).ok()
     }
 
     pub(super) fn count(&self) -> usize {
         self.cards.len()
     }
 
-    /// Asks all cards for what changes quickly; looks for those that were lost where `retries` says
-    /// so.
-    pub fn ask_fast(&mut self, retries: bool) {
-        for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
-            asking(|| {
-                if gpu.is_lost() && !(retries && gpu.find()) {
-                    return tell_lost(gpu, told);
+    /// Looks for cards that were lost.
+    pub fn find_lost(&mut self) {
+        for (gpu, _) in self.cards.iter_mut().filter(|(gpu, _)| gpu.is_lost()) {
+            call_driver(|| gpu.find());
+        }
+    }
+
+    /// Polls the rows of all cards that change quickly.
+    pub fn poll_fast(&mut self) {
+        for (number, (gpu, reported)) in self.cards.iter_mut().enumerate() {
+            call_driver(|| {
+                if gpu.is_lost() {
+                    return report_lost(gpu, reported);
                 }
-                let answer = gpu.ask_fast();
-                settle(number, gpu, told, &[Pace::Fast], answer);
+                let answer = gpu.poll_fast();
+                publish(number, gpu, reported, &[Pace::Fast], answer);
             });
         }
     }
 
-    /// Asks all cards for what changes slowly.
-    pub fn ask_slow(&mut self) {
+    /// Polls the rows of all cards that change slowly.
+    pub fn poll_slow(&mut self) {
         let of = self.cards.len();
-        // By then each was asked for everything.
-        let has_asked_all = self.turn >= 2 * of;
-        for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
+        // By then each row was polled once.
+        let has_polled_all = self.turn >= 2 * of;
+        for (number, (gpu, reported)) in self.cards.iter_mut().enumerate() {
             if gpu.is_lost() {
                 continue;
             }
-            asking(|| {
-                let answer = gpu.ask_slow();
-                // What is counted needs no turn.
+            call_driver(|| {
+                let answer = gpu.poll_slow();
+                // Counters are read with the others.
                 let paces: &[Pace] = if gpu.counts_pcie() {
                     &[Pace::Slow, Pace::Turns]
                 } else {
                     &[Pace::Slow]
                 };
-                settle(number, gpu, told, paces, answer);
+                publish(number, gpu, reported, paces, answer);
             });
-            if has_asked_all && !gpu.is_lost() && !std::mem::replace(&mut told.absent, true) {
+            if has_polled_all && !gpu.is_lost() && !std::mem::replace(&mut reported.absent, true) {
                 let name = |row: Row| row.names(number, of).swap_remove(0);
                 let absent = gpu.absent().map(|(row, why)| (name(row), why.to_owned()));
                 if let Some(absent) = system::describe_absent(absent) {
@@ -98,26 +104,27 @@ impl Cards {
         }
     }
 
-    /// Asks the next card for what takes long: one direction of PCIe.
-    pub fn take_turn(&mut self) {
+    /// Polls the row of the next card that takes long: one direction of PCIe.
+    pub fn poll_turn(&mut self) {
         let (number, is_receiving) = (self.turn / 2 % self.cards.len(), self.turn % 2 == 1);
         self.turn = self.turn.wrapping_add(1);
         let card = self.cards.get_mut(number);
-        if let Some((gpu, told)) = card.filter(|(gpu, _)| !gpu.is_lost() && !gpu.counts_pcie()) {
-            asking(|| {
-                let answer = gpu.ask_pcie(is_receiving);
-                settle(number, gpu, told, &[Pace::Turns], answer);
+        if let Some((gpu, reported)) = card.filter(|(gpu, _)| !gpu.is_lost() && !gpu.counts_pcie())
+        {
+            call_driver(|| {
+                let answer = gpu.read_pcie(is_receiving);
+                publish(number, gpu, reported, &[Pace::Turns], answer);
             });
         }
     }
 }
 
-/// Leaves what a card said where frames find it, and tells of what went wrong, once each.
-fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, paces: &[Pace], answer: Answer) {
+/// Publishes the values of a card, and reports what went wrong, once each.
+fn publish(number: usize, gpu: &mut Gpu, reported: &mut Reported, paces: &[Pace], answer: Answer) {
     match answer {
-        Answer::Told => (),
-        Answer::Troubled => {
-            if !std::mem::replace(&mut told.troubled, true)
+        Answer::Complete => (),
+        Answer::Failed => {
+            if !std::mem::replace(&mut reported.failed, true)
                 && let Some(error) = &gpu.error
             {
                 report::line(&format!(
@@ -127,8 +134,8 @@ fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, paces: &[Pace], ans
             }
         }
         Answer::Lost => {
-            tell_lost(gpu, told);
-            return latest::silence(number);
+            report_lost(gpu, reported);
+            return latest::clear_values(number);
         }
     }
     for pace in paces {
@@ -136,8 +143,8 @@ fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, paces: &[Pace], ans
     }
 }
 
-fn tell_lost(gpu: &Gpu, told: &mut Reported) {
-    if !std::mem::replace(&mut told.lost, true) {
+fn report_lost(gpu: &Gpu, reported: &mut Reported) {
+    if !std::mem::replace(&mut reported.lost, true) {
         let error = gpu
             .error
             .as_ref()

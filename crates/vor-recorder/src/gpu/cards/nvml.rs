@@ -1,7 +1,7 @@
-//! One card, asked through the driver's library.
+//! One card, read through the driver's library.
 //!
-//! What a card answers decides what it is asked again: what it lacks is not, what it could not say
-//! now is, and a card that is lost is looked for anew.
+//! An answer decides what is read again: a row that the card lacks is not, one that it could not
+//! return this time is, and a card that is lost is looked for anew.
 
 use std::ffi::OsStr;
 
@@ -31,7 +31,7 @@ const GPM: [(GpmMetricId, Row, f64); 8] = [
 ];
 const MIB: f64 = 1_048_576.0;
 
-/// Whether a row is asked for in turns where it is not counted. Counters are better: they miss
+/// Returns whether a row is polled in turns where it is not counted. Counters are better: they miss
 /// nothing, and nobody waits for them.
 const fn is_of_pcie(row: Row) -> bool {
     matches!(row, Row::PcieTx | Row::PcieRx)
@@ -49,7 +49,7 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
         "libnvidia-ml.so.1"
     };
     let loaded = Nvml::builder().lib_path(OsStr::new(name)).init();
-    // Its drop would shut the library down, which is nobody's wish.
+    // Its drop would shut the library down.
     loaded
         .map(|nvml| &*Box::leak(Box::new(nvml)))
         .map_err(|error| match error {
@@ -59,7 +59,7 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
 }
 
 /// Returns the identifiers of all cards in the order of the bus, empty ones for those that may not
-/// be asked.
+/// be read.
 ///
 /// # Errors
 ///
@@ -77,13 +77,13 @@ pub(super) fn uuids(nvml: &Nvml) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// What became of asking.
+/// The outcome of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// All was said that the card has.
-    Told,
-    /// Something could not be said this time, and the driver is to blame.
-    Troubled,
+    /// Every row that the card has was read.
+    Complete,
+    /// The driver failed to return some row this time.
+    Failed,
     /// The card cannot be reached.
     Lost,
 }
@@ -113,11 +113,11 @@ pub(super) struct Gpu {
     pub(super) error: Option<NvmlError>,
 }
 
-/// What an error says of asking again.
+/// What an error means for the next poll.
 enum Kind {
     /// The card or the driver lacks it.
     Lasting,
-    /// There is nothing to say now.
+    /// There is no value now.
     Nothing,
     /// The driver failed.
     Trouble,
@@ -164,7 +164,7 @@ impl Gpu {
             sample: None,
             has_gpm: None,
             lacks_pcie_counters: false,
-            answer: Answer::Told,
+            answer: Answer::Complete,
             error: None,
         };
         gpu.find();
@@ -198,40 +198,40 @@ impl Gpu {
     /// Returns the rows that the card does not have, each with the reason.
     pub(super) fn absent(&self) -> impl Iterator<Item = (Row, &str)> {
         ALL.into_iter().filter_map(|row| {
-            let asked = match row {
+            let read = match row {
                 Row::MemTotal => Row::Mem,
                 Row::ThrottlePower | Row::ThrottleThermal => Row::Throttle,
                 Row::Pcie if self.lacks[Row::PcieTx as usize].is_some() => Row::PcieTx,
                 Row::Pcie => Row::PcieRx,
-                asked => asked,
+                row => row,
             };
-            Some((row, self.lacks[asked as usize].as_deref()?))
+            Some((row, self.lacks[read as usize].as_deref()?))
         })
     }
 
-    /// Asks for what changes quickly.
-    pub(super) fn ask_fast(&mut self) -> Answer {
-        self.answer = Answer::Told;
+    /// Reads the rows that change quickly.
+    pub(super) fn poll_fast(&mut self) -> Answer {
+        self.answer = Answer::Complete;
         self.energy_mj = None;
-        self.ask(Row::Util, |device| {
+        self.read(Row::Util, |device| {
             Ok(f64::from(device.utilization_rates()?.gpu))
         });
-        self.ask(Row::Power, |device| {
+        self.read(Row::Power, |device| {
             Ok(f64::from(device.power_usage()?) / 1e3)
         });
         let mut total = None;
-        self.ask(Row::Mem, |device| {
+        self.read(Row::Mem, |device| {
             let memory = device.memory_info()?;
             total = Some(memory.total as f64 / 1e6);
             Ok(memory.used as f64 / 1e6)
         });
         // It comes with the answer, and never changes.
         self.values[Row::MemTotal as usize] = total.or(self.values[Row::MemTotal as usize]);
-        self.ask(Row::Clock, |device| {
+        self.read(Row::Clock, |device| {
             Ok(f64::from(device.clock_info(Clock::SM)?))
         });
         let mut energy_mj = None;
-        self.ask(Row::Energy, |device| {
+        self.read(Row::Energy, |device| {
             let counter_mj = device.total_energy_consumption()?;
             energy_mj = Some(counter_mj);
             Ok(counter_mj as f64)
@@ -240,17 +240,17 @@ impl Gpu {
         self.settle()
     }
 
-    /// Asks for what changes slowly, and for what takes longer to say.
-    pub(super) fn ask_slow(&mut self) -> Answer {
-        self.answer = Answer::Told;
-        self.ask(Row::Temp, |device| {
+    /// Reads the rows that change slowly, and those that take longer.
+    pub(super) fn poll_slow(&mut self) -> Answer {
+        self.answer = Answer::Complete;
+        self.read(Row::Temp, |device| {
             Ok(f64::from(device.temperature(TemperatureSensor::Gpu)?))
         });
-        self.ask(Row::PowerLimit, |device| {
+        self.read(Row::PowerLimit, |device| {
             Ok(f64::from(device.enforced_power_limit()?) / 1e3)
         });
         let mut reasons = None;
-        self.ask(Row::Throttle, |device| {
+        self.read(Row::Throttle, |device| {
             let found = device.current_throttle_reasons()?;
             reasons = Some(found);
             Ok(found.bits() as f64)
@@ -262,28 +262,27 @@ impl Gpu {
         let heat = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
         self.values[Row::ThrottlePower as usize] = is_any(power);
         self.values[Row::ThrottleThermal as usize] = is_any(heat);
-        self.ask(Row::Encoder, |device| {
+        self.read(Row::Encoder, |device| {
             Ok(f64::from(device.encoder_utilization()?.utilization))
         });
-        self.ask(Row::Decoder, |device| {
+        self.read(Row::Decoder, |device| {
             Ok(f64::from(device.decoder_utilization()?.utilization))
         });
-        self.ask(Row::MemOwn, own_memory_mb);
-        self.ask_counters();
+        self.read(Row::MemOwn, own_memory_mb);
+        self.read_counters();
         self.settle()
     }
 
-    /// Asks for what goes over PCIe in one direction, of which the driver waits 20 ms for an
-    /// answer.
-    pub(super) fn ask_pcie(&mut self, is_receiving: bool) -> Answer {
-        self.answer = Answer::Told;
+    /// Reads the traffic over PCIe in one direction, which takes the driver 20 ms.
+    pub(super) fn read_pcie(&mut self, is_receiving: bool) -> Answer {
+        self.answer = Answer::Complete;
         let (row, counter) = if is_receiving {
             (Row::PcieRx, PcieUtilCounter::Receive)
         } else {
             (Row::PcieTx, PcieUtilCounter::Send)
         };
         // The driver's unit is 1024 bytes per second.
-        self.ask(row, |device| {
+        self.read(row, |device| {
             Ok(f64::from(device.pcie_throughput(counter)?) * 1024.0 / 1e6)
         });
         self.add_up_pcie();
@@ -296,14 +295,14 @@ impl Gpu {
             of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
     }
 
-    /// Returns whether PCIe is among what [`ask_slow`](Self::ask_slow) asks for, and so need not be
-    /// asked for otherwise.
+    /// Returns whether [`poll_slow`](Self::poll_slow) reads PCIe, so that it needs no poll of its
+    /// own.
     pub(super) fn counts_pcie(&self) -> bool {
         self.has_gpm == Some(true) && !self.lacks_pcie_counters
     }
 
-    /// Asks for one row. Its value is `None` where there is no answer.
-    fn ask(&mut self, row: Row, ask: impl FnOnce(&Device<'static>) -> Result<f64, NvmlError>) {
+    /// Reads one row. Its value is `None` where there is no answer.
+    fn read(&mut self, row: Row, query: impl FnOnce(&Device<'static>) -> Result<f64, NvmlError>) {
         let value = &mut self.values[row as usize];
         *value = None;
         let Some(device) = self
@@ -316,12 +315,12 @@ impl Gpu {
         if self.answer == Answer::Lost {
             return;
         }
-        match ask(device) {
+        match query(device) {
             Ok(found) => *value = Some(found),
             Err(error) => match kind_of(&error) {
                 Kind::Lasting => self.lacks[row as usize] = Some(error.to_string()),
                 Kind::Nothing => (),
-                Kind::Trouble => self.fail(Answer::Troubled, error),
+                Kind::Trouble => self.fail(Answer::Failed, error),
                 Kind::Lost => self.fail(Answer::Lost, error),
             },
         }
@@ -340,8 +339,8 @@ impl Gpu {
         self.answer
     }
 
-    /// Asks for the counters of Hopper and later: what they grew by since they were last asked.
-    fn ask_counters(&mut self) {
+    /// Reads the counters of Hopper and later: their growth since the last reading.
+    fn read_counters(&mut self) {
         self.set_counted([None; GPM.len()]);
         let Some(device) = &self.device else { return };
         if self.has_gpm.is_none() {
@@ -361,7 +360,7 @@ impl Gpu {
                 match kind_of(&error) {
                     Kind::Lasting => self.lack_counters(&error),
                     Kind::Nothing => (),
-                    Kind::Trouble => self.fail(Answer::Troubled, error),
+                    Kind::Trouble => self.fail(Answer::Failed, error),
                     Kind::Lost => self.fail(Answer::Lost, error),
                 }
                 return;
@@ -412,7 +411,7 @@ impl Gpu {
         }
     }
 
-    /// Asks for no counters any more.
+    /// Reads no counters any more.
     fn lack_counters(&mut self, why: &NvmlError) {
         self.has_gpm = Some(false);
         for (_, row, _) in GPM.iter().filter(|(_, row, _)| !is_of_pcie(*row)) {
@@ -423,8 +422,8 @@ impl Gpu {
 
 /// Returns the memory of the card that this process uses, in MB.
 ///
-/// In a container the driver may number processes otherwise than the process sees itself, or tell
-/// of none; then there is no answer.
+/// In a container the driver may number processes otherwise than the process sees itself, or list
+/// none; then there is no answer.
 fn own_memory_mb(device: &Device<'static>) -> Result<f64, NvmlError> {
     let pid = std::process::id();
     let mut own = None;

@@ -1,18 +1,18 @@
-//! The thread that asks the cards, and nobody else does.
+//! The thread that polls the cards, and the only one that calls the driver.
 //!
 //! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no
-//! driver. It takes no more than a thousandth of a processor for each card, with all that it does:
-//! what costs more is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the
-//! thread hangs with it, what was learned grows old and is left out of frames, and one line says
-//! so.
+//! driver. It takes no more than a thousandth of a CPU for each card, with all that it does: polls
+//! that cost more come more seldom ([`RateLimiter`]). No other thread waits for it: where the
+//! driver hangs, the thread hangs with it, its values grow old and are left out of frames, and one
+//! line reports it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::cards::Cards;
-use super::due::Due;
 use super::latest;
+use super::rate_limiter::RateLimiter;
 use crate::clock;
 use crate::clock::cpu::thread_cpu_ns;
 use crate::hot::thread;
@@ -24,24 +24,23 @@ use crate::sync::global::{AtomicBool, AtomicU64};
 /// Whether a sink reads metrics, and recording is on. Written by the worker, read by the poller,
 /// relaxed: it only shifts when a poll comes.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// Set once, at the process's end or in the child of a fork; the poller asks nothing any more, and
-/// none begins. Sequentially consistent, as `ASKING_SINCE` is: of the end and a poll, one sees the
-/// other.
+/// Set once, at the process's end or in the child of a fork; the poller calls nothing any more, and
+/// none begins. Sequentially consistent, as `CALL_START_TICKS` is: of the end and a poll, one sees
+/// the other.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// When the driver was asked what it has not answered yet, in ticks; 0 where it has. Written by the
-/// poller, read by who looks for a hang or stops.
-static ASKING_SINCE: AtomicU64 = AtomicU64::new(0);
-/// Whether a hang was told.
-static HANG_TOLD: AtomicBool = AtomicBool::new(false);
+/// When the call of the driver that runs began, in ticks; 0 where none runs. Written by the poller,
+/// read by those that look for a hang or stop it.
+static CALL_START_TICKS: AtomicU64 = AtomicU64::new(0);
+/// Whether a hang was reported.
+static HANG_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where
 /// it could not be started.
 static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
-/// The share of a processor that the thread may take for each card.
+/// The share of a CPU that the thread may take for each card.
 const SHARE: f64 = 0.001;
-/// What of it those questions may take that are asked once a second, and those of which each card
-/// has its turn.
+/// The parts of it for polls once a second, and for those that each card has in turn.
 const SHARE_OF_SLOW: f64 = 0.3;
 const SHARE_OF_TURNS: f64 = 0.2;
 
@@ -49,9 +48,9 @@ const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(1);
 /// Polls after which a card that was lost is looked for.
 const LOST_EVERY: u32 = 50;
-/// What a question that takes long needs of the time between two polls.
+/// The time between two polls that a poll in turn needs.
 const TURN_NEEDS: Duration = Duration::from_millis(30);
-/// The driver hangs when it has not answered for so long.
+/// The driver hangs when a call takes longer.
 const HANG_NS: u64 = 5_000_000_000;
 /// The longest that the end of the process waits for an answer that is under way.
 const STOP_WAITS: Duration = Duration::from_millis(100);
@@ -84,12 +83,12 @@ pub(crate) fn want(wanted: bool) {
     }
 }
 
-/// Has nothing asked any more: the process ends, and the driver's library with it. Waits a moment
-/// for an answer that is under way.
+/// Stops all polls: the process ends, and the driver's library with it. Waits a moment for a call
+/// that is under way.
 pub(crate) fn stop() {
     STOPPED.store(true, Ordering::SeqCst);
     let begin = Instant::now();
-    while ASKING_SINCE.load(Ordering::SeqCst) != 0 && begin.elapsed() < STOP_WAITS {
+    while CALL_START_TICKS.load(Ordering::SeqCst) != 0 && begin.elapsed() < STOP_WAITS {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -99,15 +98,15 @@ pub(crate) fn stop() {
 #[cfg(unix)]
 pub(crate) fn forget() {
     STOPPED.store(true, Ordering::SeqCst);
-    latest::begin(0);
+    latest::reset(0);
 }
 
-/// Tells once that the driver hangs. Called for each frame, by the worker.
+/// Reports once that the driver hangs. Called for each frame, by the worker.
 pub(super) fn look(now_ticks: u64) {
-    let since = ASKING_SINCE.load(Ordering::SeqCst);
+    let since = CALL_START_TICKS.load(Ordering::SeqCst);
     if since != 0
         && clock::approximate_ns(now_ticks.saturating_sub(since)) > HANG_NS
-        && !HANG_TOLD.swap(true, Ordering::Relaxed)
+        && !HANG_REPORTED.swap(true, Ordering::Relaxed)
     {
         report::line(
             "the GPU driver has not answered within 5 s; there are no GPU rows until it does",
@@ -117,17 +116,17 @@ pub(super) fn look(now_ticks: u64) {
 
 fn run() {
     thread::stay_silent();
-    let Some(mut cards) = asking(Cards::find).flatten() else {
+    let Some(mut cards) = call_driver(Cards::find).flatten() else {
         return;
     };
     let share = SHARE * cards.count() as f64;
     let now = Instant::now();
-    let mut slow = Due::new(SLOW, share * SHARE_OF_SLOW, now);
-    let mut turns = Due::new(FAST, share * SHARE_OF_TURNS, now);
-    let mut fast = Due::new(FAST, share - slow.share() - turns.share(), now);
-    let mut spent = Spent::new();
+    let mut slow = RateLimiter::new(SLOW, share * SHARE_OF_SLOW, now);
+    let mut turns = RateLimiter::new(FAST, share * SHARE_OF_TURNS, now);
+    let mut fast = RateLimiter::new(FAST, share - slow.share() - turns.share(), now);
+    let mut stopwatch = CpuStopwatch::new();
     let mut polls = 0_u32;
-    let mut told = [false; 3];
+    let mut reported = [false; 3];
     while !STOPPED.load(Ordering::SeqCst) {
         if !WANTED.load(Ordering::Relaxed) {
             std::thread::park();
@@ -139,48 +138,58 @@ fn run() {
             continue;
         }
         polls = polls.wrapping_add(1);
-        cards.ask_fast(polls.is_multiple_of(LOST_EVERY));
-        // Waking up for it is part of it. It earns what the others leave, which take less than they
-        // may on most cards.
-        fast.asked(spent.lap(), share - slow.taken() - turns.taken(), began);
+        if polls.is_multiple_of(LOST_EVERY) {
+            cards.find_lost();
+        }
+        cards.poll_fast();
+        // Its wake-up is part of its cost. It earns the share that the others leave, which take
+        // less than they may on most cards.
+        let others = slow.used_share() + turns.used_share();
+        fast.record(stopwatch.lap(), share - others, began);
         if slow.is_due(began) {
-            cards.ask_slow();
-            slow.asked(spent.lap(), slow.share(), began);
+            cards.poll_slow();
+            slow.record(stopwatch.lap(), slow.share(), began);
         }
         let now = Instant::now();
         if turns.is_due(now) && fast.next().saturating_duration_since(now) > TURN_NEEDS {
-            cards.take_turn();
-            turns.asked(spent.lap(), turns.share(), now);
+            cards.poll_turn();
+            turns.record(stopwatch.lap(), turns.share(), now);
         }
-        // Nothing is asked between polls, and each card has its turn in both directions.
-        let [slowly, turn] = [&slow, &turns].map(|due| due.interval().max(fast.interval()));
-        latest::keep([fast.interval(), slowly, turn * 2 * cards.count() as u32]);
-        for (due, told) in [&fast, &slow, &turns].into_iter().zip(&mut told) {
-            if due.is_put_off() && !std::mem::replace(told, true) {
+        // Nothing is read between fast polls, and each card has its turn in both directions.
+        let at_least_fast = |limiter: &RateLimiter| limiter.interval().max(fast.interval());
+        let (slow_interval, turn) = (at_least_fast(&slow), at_least_fast(&turns));
+        let intervals = [
+            fast.interval(),
+            slow_interval,
+            turn * 2 * cards.count() as u32,
+        ];
+        latest::set_intervals(intervals);
+        for (limiter, reported) in [&fast, &slow, &turns].into_iter().zip(&mut reported) {
+            if limiter.is_throttled() && !std::mem::replace(reported, true) {
                 report::detail(&format!(
-                    "asking the GPUs takes {:.1?} of processor time each time, so it is done every {:.1?} and not every {:.1?}",
-                    due.cost(),
-                    due.interval(),
-                    due.every()
+                    "a poll of the GPUs takes {:.1?} of CPU time, so it comes every {:.1?} and not every {:.1?}",
+                    limiter.cost(),
+                    limiter.interval(),
+                    limiter.every()
                 ));
             }
         }
     }
 }
 
-/// The processor time of this thread, lap by lap: nothing that it does is between two of them.
-struct Spent {
+/// The CPU time of this thread, lap by lap, without gaps between them.
+struct CpuStopwatch {
     until_ns: Option<u64>,
 }
 
-impl Spent {
+impl CpuStopwatch {
     fn new() -> Self {
         Self {
             until_ns: thread_cpu_ns(),
         }
     }
 
-    /// Returns what was spent since the last lap; nothing where the system does not tell.
+    /// Returns the CPU time since the last lap; zero where the system does not report it.
     fn lap(&mut self) -> Duration {
         let now_ns = thread_cpu_ns();
         let spent_ns = now_ns
@@ -191,11 +200,10 @@ impl Spent {
     }
 }
 
-/// Asks the driver something, visibly for who waits for an answer. `None` where nothing is asked
-/// any more.
-pub(super) fn asking<R>(ask: impl FnOnce() -> R) -> Option<R> {
-    ASKING_SINCE.store(clock::ticks().max(1), Ordering::SeqCst);
-    let answer = (!STOPPED.load(Ordering::SeqCst)).then(ask);
-    ASKING_SINCE.store(0, Ordering::SeqCst);
+/// Calls the driver, visibly for [`look`] and [`stop`]. `None` where polls have stopped.
+pub(super) fn call_driver<R>(call: impl FnOnce() -> R) -> Option<R> {
+    CALL_START_TICKS.store(clock::ticks().max(1), Ordering::SeqCst);
+    let answer = (!STOPPED.load(Ordering::SeqCst)).then(call);
+    CALL_START_TICKS.store(0, Ordering::SeqCst);
     answer
 }

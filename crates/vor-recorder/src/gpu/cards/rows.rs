@@ -1,6 +1,6 @@
 //! The rows of a card: their names, units and pace.
 
-/// How often a row is asked for.
+/// How often a row is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     /// Ten times a second.

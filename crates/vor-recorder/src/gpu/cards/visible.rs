@@ -19,7 +19,7 @@ pub(super) enum Visible {
 }
 
 /// Returns what is visible by the variable's value, in its order. `uuids` are those of all cards,
-/// in the order of the bus; one that could not be asked is empty.
+/// in the order of the bus; one that could not be read is empty.
 pub(super) fn visible(variable: Option<&str>, uuids: &[String]) -> Vec<Visible> {
     let Some(list) = variable else {
         return (0..uuids.len()).map(Visible::Card).collect();
