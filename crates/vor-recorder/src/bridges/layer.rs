@@ -14,7 +14,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::bridges::tracing_in::{self, AlwaysSample, Instance, Making, Sampler, steps};
+use crate::bridges::tracing_in::{self, AlwaysSample, Instance, Sampler, SpanOptions, steps};
 use crate::drain;
 use crate::hot::thread;
 
@@ -87,7 +87,7 @@ impl<P: Sampler> TracingLayer<P> {
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its making to its closing, also those
+    /// Makes every span an asynchronous span as well, from its creation to its closing, also those
     /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
     /// layer learns of each call site whether its spans are like that.
     #[must_use]
@@ -135,11 +135,11 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
         let instance = self.instance;
         let is_sampled =
             tracing_in::is_sampled(&self.sampler, instance, attributes, tracing_in::find_near);
-        let making = Making {
+        let options = SpanOptions {
             with_tasks: self.with_tasks,
             is_sampled,
         };
-        steps::registered::make(id.into_u64(), attributes, instance, making);
+        steps::registered::make(id.into_u64(), attributes, instance, options);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {

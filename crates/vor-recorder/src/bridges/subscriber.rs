@@ -12,7 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_core::Interest;
 use tracing_core::span::Current;
 
-use crate::bridges::tracing_in::{self, AlwaysSample, Instance, Making, Sampler, steps};
+use crate::bridges::tracing_in::{self, AlwaysSample, Instance, Sampler, SpanOptions, steps};
 use crate::drain;
 
 /// Records the spans of `tracing` as scopes and its events as messages, as `TracingLayer` does, at
@@ -78,7 +78,7 @@ impl<P: Sampler> TracingSubscriber<P> {
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its making to its closing, also those
+    /// Makes every span an asynchronous span as well, from its creation to its closing, also those
     /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
     /// subscriber learns of each call site whether its spans are like that.
     #[must_use]
@@ -142,7 +142,7 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
     #[inline]
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let instance = self.instance;
-        let making = Making {
+        let options = SpanOptions {
             with_tasks: self.with_tasks,
             is_sampled: tracing_in::is_sampled(
                 &self.sampler,
@@ -151,7 +151,7 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
                 tracing_in::find,
             ),
         };
-        Id::from_u64(steps::own::make(attributes, instance, making).unwrap_or(UNFOLLOWED))
+        Id::from_u64(steps::own::make(attributes, instance, options).unwrap_or(UNFOLLOWED))
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 
+use super::heap::SnapshotTime;
 use super::{SETTINGS, Settings, handle, locked, pass, with_settings};
 use crate::hot::{record_state, thread};
 use crate::os::report;
@@ -129,7 +130,7 @@ pub fn close_capture() -> Option<PathBuf> {
         settings.capture = None;
         let closed = with_settings(settings, |engine| {
             pass(engine);
-            engine.take_heap(true);
+            engine.take_heap(SnapshotTime::Now);
             engine.outputs.remove(number)
         });
         closed.then_some(path)

@@ -6,7 +6,7 @@ use crate::hot::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensio
 
 /// Passes over the records of `slots`, in order, up to the first that ended after `limit_ticks`,
 /// and adds to `spans` how many of them are. Returns the number of slots passed.
-pub(super) fn skim(
+pub(super) fn count_spans(
     slots: &[Slot],
     limit_ticks: u64,
     texts: &mut PendingTexts,
@@ -107,7 +107,7 @@ mod tests {
         for limit in limits {
             let (mut texts, mut interner, mut spans) =
                 (PendingTexts::default(), Interner::default(), 0);
-            let passed = skim(&slots, limit, &mut texts, &mut interner, &mut spans);
+            let passed = count_spans(&slots, limit, &mut texts, &mut interner, &mut spans);
             let mut batch = ThreadBatch::default();
             let mut context = Context {
                 texts: &mut PendingTexts::default(),
@@ -129,7 +129,10 @@ mod tests {
         let (mut texts, mut interner, mut spans) =
             (PendingTexts::default(), Interner::default(), 0);
         let text = special(Special::Text, 1, 3, [0x41_4243, 0]);
-        assert_eq!(skim(&text, 0, &mut texts, &mut interner, &mut spans), 2);
+        assert_eq!(
+            count_spans(&text, 0, &mut texts, &mut interner, &mut spans),
+            2
+        );
         assert_eq!(texts.take(1, &mut interner).as_deref(), Some("CBA"));
         assert_eq!(spans, 0);
     }
@@ -139,7 +142,10 @@ mod tests {
         let (mut texts, mut interner, mut spans) =
             (PendingTexts::default(), Interner::default(), 0);
         let torn = [[1, word1(20, 2 << SITE_BITS | 4)], [1, 0]];
-        assert_eq!(skim(&torn, 100, &mut texts, &mut interner, &mut spans), 2);
+        assert_eq!(
+            count_spans(&torn, 100, &mut texts, &mut interner, &mut spans),
+            2
+        );
         assert_eq!(spans, 0);
     }
 }

@@ -45,20 +45,20 @@ const LONGEST_NOTE: Duration = Duration::from_secs(10);
 /// How long a note waits for a pipe whose reader takes nothing.
 const PIPE_WAIT: Duration = Duration::from_millis(100);
 
-/// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given back by a
-/// store (release).
-static TAKEN: AtomicBool = AtomicBool::new(false);
-/// The process that the rest belongs to, 0 where there is no capture. Written with `TAKEN` taken;
+/// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given
+/// back by a store (release).
+static LOCKED: AtomicBool = AtomicBool::new(false);
+/// The process that the rest belongs to, 0 where there is no capture. Written with `LOCKED` taken;
 /// read by notes, which then take it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The process that has used `TAKEN`. Exchanged by `watch`, under the lock of the settings.
+/// The process that has used `LOCKED`. Exchanged by `watch`, under the lock of the settings.
 static OF_PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Notes made at panics. Counted by whoever makes one, relaxed.
 static PANIC_NOTES: AtomicU32 = AtomicU32::new(0);
 
 struct Shared(UnsafeCell<Option<Note>>);
 
-// SAFETY: the cell is touched by who has taken TAKEN, and by nobody else.
+// SAFETY: the cell is touched by who has taken LOCKED, and by nobody else.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(UnsafeCell::new(None));
@@ -80,7 +80,7 @@ pub(crate) struct Turn(());
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Release);
+        LOCKED.store(false, Ordering::Release);
     }
 }
 
@@ -101,7 +101,7 @@ impl Turn {
 
     fn take_within(tries: u32) -> Option<Self> {
         for _ in 0..tries {
-            if TAKEN
+            if LOCKED
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
@@ -119,7 +119,7 @@ impl Turn {
     }
 
     /// Returns how many records and bytes notes have written since the last call.
-    pub(crate) fn taken_records(&mut self) -> (u32, u64) {
+    pub(crate) fn take_records(&mut self) -> (u32, u64) {
         match self.note() {
             Some(note) => (
                 std::mem::take(&mut note.records),
@@ -129,8 +129,8 @@ impl Turn {
         }
     }
 
-    /// Says with which number the next record begins.
-    pub(crate) fn go_on_at(&mut self, next_seq: u32) {
+    /// Sets the sequence number of the next record.
+    pub(crate) fn set_next_seq(&mut self, next_seq: u32) {
         if let Some(note) = self.note() {
             note.next_seq = next_seq;
         }
@@ -142,7 +142,7 @@ impl Turn {
 pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) {
     if OF_PROCESS.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
         // In the child of a fork the flag may have been taken by a thread of the parent's.
-        TAKEN.store(false, Ordering::Release);
+        LOCKED.store(false, Ordering::Release);
     }
     match Turn::wait() {
         Ok(mut turn) => {

@@ -29,7 +29,7 @@ use crate::hot::ring::Slot;
 use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
-use crate::metrics::{self, Taken};
+use crate::metrics::{self, FrameMetrics};
 
 /// A thread as the worker sees it.
 #[derive(Debug)]
@@ -260,15 +260,14 @@ impl Engine {
         if !self.keeps_ended {
             self.release_ended();
         }
-        self.take_heap(false);
+        self.take_heap(heap::SnapshotTime::IfDue);
         self.outputs.commit();
         pass
     }
 
-    /// Hands a snapshot of the heap to the sinks where one is due, or, with `anyhow`, wherever they
-    /// are asked for.
-    pub(super) fn take_heap(&mut self, anyhow: bool) {
-        if let Some(snapshot) = self.heap.snapshot(clock::ticks(), anyhow) {
+    /// Hands a snapshot of the heap to the sinks, where snapshots are on.
+    pub(super) fn take_heap(&mut self, time: heap::SnapshotTime) {
+        if let Some(snapshot) = self.heap.snapshot(clock::ticks(), time) {
             // After the snapshot: whatever it names is known by then.
             self.learn_sites();
             self.outputs.accept_heap(&snapshot, &self.catalog);
@@ -276,14 +275,14 @@ impl Engine {
     }
 
     /// Leaves the states of ended threads where they are from now on: at the end of the process,
-    /// what they have open is still to be told.
+    /// their open scopes are still to be recorded.
     #[cfg(any(unix, windows))]
     pub(super) fn keep_ended(&mut self) {
         self.keeps_ended = true;
     }
 
-    /// Reads which scopes are open, for those who want to know. To be called before the tick of the
-    /// pass is fixed: whatever was closed by then is collected.
+    /// Reads which scopes are open, for statistics and sinks that need it. To be called before the
+    /// tick of the pass is fixed: whatever was closed by then is collected.
     pub(super) fn note_open(&mut self) {
         if self.statistics.is_none() && !self.outputs.want_open() {
             return;
@@ -365,10 +364,10 @@ impl Engine {
         let mut any = false;
         loop {
             if self.frame_spans == 0 {
-                self.outputs.ask_again();
+                self.outputs.refresh_interest();
             }
             if !self.outputs.want_spans() && self.statistics.is_none() {
-                return self.skim_until(limit_ticks) || any;
+                return self.count_until(limit_ticks) || any;
             }
             let full = self.fill_batch(limit_ticks);
             if self.batch.threads.is_empty() {
@@ -383,12 +382,13 @@ impl Engine {
     }
 
     /// As [`collect_until`](Self::collect_until), while nobody looks at spans.
-    fn skim_until(&mut self, limit_ticks: u64) -> bool {
+    fn count_until(&mut self, limit_ticks: u64) -> bool {
         let (mut spans, mut slots_passed) = (0, 0);
         for source in &mut self.sources {
             let (texts, interner) = (&mut source.texts, &mut self.interner);
             let take = |slots: &[Slot]| {
-                let passed = count_only::skim(slots, limit_ticks, texts, interner, &mut spans);
+                let passed =
+                    count_only::count_spans(slots, limit_ticks, texts, interner, &mut spans);
                 slots_passed += passed;
                 passed
             };
@@ -402,7 +402,8 @@ impl Engine {
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
-        // What threads without a state drop is told of the first one: every share is one's.
+        // Drops of threads without a state are counted with the first one: each share is a
+        // thread's.
         let mut lost = match self.sources.is_empty() {
             true => 0,
             false => thread::take_lost(),
@@ -481,8 +482,8 @@ impl Engine {
             dropped_spans = std::mem::take(&mut self.frame_dropped);
             span_count = std::mem::take(&mut self.frame_spans);
             if is_taken {
-                mark.taken.settle();
-                metrics = self.metric_values(&mark.taken, start_ticks, mark.ticks);
+                mark.metrics.settle();
+                metrics = self.metric_values(&mark.metrics, start_ticks, mark.ticks);
             } else {
                 self.sampler.keep_up();
             }
@@ -531,7 +532,7 @@ impl Engine {
 
     fn metric_values(
         &mut self,
-        taken: &Taken,
+        recorded: &FrameMetrics,
         start_ticks: u64,
         end_ticks: u64,
     ) -> Vec<MetricValue> {
@@ -540,9 +541,9 @@ impl Engine {
             .timeline
             .duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
         let mut values = std::mem::take(&mut self.spare_metrics);
-        self.sampler.sample(frame_ns, taken, &mut values);
+        self.sampler.sample(frame_ns, recorded, &mut values);
         let system = self.sampler.column_count() as u32;
-        let user = taken.values.iter().map(|(column, value)| {
+        let user = recorded.values.iter().map(|(column, value)| {
             filled!(MetricValue {
                 column: system + column,
                 value: *value,
@@ -588,7 +589,7 @@ impl Engine {
 }
 
 /// Gives the engine's `take` what a thread has published; returns how many records the thread has
-/// dropped since it was asked last.
+/// dropped since the last call.
 fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]) -> usize) -> u64 {
     // Before the slots: what is dropped later is for the next time.
     let dropped = state.ring.dropped();
@@ -601,8 +602,7 @@ fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]
     dropped - std::mem::replace(dropped_seen, dropped)
 }
 
-/// Returns what the words of a site's records are, asking the registry for the sites that came
-/// since.
+/// Returns what the words of a site's records are, from the registry where the site is new.
 fn words_of(known: &mut Vec<Words>, site: vor_capture::model::catalog::SiteId) -> Words {
     let index = (site.0 as usize).wrapping_sub(1);
     if index >= known.len() {
@@ -616,7 +616,7 @@ fn describe_process() -> ProcessInfo {
     let executable = std::env::current_exe().ok();
     let name = executable.as_deref().and_then(|path| path.file_name());
     filled!(ProcessInfo {
-        // A page has no number of its own that it is told.
+        // A page does not know a number of its own.
         pid: if cfg!(target_family = "wasm") {
             0
         } else {

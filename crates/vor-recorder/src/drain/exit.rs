@@ -21,7 +21,7 @@ use super::engine::Engine;
 #[cfg(unix)]
 use super::lock_engine_within;
 #[cfg(any(unix, windows))]
-use super::{lock_engine, pass, printing, process_detach};
+use super::{heap, lock_engine, pass, printing, process_detach};
 #[cfg(any(unix, windows))]
 use crate::gpu;
 #[cfg(any(unix, windows))]
@@ -92,7 +92,7 @@ pub(super) fn finish_quietly() {
 fn finish() {
     let is_alone = detach::is_last_thread();
     if is_alone && !process_detach::is_possible() {
-        process_detach::end_without_a_word();
+        process_detach::abandon();
         return;
     }
     if thread::is_busy() || record_state::is_forked() || HAS_ENDED.load(Ordering::SeqCst) {
@@ -111,7 +111,7 @@ fn finish() {
         signals::without_signals(|| {
             let ended = engine.as_mut().map(|engine| {
                 if is_alone {
-                    engine.outputs.give_up_others();
+                    engine.outputs.keep_files_only();
                 }
                 finish_sinks(engine)
             });
@@ -129,7 +129,7 @@ fn finish() {
 fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.keep_ended();
     pass(engine);
-    engine.take_heap(true);
+    engine.take_heap(heap::SnapshotTime::Now);
     engine.outputs.finish();
     engine.outputs.take_ended()
 }
@@ -149,7 +149,7 @@ pub(super) fn finish_files(bound: Duration) {
         }
         signals::without_signals(|| {
             let ended = engine.as_mut().map(|engine| {
-                engine.outputs.give_up_others();
+                engine.outputs.keep_files_only();
                 finish_sinks(engine)
             });
             drop(engine);

@@ -33,7 +33,7 @@ mod unix {
     use crate::{gpu, metrics};
 
     /// All locks, in the order in which they were taken.
-    struct Held {
+    struct ForkLocks {
         _settings: Box<dyn Any>,
         engine: EngineGuard,
         marks: MutexGuard<'static, Marks>,
@@ -42,7 +42,7 @@ mod unix {
 
     thread_local! {
         /// The locks, on the thread that forks, for the time of the fork.
-        static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+        static FORK_LOCKS: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
     }
 
     pub(in super::super) fn install() {
@@ -50,18 +50,18 @@ mod unix {
         ONCE.call_once(|| {
             // SAFETY: the three functions have the C signature, do not unwind, and live as long as
             // the program.
-            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+            unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
         });
     }
 
-    unsafe extern "C" fn before() {
+    unsafe extern "C" fn prepare() {
         // A fork from inside vor, by a sink, holds some of these locks already. Its child must not
         // record.
         if thread::is_busy() {
             return;
         }
         thread::while_busy(|| {
-            let held = Held {
+            let locks = ForkLocks {
                 _settings: Box::new(locked(&SETTINGS)),
                 engine: lock_engine(),
                 marks: locked(&MARKS),
@@ -78,7 +78,7 @@ mod unix {
             };
             // A thread that is ending has no place for them; they are let go, and the child takes
             // its chance.
-            let _ = HELD.try_with(|place| place.replace(Some(held)));
+            let _ = FORK_LOCKS.try_with(|place| place.replace(Some(locks)));
         });
     }
 
@@ -133,8 +133,8 @@ mod unix {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn name_thread(_: &str) {}
 
-    fn take() -> Option<Held> {
-        HELD.try_with(|place| place.take()).ok().flatten()
+    fn take() -> Option<ForkLocks> {
+        FORK_LOCKS.try_with(|place| place.take()).ok().flatten()
     }
 
     unsafe extern "C" fn in_parent() {
@@ -142,14 +142,14 @@ mod unix {
     }
 
     unsafe extern "C" fn in_child() {
-        let Some(mut held) = take() else {
+        let Some(mut locks) = take() else {
             record_state::set_off_for_fork();
             return;
         };
         // Its sinks hold the parent's files and unwritten buffers.
-        std::mem::forget(held.engine.take());
-        std::mem::forget(std::mem::take(&mut *held.marks));
-        drop(held);
+        std::mem::forget(locks.engine.take());
+        std::mem::forget(std::mem::take(&mut *locks.marks));
+        drop(locks);
         worker::forget();
         gpu::forget();
         thread::forget_all();

@@ -29,6 +29,15 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
     }
 }
 
+/// When a snapshot is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SnapshotTime {
+    /// If the interval has passed.
+    IfDue,
+    /// At once: at the start and at the end.
+    Now,
+}
+
 /// When the next snapshot is due.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
@@ -36,14 +45,14 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    /// Takes a snapshot where one is due, or, with `anyhow`, wherever they are asked for.
+    /// Takes a snapshot where snapshots are on and one is due, or must be taken now.
     pub(super) fn snapshot(
         &mut self,
         now_ticks: u64,
-        anyhow: bool,
+        time: SnapshotTime,
     ) -> Option<vor_capture::model::heap::HeapSnapshot> {
         let interval_ns = INTERVAL_NS.load(Ordering::Relaxed);
-        if interval_ns == 0 || (now_ticks < self.next_ticks && !anyhow) {
+        if interval_ns == 0 || (now_ticks < self.next_ticks && time == SnapshotTime::IfDue) {
             return None;
         }
         if !crate::heap::tracks_heap() {
@@ -56,7 +65,7 @@ impl Timer {
     }
 }
 
-/// Says once that there is nothing to take a snapshot of.
+/// Reports once that there is nothing to take a snapshot of.
 fn report_none() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !REPORTED.swap(true, Ordering::Relaxed) {

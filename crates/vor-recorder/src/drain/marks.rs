@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::DerefMut;
 
-use crate::metrics::Taken;
+use crate::metrics::FrameMetrics;
 
 /// Marks that wait for the worker; beyond, marks of the same set are merged. With a mark every
 /// hundred spans, a ring of the usual size is full sooner.
@@ -25,7 +25,7 @@ pub(super) struct Mark {
     pub(super) set: u32,
     pub(super) ticks: u64,
     /// What the program recorded since the previous mark; empty for secondary sets.
-    pub(super) taken: Taken,
+    pub(super) metrics: FrameMetrics,
     /// Marks merged into this one.
     pub(super) merged: u64,
 }
@@ -57,11 +57,11 @@ impl Marks {
                 .rposition(|waiting| waiting.set == mark.set)
             && let Some(earlier) = self.queue.remove(at)
         {
-            self.bytes -= earlier.taken.bytes();
-            mark.taken.absorb(earlier.taken);
+            self.bytes -= earlier.metrics.bytes();
+            mark.metrics.absorb(earlier.metrics);
             mark.merged += earlier.merged + 1;
         }
-        self.bytes += mark.taken.bytes();
+        self.bytes += mark.metrics.bytes();
         self.queue.push_back(mark);
     }
 
@@ -75,7 +75,7 @@ impl Marks {
         let mark = self
             .queue
             .pop_front_if(|first| first.ticks <= until_ticks)?;
-        self.bytes -= mark.taken.bytes();
+        self.bytes -= mark.metrics.bytes();
         Some(mark)
     }
 
@@ -100,14 +100,14 @@ mod tests {
 
     fn mark(set: u32, ticks: u64, value: Option<f64>) -> Mark {
         let values = value.map(|value| (0, value)).into_iter().collect();
-        let taken = Taken {
+        let metrics = FrameMetrics {
             values,
-            ..Taken::default()
+            ..FrameMetrics::default()
         };
         Mark {
             set,
             ticks,
-            taken,
+            metrics,
             merged: 0,
         }
     }
@@ -124,7 +124,7 @@ mod tests {
         while let Some(mark) = marks.pop_due(u64::MAX) {
             assert!(before < Some(mark.ticks), "in order of time");
             assert_eq!(
-                mark.taken.values,
+                mark.metrics.values,
                 [(0, mark.ticks as f64)],
                 "the last value stays"
             );
@@ -142,7 +142,7 @@ mod tests {
         let mut count = 0;
         while marks.bytes < MAX_BYTES {
             let mut mark = mark(0, count, None);
-            mark.taken.values = (0..1 << 16).map(|column| (column, 0.0)).collect();
+            mark.metrics.values = (0..1 << 16).map(|column| (column, 0.0)).collect();
             marks.push(mark);
             count += 1;
         }

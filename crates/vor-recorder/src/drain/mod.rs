@@ -44,7 +44,7 @@ use crate::clock;
 use crate::drain::capture_file::CaptureFile;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
-use crate::metrics::{self, Taken};
+use crate::metrics::{self, FrameMetrics};
 use crate::os::report;
 use crate::os::signals;
 use crate::sync::Ordering;
@@ -151,7 +151,7 @@ impl Settings {
     /// Hands the sinks a snapshot of the heap now, and every `interval`.
     pub(crate) fn snapshot_heap(&self, interval: Duration) {
         heap::set_interval(interval);
-        with_settings(self, |engine| engine.take_heap(true));
+        with_settings(self, |engine| engine.take_heap(heap::SnapshotTime::Now));
         wake(true);
     }
 
@@ -318,17 +318,17 @@ fn begin_pass(engine: &mut Engine) -> u64 {
 
 /// Takes what is in the rings up to the tick of [`begin_pass`], or up to so many marks.
 fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
-    let mut taken = Vec::new();
+    let mut due = Vec::new();
     let marks = &mut engine.marks;
-    while taken.len() < MAX_MARKS_PER_STEP {
+    while due.len() < MAX_MARKS_PER_STEP {
         marks.refill(|| locked(&MARKS));
         let Some(mark) = marks.pop_due(until_ticks) else {
             break;
         };
-        taken.push(mark);
+        due.push(mark);
     }
     let (mut until_ticks, mut more) = (until_ticks, false);
-    if let Some(last) = taken.last().filter(|_| taken.len() == MAX_MARKS_PER_STEP) {
+    if let Some(last) = due.last().filter(|_| due.len() == MAX_MARKS_PER_STEP) {
         marks.refill(|| locked(&MARKS));
         if marks.has_due(until_ticks) {
             // What ended after the last mark taken waits for the next one.
@@ -336,7 +336,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
         }
     }
     let names = locked(&FRAME_SETS).clone();
-    let pass = engine.pass(taken, until_ticks, &names);
+    let pass = engine.pass(due, until_ticks, &names);
     Pass { more, ..pass }
 }
 
@@ -372,7 +372,7 @@ fn mark_named(name: &str) {
         rearm_if_forked();
         thread::while_busy(|| {
             if let Some(set) = metrics::frame_set(name, &FRAME_SETS) {
-                mark(set, Taken::default());
+                mark(set, FrameMetrics::default());
             }
         });
     }
@@ -399,7 +399,7 @@ pub fn last_mark_ticks() -> u64 {
     LAST_MARK.load(Ordering::Relaxed)
 }
 
-fn mark(set: u32, taken: Taken) {
+fn mark(set: u32, recorded: FrameMetrics) {
     let (ticks, are_many) = {
         let mut marks = locked(&MARKS);
         let ticks = clock::ticks();
@@ -409,14 +409,14 @@ fn mark(set: u32, taken: Taken) {
         marks.push(Mark {
             set,
             ticks,
-            taken,
+            metrics: recorded,
             merged: 0,
         });
         (ticks, marks.are_many())
     };
     if INLINE.load(Ordering::Relaxed) {
         with_engine(pass);
-        printing::print_if_asked();
+        printing::print_if_requested();
     } else {
         wake(are_many);
         clock::wait_past(ticks);
@@ -437,7 +437,7 @@ pub fn flush() {
     });
 }
 
-/// The name that the predecessor gave to [`flush`].
+/// [`flush`], by its name in vor 0.2.1.
 pub fn flush_recording() {
     flush();
 }
@@ -490,8 +490,8 @@ pub fn failed_sinks() -> u64 {
     outside(|engine| engine.outputs.failed()).unwrap_or(0)
 }
 
-/// Asks the engine on behalf of the program. `None` inside a sink, where this very thread has the
-/// engine locked.
+/// Runs `ask` with the engine on behalf of the program. `None` inside a sink, where this very
+/// thread has the engine locked.
 fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     if thread::is_busy() {
         return None;

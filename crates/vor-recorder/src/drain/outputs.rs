@@ -26,7 +26,7 @@ pub(crate) struct Outputs {
     /// take long or crash, is not called in between.
     may_gather: bool,
     failed: u64,
-    lacking: Vec<Lacking>,
+    losses: Vec<Loss>,
     /// Sinks that were taken out.
     ended: Vec<Box<dyn FrameSink>>,
     /// Spans and frames accepted since the last commit: a file that fails may not have written
@@ -46,14 +46,14 @@ struct Output {
 
 /// The loss of a file whose reader was given up: all that it had not written, and all that came
 /// after.
-struct Lacking {
+struct Loss {
     name: String,
     number: u64,
     spans: u64,
     frames: u64,
 }
 
-impl Lacking {
+impl Loss {
     fn report(&self) {
         let Self {
             name,
@@ -97,11 +97,8 @@ impl Outputs {
         let ended_well = self.has(number);
         let removed = self.sinks.extract_if(.., |output| output.number == number);
         self.ended.extend(removed.map(|output| output.sink));
-        for lacking in self
-            .lacking
-            .extract_if(.., |lacking| lacking.number == number)
-        {
-            lacking.report();
+        for loss in self.losses.extract_if(.., |loss| loss.number == number) {
+            loss.report();
         }
         self.settle();
         ended_well
@@ -115,7 +112,7 @@ impl Outputs {
     /// which is counted.
     pub(crate) fn want_spans(&self) -> bool {
         let wants = |output: &Output| output.interest.batches || output.interest.trees;
-        self.sinks.iter().any(wants) || !self.lacking.is_empty()
+        self.sinks.iter().any(wants) || !self.losses.is_empty()
     }
 
     /// Returns whether a sink reads the metrics of frames.
@@ -129,7 +126,7 @@ impl Outputs {
 
     /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets
     /// half of one.
-    pub(crate) fn ask_again(&mut self) {
+    pub(crate) fn refresh_interest(&mut self) {
         let ask = |output: &mut Output| {
             output.interest = output.sink.interest();
             output.takes_frames = output.sink.takes_frames();
@@ -141,7 +138,7 @@ impl Outputs {
 
     /// Returns whether a sink takes frames, or lacks them, which is counted.
     pub(crate) fn take_frames(&self) -> bool {
-        self.sinks.iter().any(|output| output.takes_frames) || !self.lacking.is_empty()
+        self.sinks.iter().any(|output| output.takes_frames) || !self.losses.is_empty()
     }
 
     pub(crate) fn accept_batch(&mut self, batch: &SpanBatch) {
@@ -162,9 +159,9 @@ impl Outputs {
         }
         self.uncommitted.0 += spans;
         self.uncommitted.1 += frames;
-        for lacking in &mut self.lacking {
-            lacking.spans += spans;
-            lacking.frames += frames;
+        for loss in &mut self.losses {
+            loss.spans += spans;
+            loss.frames += frames;
         }
     }
 
@@ -227,14 +224,14 @@ impl Outputs {
         self.each(|_| true, |output| output.sink.finish());
         self.ended
             .extend(self.sinks.drain(..).map(|output| output.sink));
-        self.lacking.drain(..).for_each(|lacking| lacking.report());
+        self.losses.drain(..).for_each(|loss| loss.report());
         self.settle();
     }
 
     /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not
     /// dropped: that may wait as well.
     #[cfg(any(unix, windows))]
-    pub(crate) fn give_up_others(&mut self) {
+    pub(crate) fn keep_files_only(&mut self) {
         let (files, others) = std::mem::take(&mut self.sinks)
             .into_iter()
             .partition(|output| output.is_file);
@@ -269,7 +266,7 @@ impl Outputs {
                 Ok(Ok(())) => return false,
                 Ok(Err(error)) => {
                     if output.is_file && error.io_kind() == Some(ErrorKind::TimedOut) {
-                        self.lacking.push(Lacking {
+                        self.losses.push(Loss {
                             name: output.name.clone(),
                             number: output.number,
                             spans,
@@ -361,7 +358,7 @@ mod tests {
         let mut outputs = Outputs::default();
         outputs.add(1, "file".into(), Box::new(Notes(Arc::clone(&notes))));
         let pass = |outputs: &mut Outputs| {
-            outputs.ask_again();
+            outputs.refresh_interest();
             for _ in 0..2 {
                 outputs.accept_batch(&SpanBatch::default());
                 outputs.accept_frame(&Arc::default());

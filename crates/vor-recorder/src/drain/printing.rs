@@ -37,7 +37,7 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
 }
 
 /// Prints the table if someone has asked for it.
-pub(super) fn print_if_asked() {
+pub(super) fn print_if_requested() {
     if signals::take_table_request() {
         print();
     }

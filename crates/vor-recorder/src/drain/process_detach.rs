@@ -7,7 +7,7 @@
 //! written any more, and the captures are those of a program that was killed.
 
 #[cfg(any(unix, windows))]
-pub(super) use ends::{end_without_a_word, is_possible};
+pub(super) use ends::{abandon, is_possible};
 #[cfg(unix)]
 pub(super) use locks::{was_open, were_open};
 
@@ -59,7 +59,7 @@ mod ends {
         true
     }
 
-    pub(in super::super) const fn end_without_a_word() {}
+    pub(in super::super) const fn abandon() {}
 }
 
 #[cfg(windows)]
@@ -78,7 +78,7 @@ mod ends {
 
     /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of
     /// its thread-locals run.
-    pub(in super::super) fn end_without_a_word() {
+    pub(in super::super) fn abandon() {
         allocations::stay_internal();
         thread::abandon_state();
     }

@@ -1,10 +1,10 @@
-//! The system's rows of a frame: what vor measures without being asked.
+//! The rows of the system, which every frame has.
 
 use vor_capture::filled;
 use vor_capture::model::catalog::MetricColumn;
 use vor_capture::model::frame::MetricValue;
 
-use crate::metrics::Taken;
+use crate::metrics::FrameMetrics;
 use crate::os::system::{self, ProcessSample, ProcessSampler, SystemSample};
 use crate::{allocations, clock};
 
@@ -84,13 +84,18 @@ impl FrameSampler {
     }
 
     /// Appends the rows of a frame that lasted `frame_ns` and of which the program told what is in
-    /// `taken`.
-    pub(super) fn sample(&mut self, frame_ns: u64, taken: &Taken, rows: &mut Vec<MetricValue>) {
+    /// `recorded`.
+    pub(super) fn sample(
+        &mut self,
+        frame_ns: u64,
+        recorded: &FrameMetrics,
+        rows: &mut Vec<MetricValue>,
+    ) {
         let mut sample = self.keep_up().unwrap_or(self.latest);
         sample.frame_ns = frame_ns;
-        sample.io_ns = taken.io.elapsed_ns;
-        sample.io_bytes = taken.io.bytes;
-        let allocated = self.counts_allocations.then_some(taken.allocations);
+        sample.io_ns = recorded.io.elapsed_ns;
+        sample.io_bytes = recorded.io.bytes;
+        let allocated = self.counts_allocations.then_some(recorded.allocations);
         let allocations = [
             allocated.map(|counts| counts.alloc_bytes as f64 / 1e6),
             allocated.map(|counts| counts.alloc_objects as f64),

@@ -1,8 +1,8 @@
-//! The watchdog: what every thread is doing when a frame or a scope takes longer than it may.
+//! The watchdog: reports the open scopes of every thread when a frame or a scope takes too long.
 //!
 //! The worker looks several times within the limit. What it finds goes to stderr and, as messages
-//! on the worker's own track, to the sinks. A stall is told once: the frame that was told is not
-//! told again, and neither is a scope that was open for half the limit when its thread was told,
+//! on the worker's own track, to the sinks. A stall is reported once: its frame is not reported
+//! again, and neither is a scope that was open for half the limit when its thread was reported,
 //! since a stall makes scope after scope old that was opened for the same thing.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// How long a frame or a scope may take, in nanoseconds; 0 means that nobody asked. Written by
+/// How long a frame or a scope may take, in nanoseconds; 0 means no watchdog. Written by
 /// `start`, read by the worker, relaxed.
 static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -39,23 +39,23 @@ fn limit() -> Option<Duration> {
     (limit_ns > 0).then(|| Duration::from_nanos(limit_ns))
 }
 
-/// Returns how long the worker may sleep that wants to sleep for `wanted`.
+/// Limits a sleep of the worker to the time until the next look.
 pub(super) fn longest_sleep(wanted: Duration) -> Duration {
     limit().map_or(wanted, |limit| (limit / LOOKS).clamp(SHORTEST, wanted))
 }
 
-/// What the worker remembers of what it has told.
+/// The stalls that the worker has reported.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     next_look_ticks: u64,
-    /// The mark with which the last frame began that was told.
-    told_mark_ticks: u64,
-    /// For each thread, the start of the last scope that counts as told.
-    told_starts: BTreeMap<ThreadId, u64>,
+    /// The mark with which the last reported frame began.
+    reported_mark_ticks: u64,
+    /// For each thread, the start of the last scope that counts as reported.
+    reported_starts: BTreeMap<ThreadId, u64>,
 }
 
 impl Watchdog {
-    /// Looks for what is too old, where that is due, and tells of it.
+    /// Looks for a frame or a scope that is too old, where that is due, and reports it.
     pub(super) fn look(&mut self) {
         let Some(limit) = limit() else {
             return;
@@ -72,19 +72,19 @@ impl Watchdog {
         let mark = last_mark_ticks();
         let open = thread::open_scopes();
         if let Some(headline) = self.judge(limit_ns, mark, now, &open) {
-            tell(&headline, &open);
+            report_stall(&headline, &open);
         }
     }
 
-    /// Returns what is to be told of, unless that was told.
+    /// Returns the headline of a stall that is not reported yet.
     fn judge(&mut self, limit_ns: u64, mark: u64, now: u64, open: &[OpenThread]) -> Option<String> {
-        self.told_starts
+        self.reported_starts
             .retain(|thread, _| open.iter().any(|open| open.thread == *thread));
         let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
-        let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.told_mark_ticks;
+        let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.reported_mark_ticks;
         let late_scope = open.iter().find_map(|thread| {
-            let told = self.told_starts.get(&thread.thread).copied();
-            let is_new = |start_ticks| told.is_none_or(|told| start_ticks > told);
+            let reported = self.reported_starts.get(&thread.thread).copied();
+            let is_new = |start_ticks| reported.is_none_or(|reported| start_ticks > reported);
             let mut scopes = thread.scopes.iter();
             let scope =
                 scopes.find(|scope| scope.age_ns > limit_ns && is_new(scope.start_ticks))?;
@@ -105,7 +105,7 @@ impl Watchdog {
             )
         };
         if late_frame {
-            self.told_mark_ticks = mark;
+            self.reported_mark_ticks = mark;
         }
         for thread in open {
             let old = thread
@@ -113,7 +113,7 @@ impl Watchdog {
                 .iter()
                 .filter(|scope| scope.age_ns > limit_ns / 2);
             if let Some(start_ticks) = old.map(|scope| scope.start_ticks).max() {
-                self.told_starts.insert(thread.thread, start_ticks);
+                self.reported_starts.insert(thread.thread, start_ticks);
             }
         }
         Some(headline)
@@ -136,7 +136,7 @@ fn name_of(thread: &OpenThread) -> String {
     }
 }
 
-fn tell(headline: &str, open: &[OpenThread]) {
+fn report_stall(headline: &str, open: &[OpenThread]) {
     let now = clock::ticks();
     let say = |text: &str| {
         report::line(text);
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_once_and_the_next_one_again() {
+    fn a_stall_is_reported_once_and_the_next_one_again() {
         let mut dog = Watchdog::default();
         let mut judge = |mark, open: &[OpenThread]| dog.judge(1_000, mark, 50, open);
         assert_eq!(judge(0, &[open(0, &[(10, 900)])]), None);
-        let told = judge(0, &[open(0, &[(10, 1_100), (12, 700)])]).unwrap();
+        let headline = judge(0, &[open(0, &[(10, 1_100), (12, 700)])]).unwrap();
         assert_eq!(
-            told,
+            headline,
             "`work` has been open for 0.0 ms on thread 0, the limit is 0.0 ms"
         );
         // The scope inside gets old for the same reason.
@@ -209,12 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_told_once() {
+    fn a_frame_is_reported_once() {
         let mut dog = Watchdog::default();
         let now = clock::ticks();
         let mark = now.saturating_sub(clock::approximate_ticks(5_000_000));
-        let told = dog.judge(1_000_000, mark, now, &[]).unwrap();
-        assert!(told.starts_with("no frame mark for 5.0 ms"), "{told}");
+        let headline = dog.judge(1_000_000, mark, now, &[]).unwrap();
+        assert!(
+            headline.starts_with("no frame mark for 5.0 ms"),
+            "{headline}"
+        );
         assert_eq!(dog.judge(1_000_000, mark, now, &[]), None);
         assert!(dog.judge(1_000_000, mark + 1, now, &[]).is_some());
         assert_eq!(dog.judge(9_000_000, mark + 2, now, &[]), None);

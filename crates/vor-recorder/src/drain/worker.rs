@@ -125,7 +125,7 @@ fn run(interval: Duration) {
         else {
             return;
         };
-        printing::print_if_asked();
+        printing::print_if_requested();
         if active {
             last_active = Instant::now();
         }

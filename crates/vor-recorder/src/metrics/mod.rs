@@ -51,7 +51,7 @@ struct Metrics {
     units: HashMap<Box<str>, String, FxBuildHasher>,
     counters: Vec<(&'static Counter, u32)>,
     histograms: Vec<(&'static Histogram, [u32; 3])>,
-    /// What the process had counted of allocations when they were taken last.
+    /// The allocations of the process when they were taken last.
     allocations: Counts,
     full: bool,
 }
@@ -245,9 +245,9 @@ struct IoSums {
     bytes: AtomicU64,
 }
 
-/// What was recorded while recording was on. Taken by the mark and by [`drain_io`].
+/// I/O recorded while recording was on. Taken by the mark and by [`drain_io`].
 static IO: IoSums = IoSums::new();
-/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when
+/// I/O recorded while it was off: no frame has it, but [`drain_io`] returns it. Emptied when
 /// recording is switched on.
 static IO_WHILE_OFF: IoSums = IoSums::new();
 
@@ -269,7 +269,7 @@ impl IoSums {
 
 /// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
 ///
-/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded
+/// While recording is off there is no frame to add to; [`drain_io`] alone returns what was recorded
 /// then, until recording is switched on.
 #[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
@@ -416,9 +416,9 @@ impl Histogram {
     }
 }
 
-/// What the program recorded between two marks of the main frame set.
+/// Metrics that the program recorded between two marks of the main frame set.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct FrameMetrics {
     /// Latest values by user column.
     pub(crate) values: Vec<(u32, f64)>,
     /// Sums of counters by user column.
@@ -430,7 +430,7 @@ pub(crate) struct Taken {
 }
 
 /// Takes what was recorded since the last mark.
-pub(crate) fn take() -> Taken {
+pub(crate) fn take() -> FrameMetrics {
     let mut metrics = metrics();
     let mut values = Vec::new();
     for slot in &metrics.slots {
@@ -445,7 +445,7 @@ pub(crate) fn take() -> Taken {
     let take =
         |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
-    Taken {
+    FrameMetrics {
         values,
         sums,
         histograms,
@@ -454,7 +454,7 @@ pub(crate) fn take() -> Taken {
     }
 }
 
-impl Taken {
+impl FrameMetrics {
     /// Returns how much memory its lists take, about.
     pub(crate) fn bytes(&self) -> usize {
         let numbers = self.values.len() + self.sums.len();

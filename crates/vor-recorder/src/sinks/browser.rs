@@ -55,21 +55,21 @@ impl BrowserSink {
 /// Turns frames into measures.
 #[derive(Debug, Default)]
 struct Measures {
-    /// What to measure of a frame.
-    chosen: Vec<Chosen>,
-    kept: Kept,
+    /// The spans of a frame that become measures.
+    chosen: Vec<SpanIndex>,
+    buffer: PageBuffer,
 }
 
 /// The measures that are in the page's buffer.
 #[derive(Debug, Default)]
-struct Kept {
+struct PageBuffer {
     /// How many were made since the buffer was emptied last.
     count: usize,
     /// The names of which there are some, by call site.
     names: FxHashMap<SiteId, Arc<str>>,
 }
 
-impl Kept {
+impl PageBuffer {
     /// Sees to it that so many more are not too many: where they would be, `clear` is called with
     /// every name of which there are some.
     fn make_room(&mut self, more: usize, mut clear: impl FnMut(&str)) {
@@ -88,7 +88,7 @@ impl Kept {
 
 /// A span of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chosen {
+struct SpanIndex {
     /// Index of its thread in the frame.
     thread: usize,
     /// Index of the span in its thread.
@@ -113,10 +113,10 @@ impl FrameSink for Measures {
 /// Finds the longest spans of a frame, at most `most`, and leaves them in the order of threads and
 /// time. Of two that are equally long the one that began first is taken, so that a span comes with
 /// all those around it.
-fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<Chosen>) {
+fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<SpanIndex>) {
     chosen.clear();
     for (thread, tree) in frame.threads.iter().enumerate() {
-        let spans = tree.spans.iter().enumerate().map(|(span, it)| Chosen {
+        let spans = tree.spans.iter().enumerate().map(|(span, it)| SpanIndex {
             thread,
             span,
             duration_ticks: it.duration_ticks,
@@ -124,7 +124,7 @@ fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<Chosen>) {
         chosen.extend(spans);
     }
     if chosen.len() > most {
-        let rank = |it: &Chosen| (std::cmp::Reverse(it.duration_ticks), it.thread, it.span);
+        let rank = |it: &SpanIndex| (std::cmp::Reverse(it.duration_ticks), it.thread, it.span);
         chosen.select_nth_unstable_by_key(most, rank);
         chosen.truncate(most);
     }
@@ -135,10 +135,11 @@ fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<Chosen>) {
 impl Measures {
     /// There is no timeline, so none is left in it.
     fn measure(&mut self, frame: &FrameSnapshot) {
-        self.kept.make_room(self.chosen.len(), |_| ());
+        self.buffer.make_room(self.chosen.len(), |_| ());
         for chosen in &self.chosen {
             let span = &frame.threads[chosen.thread].spans[chosen.span];
-            self.kept.add(span.site, frame.catalog.site_name(span.site));
+            self.buffer
+                .add(span.site, frame.catalog.site_name(span.site));
         }
     }
 }
@@ -151,7 +152,7 @@ impl Measures {
 
         // Ticks are nanoseconds of `performance.now()`.
         let ms = |ticks: u64| ticks as f64 / 1e6;
-        self.kept.make_room(self.chosen.len(), clear_measures);
+        self.buffer.make_room(self.chosen.len(), clear_measures);
         // Spans without arguments share one of their thread.
         let mut shared: Option<(usize, Detail)> = None;
         let catalog = &frame.catalog;
@@ -182,7 +183,7 @@ impl Measures {
                     &own
                 };
             if detail.measure(&site.name, ms(span.start_ticks), ms(span.end_ticks())) {
-                self.kept.add(span.site, &site.name);
+                self.buffer.add(span.site, &site.name);
             }
         }
     }
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn the_page_never_has_more_than_so_many_measures() {
         let mut page: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
-        let mut kept = Kept::default();
+        let mut kept = PageBuffer::default();
         let (mut made, mut cleared) = (0, 0);
         for frame in 0..1000_usize {
             // Names come and go, as do the sizes of frames.

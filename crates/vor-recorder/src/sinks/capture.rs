@@ -91,7 +91,7 @@ pub struct CaptureSink {
     had_many_frames: bool,
     declared: Declared,
     catalog: Arc<Catalog>,
-    waiting: Waiting,
+    waiting: PendingFrames,
     frames_with_spans: u64,
     /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture
     /// may be begun within a frame, which then counts more.
@@ -112,8 +112,8 @@ struct Declared {
 /// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame
 /// that is running.
 #[derive(Debug, Default)]
-struct Waiting {
-    frames: VecDeque<WaitingFrame>,
+struct PendingFrames {
+    frames: VecDeque<PendingFrame>,
     running: VecDeque<SpanBatch>,
     /// Spans given up of the frame that is running.
     given_up: u64,
@@ -121,7 +121,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct WaitingFrame {
+struct PendingFrame {
     frame: Arc<FrameSnapshot>,
     batches: VecDeque<SpanBatch>,
     /// Spans that are not in `batches` any more.
@@ -181,7 +181,7 @@ impl CaptureSink {
             had_many_frames: false,
             declared: Declared::default(),
             catalog: Arc::default(),
-            waiting: Waiting::default(),
+            waiting: PendingFrames::default(),
             frames_with_spans: 0,
             before_first_frame: Some((0, 0)),
         };
@@ -225,7 +225,7 @@ impl CaptureSink {
         #[cfg(unix)]
         if self.takes_notes && self.turn.is_none() {
             let mut turn = crash::Turn::wait().map_err(|error| self.cannot_write(error))?;
-            let (records, bytes) = turn.taken_records();
+            let (records, bytes) = turn.take_records();
             self.encoder.skip(records, bytes);
             self.turn = Some(turn);
         }
@@ -249,7 +249,7 @@ impl CaptureSink {
         }
         #[cfg(unix)]
         if let Some(mut turn) = self.turn.take() {
-            turn.go_on_at(self.encoder.place().1);
+            turn.set_next_seq(self.encoder.place().1);
         }
         written.map_err(|error| self.cannot_write(error))
     }
@@ -347,7 +347,7 @@ impl CaptureSink {
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
     fn settle(&mut self, keep: usize, with_spans: bool) {
         while self.waiting.frames.len() > keep {
-            let Some(WaitingFrame {
+            let Some(PendingFrame {
                 frame,
                 batches,
                 given_up,
@@ -385,7 +385,7 @@ impl CaptureSink {
         let batches = std::mem::take(&mut self.waiting.running);
         let chosen = frame.index.is_multiple_of(self.options.every);
         let given_up = std::mem::take(&mut self.waiting.given_up);
-        self.waiting.frames.push_back(WaitingFrame {
+        self.waiting.frames.push_back(PendingFrame {
             frame: Arc::clone(frame),
             batches,
             given_up,
@@ -518,7 +518,7 @@ impl CaptureSink {
     fn put_end(&mut self) {
         self.settle(0, false);
         let mut catalog = Arc::clone(&self.catalog);
-        if let Some(open) = open_now() {
+        if let Some(open) = open_scopes() {
             self.encoder
                 .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
             // A scope may be open on whose site and thread none has ended.
@@ -543,7 +543,7 @@ fn weight(batch: &SpanBatch) -> usize {
     batch.span_count() + batch.async_span_count() + batch.event_count()
 }
 
-fn open_now() -> Option<vor_capture::format::OpenScopes> {
+fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
         let scopes = thread
             .scopes

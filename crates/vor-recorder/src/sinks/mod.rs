@@ -19,8 +19,7 @@ pub mod pyroscope;
 pub mod samply;
 mod wrapped;
 
-/// An output that the predecessor's users know: install it once, and drop the guard to flush and
-/// end it.
+/// An output as in vor 0.2.1: install it once, and drop the guard to flush and end it.
 pub trait Sink {
     /// Switches the output on.
     fn install(self) -> Guard;
@@ -29,14 +28,14 @@ pub trait Sink {
 /// Keeps an installed [`Sink`] on; dropping it flushes and ends the output.
 #[must_use = "dropping the guard ends the output"]
 pub struct Guard {
-    _held: Box<dyn std::any::Any>,
+    _value: Box<dyn std::any::Any>,
 }
 
 impl Guard {
     /// Wraps any value whose drop flushes.
     pub fn new<T: 'static>(flush: T) -> Self {
         Self {
-            _held: Box::new(flush),
+            _value: Box::new(flush),
         }
     }
 }

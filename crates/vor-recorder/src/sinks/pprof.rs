@@ -9,7 +9,7 @@ use std::time::Duration;
 use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 
-use super::profiles::{Kind, Profiles, Receiver, Stretch};
+use super::profiles::{FinishedProfile, Kind, Profiles, Receiver};
 use crate::os::report;
 
 /// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
@@ -158,9 +158,9 @@ impl Files {
         fs::remove_file(temporary)
     }
 
-    fn write(&mut self, stretch: Stretch) -> io::Result<()> {
+    fn write(&mut self, finished: FinishedProfile) -> io::Result<()> {
         let temporary = self.temporary();
-        let (series, path) = match stretch.kind {
+        let (series, path) = match finished.kind {
             Kind::Spans => (&mut self.spans, self.path.clone()),
             Kind::Heap => (&mut self.heaps, with_infix(&self.path, "heap")),
         };
@@ -170,7 +170,7 @@ impl Files {
             with_infix(&path, &series.next.to_string())
         };
         let written = File::create(&temporary)
-            .and_then(|file| stretch.profile.write_gzipped(BufWriter::new(file)))
+            .and_then(|file| finished.profile.write_gzipped(BufWriter::new(file)))
             .and_then(|()| fs::rename(&temporary, &path));
         if written.is_err() {
             // Half a file is of no use, and the error that made it so is the one to tell.
@@ -192,8 +192,8 @@ impl Files {
 }
 
 impl Receiver for Files {
-    fn take(&mut self, stretch: Stretch) {
-        if let Err(error) = self.write(stretch) {
+    fn take(&mut self, finished: FinishedProfile) {
+        if let Err(error) = self.write(finished) {
             if self.failed == 0 {
                 report::line(&format!(
                     "cannot write a profile to {}: {error}; it is lost, and the next is tried",

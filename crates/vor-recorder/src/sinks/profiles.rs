@@ -7,7 +7,7 @@
 //! are.
 //!
 //! ```text
-//! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──Stretch──▶ Receiver: files, Pyroscope
+//! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──FinishedProfile──▶ Receiver: files, Pyroscope
 //!                           heap_snapshot ◀──────┘
 //! ```
 
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     expect(dead_code, reason = "a profile says its time itself")
 )]
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct FinishedProfile {
     /// In nanoseconds since 1970.
     pub(super) from_unix_ns: u64,
     /// In nanoseconds since 1970.
@@ -62,7 +62,7 @@ pub(super) struct Stretch {
 /// Who the profiles are for. Called on the thread of the profiles.
 pub(super) trait Receiver: Send + 'static {
     /// Takes a profile, which is not empty.
-    fn take(&mut self, stretch: Stretch);
+    fn take(&mut self, finished: FinishedProfile);
 
     /// Does what is to be done beside, a step at a time; called when [`wants_at`](Self::wants_at)
     /// has come, and after each profile.
@@ -211,14 +211,14 @@ impl Shared {
 
     fn run(&self, interval: Duration, mut receiver: impl Receiver) {
         /// Says that the thread has ended, also where it panicked.
-        struct Ended<'a>(&'a Shared);
-        impl Drop for Ended<'_> {
+        struct EndGuard<'a>(&'a Shared);
+        impl Drop for EndGuard<'_> {
             fn drop(&mut self) {
                 self.0.state.lock().has_ended = true;
                 self.0.changed.notify_all();
             }
         }
-        let _ended = Ended(self);
+        let _guard = EndGuard(self);
         // What is measured is the program, and not this.
         allocations::stay_untracked();
         let mut from_unix_ns = unix_ns();
@@ -238,7 +238,7 @@ impl Shared {
                     };
                     let start = i64::try_from(from_unix_ns).unwrap_or(i64::MAX);
                     profile.set_time(start, until_unix_ns - from_unix_ns);
-                    receiver.take(Stretch {
+                    receiver.take(FinishedProfile {
                         from_unix_ns,
                         until_unix_ns,
                         kind,

@@ -20,7 +20,7 @@ use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 
-use super::profiles::{Profiles, Receiver, Stretch};
+use super::profiles::{FinishedProfile, Profiles, Receiver};
 use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
@@ -365,7 +365,7 @@ struct Address {
 
 /// A profile that waits for the server.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedProfile {
     from_s: u64,
     until_s: u64,
     profile: Vec<u8>,
@@ -381,7 +381,7 @@ struct Pusher {
     address: String,
     headers: Vec<(&'static str, String)>,
     /// The oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedProfile>,
     counts: Arc<Counts>,
     pause: Duration,
     /// When the server may be asked again, after a failure.
@@ -400,16 +400,16 @@ struct Failure {
 }
 
 impl Receiver for Pusher {
-    fn take(&mut self, stretch: Stretch) {
+    fn take(&mut self, finished: FinishedProfile) {
         let mut profile = Vec::new();
         // Writing to memory does not fail.
-        if stretch.profile.write_gzipped(&mut profile).is_err() {
+        if finished.profile.write_gzipped(&mut profile).is_err() {
             return;
         }
-        let from_s = stretch.from_unix_ns / 1_000_000_000;
-        self.waiting.push_back(Waiting {
+        let from_s = finished.from_unix_ns / 1_000_000_000;
+        self.waiting.push_back(QueuedProfile {
             from_s,
-            until_s: stretch
+            until_s: finished
                 .until_unix_ns
                 .div_ceil(1_000_000_000)
                 .max(from_s + 1),
@@ -508,7 +508,7 @@ impl Pusher {
         self.pause = (self.pause * 2).min(PAUSES.1);
     }
 
-    fn push(&self, waiting: &Waiting) -> Result<(), Failure> {
+    fn push(&self, waiting: &QueuedProfile) -> Result<(), Failure> {
         let boundary = boundary(&waiting.profile);
         let address = format!(
             "{}&from={}&until={}",

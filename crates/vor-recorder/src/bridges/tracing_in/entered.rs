@@ -158,7 +158,7 @@ fn push_deep(entered: Entered) {
 }
 
 /// Room for one more span on the stack.
-pub(super) struct Room {
+pub(super) struct FreeEntry {
     depth: usize,
     entry: &'static Entry,
 }
@@ -166,15 +166,15 @@ pub(super) struct Room {
 /// Returns room for a span that the thread made, if it either made it last and has entered none
 /// since, or it is known to be a task, and if there is some in the array.
 #[inline(always)]
-pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<Room> {
+pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<FreeEntry> {
     let depth = DEPTH.get();
     let entry = shallow().get(depth)?;
     let is_own = MAKER.get() == slot.maker.load(Ordering::Relaxed);
     let is_next = MADE.get() == key || slot.task.load(Ordering::Relaxed) != 0;
-    (is_own && is_next).then_some(Room { depth, entry })
+    (is_own && is_next).then_some(FreeEntry { depth, entry })
 }
 
-impl Room {
+impl FreeEntry {
     /// Puts the span there, with its open scope.
     #[inline(always)]
     pub(super) fn take(self, entered: Entered) {

@@ -13,14 +13,14 @@ const FRAME_MARK: &str = "tracy.frame_mark";
 /// Returns whether an event ends a frame, or `None` where it says nothing of that and is a message.
 pub(crate) fn is_mark(event: &Event<'_>) -> Option<bool> {
     event.metadata().fields().field(FRAME_MARK)?;
-    let mut mark = Mark(false);
+    let mut mark = MarkVisitor(false);
     event.record(&mut mark);
     Some(mark.0)
 }
 
-struct Mark(bool);
+struct MarkVisitor(bool);
 
-impl Visit for Mark {
+impl Visit for MarkVisitor {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.0 |= value && field.name() == FRAME_MARK;
     }
@@ -46,9 +46,9 @@ impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metadata = self.0.metadata();
         write!(f, "{} {}:", metadata.level(), metadata.target())?;
-        let mut message = Message { f, result: Ok(()) };
+        let mut message = MessageVisitor { f, result: Ok(()) };
         self.0.record(&mut message);
-        let mut others = Others {
+        let mut others = OtherVisitor {
             result: message.result,
             f,
         };
@@ -61,12 +61,12 @@ impl fmt::Display for Line<'_> {
 const MESSAGE: &str = "message";
 
 /// Writes what the event says.
-struct Message<'a, 'f> {
+struct MessageVisitor<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     result: fmt::Result,
 }
 
-impl Visit for Message<'_, '_> {
+impl Visit for MessageVisitor<'_, '_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == MESSAGE && self.result.is_ok() {
             self.result = write!(self.f, " {value:?}");
@@ -79,12 +79,12 @@ impl Visit for Message<'_, '_> {
 }
 
 /// Writes all other fields.
-struct Others<'a, 'f> {
+struct OtherVisitor<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     result: fmt::Result,
 }
 
-impl Visit for Others<'_, '_> {
+impl Visit for OtherVisitor<'_, '_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() != MESSAGE && self.result.is_ok() {
             self.result = write!(self.f, " {}={value:?}", field.name());

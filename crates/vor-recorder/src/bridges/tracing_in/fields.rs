@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
     }
 
     /// Has `write` put the text of a field into an empty place.
-    fn put_text(&mut self, field: &Field, write: impl FnOnce(&mut Cut<'_>)) {
+    fn put_text(&mut self, field: &Field, write: impl FnOnce(&mut TruncatedText<'_>)) {
         let Some(arg) = self.site.arg_of(field) else {
             return;
         };
@@ -97,7 +97,7 @@ impl<'a> Values<'a> {
         let texts = self.locked.get_or_insert_with(|| texts.lock());
         let place = &mut texts.get_or_insert_default().0[arg];
         place.clear();
-        write(&mut Cut(place));
+        write(&mut TruncatedText(place));
         self.has_text = true;
         self.has_large_text |= place.capacity() > KEPT_BYTES;
         let (word, kind) = (0, args::TEXT);
@@ -151,9 +151,9 @@ impl Texts {
 }
 
 /// Takes text up to the length of an argument.
-struct Cut<'a>(&'a mut String);
+struct TruncatedText<'a>(&'a mut String);
 
-impl fmt::Write for Cut<'_> {
+impl fmt::Write for TruncatedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let fits = args::cut(text, MAX_STR_BYTES.saturating_sub(self.0.len()));
         self.0.push_str(fits);

@@ -1,4 +1,4 @@
-//! What a span does from its making to its closing, and what is recorded of it.
+//! The life of a span, from its creation to its closing, and what is recorded of it.
 
 use parking_lot::Mutex;
 use tracing::Event;
@@ -20,9 +20,9 @@ use crate::hot::thread::ThreadState;
 use crate::hot::{record_state, task, thread};
 use crate::sync::Ordering::Relaxed;
 
-/// What is to be recorded of a span that is made.
+/// How a new span is recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Making {
+pub(crate) struct SpanOptions {
     /// Every span is a task.
     pub(crate) with_tasks: bool,
     pub(crate) is_sampled: bool,
@@ -34,15 +34,20 @@ pub(crate) struct Making {
 /// which what it calls is put; where anything is not as it mostly is, that leaves all of it to
 /// another function, and has changed nothing that this would not change.
 #[inline(always)]
-pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
+pub(super) fn make(
+    slot: &'static Slot,
+    key: u64,
+    attributes: &Attributes<'_>,
+    options: SpanOptions,
+) {
     // First: where the site is new, its fields may make spans of their own.
     let site = Site::of(attributes);
     entered::note_made(key);
     slot.maker.store(entered::number(), Relaxed);
     slot.entered.store(0, Relaxed);
     slot.handles.store(1, Relaxed);
-    if making.is_sampled
-        && !making.with_tasks
+    if options.is_sampled
+        && !options.with_tasks
         && let Some((number, id)) = site.and_then(Site::plain)
         && record_state::are_names_fast()
     {
@@ -50,7 +55,7 @@ pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, m
         slot.word.store(word_of(id, 0, 0), Relaxed);
         return;
     }
-    make_with_fields(slot, key, attributes, making, site);
+    make_with_fields(slot, key, attributes, options, site);
 }
 
 /// As [`make`], for a span with fields, or one that is not recorded.
@@ -59,12 +64,12 @@ fn make_with_fields(
     slot: &'static Slot,
     key: u64,
     attributes: &Attributes<'_>,
-    making: Making,
+    options: SpanOptions,
     site: Option<&'static Site>,
 ) {
     slot.site
         .store(site.map_or(u32::MAX, |site| site.number), Relaxed);
-    let Some(site) = site.filter(|_| making.is_sampled) else {
+    let Some(site) = site.filter(|_| options.is_sampled) else {
         slot.word.store(UNSAMPLED, Relaxed);
         return;
     };
@@ -82,7 +87,7 @@ fn make_with_fields(
     drop(values);
     let id = site.id(kinds);
     slot.word.store(word_of(id, flags, kinds), Relaxed);
-    if (making.with_tasks || site.makes_tasks()) && record_state::is_on() {
+    if (options.with_tasks || site.makes_tasks()) && record_state::is_on() {
         begin_task(slot, key, id);
     }
 }
@@ -145,7 +150,7 @@ fn enter_slow(slot: &'static Slot, key: u64, instance: Instance) {
 #[inline(always)]
 pub(super) fn exit(key: u64, instance: Instance) {
     match entered::own_top(key, instance) {
-        Some((slot, scope)) if end_at_once(slot, scope) => entered::pop_own_top(),
+        Some((slot, scope)) if try_end(slot, scope) => entered::pop_own_top(),
         _ => exit_slow(key, instance),
     }
 }
@@ -153,7 +158,7 @@ pub(super) fn exit(key: u64, instance: Instance) {
 /// Ends the scope of a span that its maker has entered this once, and that has few fields, whose
 /// texts this thread's ring keeps. Where it is a task, one record is scope and poll.
 #[inline(always)]
-fn end_at_once(slot: &Slot, scope: Opened) -> bool {
+fn try_end(slot: &Slot, scope: Opened) -> bool {
     let version = slot.version();
     let word = slot.word.load(Relaxed);
     // While it is entered within itself, the outer time has this one in it. What was entered before
@@ -249,7 +254,7 @@ fn end(entered: Entered) {
     let Some(closed) = close_scope(scope, slot, poll) else {
         return;
     };
-    if is_inner || closed.is_poll_told {
+    if is_inner || closed.includes_poll {
         return;
     }
     if is_maker {
@@ -270,15 +275,15 @@ fn close_without_slot(scope: Opened) {
 }
 
 /// How a scope ended.
-struct Closed {
+struct EndedScope {
     end_ticks: u64,
-    /// The record says that it is a poll.
-    is_poll_told: bool,
+    /// Whether the record includes the poll that the scope is.
+    includes_poll: bool,
 }
 
-/// Ends a scope with the fields that its span has now. Its record may tell of the poll that it is,
+/// Ends a scope with the fields that its span has now. Its record may include the poll that it is,
 /// by the id of the task and of its site.
-fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Closed> {
+fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<EndedScope> {
     let read = || -> [u64; MAX_ARGS] { std::array::from_fn(|arg| slot.words[arg].load(Relaxed)) };
     let version = slot.version();
     let (mut word, mut words) = (slot.word.load(Relaxed), read());
@@ -303,9 +308,9 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
         _ => None,
     });
     if let Some(end_ticks) = polled_at {
-        return Some(Closed {
+        return Some(EndedScope {
             end_ticks,
-            is_poll_told: true,
+            includes_poll: true,
         });
     }
     let end_ticks = match count {
@@ -314,9 +319,9 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
         3..=4 => Scope::resume(scope, id, [a, b, c, d]).close(),
         _ => Scope::resume(scope, id, words).close(),
     };
-    end_ticks.map(|end_ticks| Closed {
+    end_ticks.map(|end_ticks| EndedScope {
         end_ticks,
-        is_poll_told: false,
+        includes_poll: false,
     })
 }
 

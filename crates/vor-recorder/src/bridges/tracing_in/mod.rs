@@ -15,11 +15,11 @@
 //! Most spans are made, entered and left by one thread within a call; that one scope is all there
 //! is to tell of them, and costs two readings of the clock. A span that lives otherwise (is entered
 //! again, or by another thread, or has to wait for its turn) is a *task* as well, as a future under
-//! `#[profile]` is: from its making to its closing, with the times in which it was entered as
+//! `#[profile]` is: from its creation to its closing, with the times in which it was entered as
 //! polls. So its whole time (`wall`) is the task's, `wall_busy` is the sum of its polls, and
 //! `wall_idle` the rest. Which it will be is not known when a span is made; what is learnt of the
 //! first span of a call site counts for those after it. So of the first one alone, the time from
-//! its making to its first entering is missing.
+//! its creation to its first entry is missing.
 
 mod entered;
 mod event;
@@ -36,7 +36,7 @@ pub use sampler::{AlwaysSample, Probabilistic, Sampler};
 
 pub(crate) use entered::current;
 pub(crate) use event::{is_heard, is_mark, record as record_event};
-pub(crate) use life::{Making, is_event_sampled, is_sampled};
+pub(crate) use life::{SpanOptions, is_event_sampled, is_sampled};
 #[cfg(feature = "tracing-layer")]
 pub(crate) use near::find_near;
 pub(crate) use site::metadata_of;

@@ -8,8 +8,8 @@
 
 use super::Instance;
 use super::table::{
-    AT_HOME, AtHome, HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, TRIES, claim_shared,
-    move_in, shared_places, slot, thread_bits,
+    HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, THREAD_HOME, TRIES, ThreadHome,
+    acquire_home, claim_shared, shared_places, slot, thread_bits,
 };
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
@@ -28,7 +28,7 @@ fn home_places(key: u64) -> impl Iterator<Item = usize> {
 #[inline(always)]
 pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     let (slots, first, hinted) =
-        AT_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
+        THREAD_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
     let at = key as usize % HOME;
     if let Some(slot) = slots.get(at)
         && hinted == thread_bits(key) + 1
@@ -42,12 +42,16 @@ pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'stati
 #[cold]
 #[inline(never)]
 fn claim_near_slow(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
-    AT_HOME.with(|home| claim_near_at(home, key, instance))
+    THREAD_HOME.with(|home| claim_near_at(home, key, instance))
 }
 
-fn claim_near_at(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+fn claim_near_at(
+    home: &ThreadHome,
+    key: u64,
+    instance: Instance,
+) -> Option<(Place, &'static Slot)> {
     if home.slots.get().is_empty() {
-        move_in(home);
+        acquire_home(home);
     }
     let slots = home.slots.get();
     if !slots.is_empty() {
@@ -67,7 +71,7 @@ fn claim_near_at(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, 
 /// Finds a span of a registry by its id.
 #[inline(always)]
 pub(crate) fn find_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
-    let (slots, first) = AT_HOME.with(|home| (home.slots.get(), home.first.get()));
+    let (slots, first) = THREAD_HOME.with(|home| (home.slots.get(), home.first.get()));
     let at = key as usize % HOME;
     match slots.get(at) {
         Some(slot) if slot.is_of(key, instance) => Some((first + at as Place, slot)),

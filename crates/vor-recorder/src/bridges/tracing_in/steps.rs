@@ -7,7 +7,7 @@
 
 use tracing::span::{Attributes, Record};
 
-use super::life::{self, Making};
+use super::life::{self, SpanOptions};
 use super::{Instance, table};
 use crate::hot::thread;
 use crate::sync::Ordering;
@@ -20,21 +20,21 @@ pub(crate) fn exit(key: u64, instance: Instance) {
 
 /// Spans whose ids are our own.
 pub(crate) mod own {
-    use super::{Attributes, Instance, Making, Ordering, Record, life, table, thread};
+    use super::{Attributes, Instance, Ordering, Record, SpanOptions, life, table, thread};
 
     /// Makes a span, and returns its id; `None` where it is not followed.
     #[inline(never)]
     pub(crate) fn make(
         attributes: &Attributes<'_>,
         instance: Instance,
-        making: Making,
+        options: SpanOptions,
     ) -> Option<u64> {
         // In the tap the span is a scope already, which is not counted.
         if thread::drop_if_busy() {
             return None;
         }
         let (key, slot) = table::claim_next(instance)?;
-        life::make(slot, key, attributes, making);
+        life::make(slot, key, attributes, options);
         Some(key)
     }
 
@@ -82,13 +82,18 @@ pub(crate) mod own {
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod registered {
     use super::super::near;
-    use super::{Attributes, Instance, Making, Record, life};
+    use super::{Attributes, Instance, Record, SpanOptions, life};
 
     /// Makes a span, where there is room for it.
     #[inline(never)]
-    pub(crate) fn make(key: u64, attributes: &Attributes<'_>, instance: Instance, making: Making) {
+    pub(crate) fn make(
+        key: u64,
+        attributes: &Attributes<'_>,
+        instance: Instance,
+        options: SpanOptions,
+    ) {
         if let Some((_, slot)) = near::claim_near(key, instance) {
-            life::make(slot, key, attributes, making);
+            life::make(slot, key, attributes, options);
         }
     }
 

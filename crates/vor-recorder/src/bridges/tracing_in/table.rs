@@ -1,4 +1,4 @@
-//! Where spans are kept from their making to their closing: slots in a table, which all threads
+//! Where spans are kept from their creation to their closing: slots in a table, which all threads
 //! share without a lock.
 //!
 //! A slot is free when its key is 0, and is taken by writing the span's id there. The table is a
@@ -27,7 +27,7 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// A span from its making to its closing.
+/// A span from its creation to its closing.
 ///
 /// Who makes the span writes all of it before anyone else has its id, and who closes it is alone
 /// with it again; the program brings the id from the one to the other, and so orders what they do.
@@ -254,8 +254,8 @@ fn part_made(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     }
 }
 
-/// What a thread knows of its home.
-pub(super) struct AtHome {
+/// The home of a thread, and where it claims its next slot.
+pub(super) struct ThreadHome {
     /// The slots, none where the thread has no home yet or any more.
     pub(super) slots: Cell<&'static [CachePadded<Slot>]>,
     /// The place of the first of them.
@@ -264,15 +264,15 @@ pub(super) struct AtHome {
     next: Cell<u32>,
     /// Spans that the thread has made under ids of our own.
     made: Cell<u64>,
-    /// What the ids of a registry have of this thread, plus 1, once it is told to those that look
-    /// for its spans.
+    /// The bits of this thread in the ids of a registry, plus 1, once they are published to those
+    /// that look for its spans.
     pub(super) hinted: Cell<u64>,
     has_ended: Cell<bool>,
 }
 
 thread_local! {
-    pub(super) static AT_HOME: AtHome = const {
-        AtHome {
+    pub(super) static THREAD_HOME: ThreadHome = const {
+        ThreadHome {
             slots: Cell::new(&[]),
             first: Cell::new(0),
             next: Cell::new(0),
@@ -283,44 +283,44 @@ thread_local! {
     };
 
     /// Gives the home to the next thread when this one ends.
-    static LEAVES: Cell<Option<Leaves>> = const { Cell::new(None) };
+    static HOME_GUARD: Cell<Option<HomeGuard>> = const { Cell::new(None) };
 }
 
-struct Leaves(u32);
+struct HomeGuard(u32);
 
-impl Drop for Leaves {
+impl Drop for HomeGuard {
     fn drop(&mut self) {
-        AT_HOME.with(|home| {
+        THREAD_HOME.with(|home| {
             home.slots.set(&[]);
             home.has_ended.set(true);
         });
         // Spans that live on keep their slots; who gets the home finds these taken.
-        HOMES.lock().free.push(self.0);
+        HOME_POOL.lock().free.push(self.0);
     }
 }
 
-struct Homes {
+struct HomePool {
     given: u32,
     free: Vec<u32>,
 }
 
-static HOMES: Mutex<Homes> = Mutex::new(Homes {
+static HOME_POOL: Mutex<HomePool> = Mutex::new(HomePool {
     given: 0,
     free: Vec::new(),
 });
 
-/// Homes that were ever given. Written under their lock, read relaxed by those who look into all:
-/// the id that they look for came after its home was given.
+/// Homes that were ever given. Written under their lock, read relaxed by those who look into
+/// all: the id that they look for came after its home was given.
 pub(super) static HOMES_GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// Gives this thread a home. Does nothing where the thread ends, or where there are too many.
 #[cold]
-pub(super) fn move_in(home: &AtHome) {
+pub(super) fn acquire_home(home: &ThreadHome) {
     if home.has_ended.get() || home.hinted.get() == NO_HOME {
         return;
     }
     let number = thread::while_busy(|| {
-        let mut homes = HOMES.lock();
+        let mut homes = HOME_POOL.lock();
         let number = homes.free.pop().unwrap_or(homes.given);
         if number as usize >= HOME_PARTS * PART / HOME {
             return None;
@@ -328,8 +328,8 @@ pub(super) fn move_in(home: &AtHome) {
         homes.given = homes.given.max(number + 1);
         HOMES_GIVEN.store(homes.given, Ordering::Relaxed);
         drop(homes);
-        let leaves = Leaves(number);
-        LEAVES.try_with(|cell| cell.set(Some(leaves))).ok()?;
+        let guard = HomeGuard(number);
+        HOME_GUARD.try_with(|cell| cell.set(Some(guard))).ok()?;
         Some(number)
     });
     let first = number.map(|number| number as usize * HOME);
@@ -345,7 +345,7 @@ pub(super) fn move_in(home: &AtHome) {
     }
 }
 
-/// Stands in [`AtHome::hinted`] of a thread for which there was no home.
+/// The value of [`ThreadHome::hinted`] in a thread for which there was no home.
 const NO_HOME: u64 = u64::MAX;
 
 /// Where the ids of the registry hold the thread, if it is as it was when this was written.
@@ -415,8 +415,8 @@ fn key_of(made: u64, place: Place) -> u64 {
 /// Takes the slot that this thread left last, if it is at its home and free; returns it and the id
 /// that it makes for a span. `None` where nothing has been done.
 #[inline(always)]
-fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
-    let (slots, first, at, made) = AT_HOME.with(|home| {
+fn try_claim(instance: Instance) -> Option<(u64, &'static Slot)> {
+    let (slots, first, at, made) = THREAD_HOME.with(|home| {
         let at = home.next.get() as usize % HOME;
         (home.slots.get(), home.first.get(), at, home.made.get() + 1)
     });
@@ -425,7 +425,7 @@ fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
     if !slot.claim_own(key, instance) {
         return None;
     }
-    AT_HOME.with(|home| {
+    THREAD_HOME.with(|home| {
         home.made.set(made);
         home.next.set(at as u32 + 1);
     });
@@ -433,10 +433,10 @@ fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
 }
 
 /// Takes any slot, and returns the id that it makes for a span. `None` where the table is full,
-/// which is said once.
+/// which is reported once.
 #[inline(always)]
 pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
-    if let Some(claimed) = claim_at_once(instance) {
+    if let Some(claimed) = try_claim(instance) {
         return Some(claimed);
     }
     claim_next_slow(instance)
@@ -445,14 +445,14 @@ pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
 #[cold]
 #[inline(never)]
 fn claim_next_slow(instance: Instance) -> Option<(u64, &'static Slot)> {
-    AT_HOME.with(|home| claim_next_at(home, instance))
+    THREAD_HOME.with(|home| claim_next_at(home, instance))
 }
 
-fn claim_next_at(home: &AtHome, instance: Instance) -> Option<(u64, &'static Slot)> {
+fn claim_next_at(home: &ThreadHome, instance: Instance) -> Option<(u64, &'static Slot)> {
     let made = home.made.get() + 1;
     home.made.set(made);
     if home.slots.get().is_empty() {
-        move_in(home);
+        acquire_home(home);
     }
     for (at, slot) in (0..).zip(home.slots.get()) {
         let key = key_of(made, home.first.get() + at);
@@ -478,9 +478,9 @@ pub(crate) fn find(key: u64, instance: Instance) -> Option<(Place, &'static Slot
 /// Has this thread look here for its next slot, where that is at its home.
 #[inline(always)]
 pub(super) fn prefer(place: Place) {
-    let at = place.wrapping_sub(AT_HOME.with(|home| home.first.get()));
+    let at = place.wrapping_sub(THREAD_HOME.with(|home| home.first.get()));
     if (at as usize) < HOME {
-        AT_HOME.with(|home| home.next.set(at));
+        THREAD_HOME.with(|home| home.next.set(at));
     }
 }
 
