@@ -58,7 +58,7 @@ pub struct TracingLayer<P = AlwaysSample> {
     max_level: LevelFilter,
     with_tasks: bool,
     sampler: P,
-    /// Tells its spans from those of other registries; 0 before it stands on one.
+    /// Distinguishes its spans from those of other registries; 0 before it is on one.
     instance: Instance,
 }
 

@@ -80,12 +80,12 @@ impl<R: Read> Reader<R> {
         self.0.damage()
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked
+    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be called
     /// again when more was written.
     ///
     /// # Errors
     ///
-    /// The input fails. Damage is no error: it is passed over and told by [`damage`](Self::damage).
+    /// The input fails. Damage is no error: it is skipped and reported by [`damage`](Self::damage).
     pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         self.0.next_frame()
     }
@@ -103,7 +103,7 @@ impl<R: Read> Reader<R> {
     /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record,
     /// however long its frames.
     ///
-    /// Batches returned here are missing from the trees of a frame that is asked for afterwards.
+    /// Batches returned here are missing from the trees of a frame that is read afterwards.
     ///
     /// # Errors
     ///

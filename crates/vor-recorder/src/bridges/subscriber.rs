@@ -66,7 +66,7 @@ impl<P: Sampler> TracingSubscriber<P> {
         self
     }
 
-    /// Takes only spans and events of which `filter` returns `true`. It is asked once per call
+    /// Takes only spans and events of which `filter` returns `true`. It is called once per call
     /// site, so it may take its time; the crate `tracing-subscriber` has one that reads directives:
     /// `move |what| targets.would_enable(what.target(), what.level())`.
     #[must_use]

@@ -84,7 +84,7 @@ impl Settings {
                 let number = handle::next_number();
                 let name = format!("{variable}the capture {}", path.display());
                 with_settings(self, |engine| {
-                    // What ended before is not in it.
+                    // Spans that ended before are not in it.
                     pass(engine);
                     engine.outputs.add(number, name, sink);
                 });
@@ -100,8 +100,8 @@ impl Settings {
 
 /// Returns the file that the capture is being written to.
 ///
-/// It is not always the path that was asked for: where another process is writing there, it is
-/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was asked for, it
+/// It is not always the path of the settings: where another process is writing there, it is
+/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was requested, it
 /// could not be opened or written, or it was closed; in the child of a fork until it records; and
 /// inside a sink.
 #[must_use]

@@ -20,14 +20,14 @@ use crate::hot::ring::{
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;
 
-/// What stands for the text of an argument for which the ring had no room.
+/// The value of a text argument for which the ring had no room.
 const LOST_TEXT: &str = "(lost: the ring was full)";
 
 /// Slots looked at together: they stay in the first-level cache for the passes over them.
 pub(super) const RUN: usize = 512;
-/// Slots that are asked one by one whether they are plain spans, before others are asked together.
+/// Slots that are tested one by one for plain spans, before others are tested together.
 const FIRST: usize = 4;
-/// Slots that are asked together whether they are plain spans.
+/// Slots that are tested together for plain spans.
 const PART: usize = 32;
 
 /// Texts that were pushed and whose span has not come yet, for one thread.
@@ -36,7 +36,7 @@ pub(super) struct PendingTexts {
     /// Those for one span each, by ascending key; `None` where the span has come, and neither the
     /// first nor the last is.
     waiting: VecDeque<(u64, Option<Pending>)>,
-    /// Those for any number of spans, each at the place that its key tells, until another one comes
+    /// Those for any number of spans, each at the place of its key, until another one comes
     /// there.
     kept: Vec<(u64, Pending)>,
 }
@@ -45,7 +45,7 @@ pub(super) struct PendingTexts {
 #[derive(Clone, Debug)]
 pub(super) enum Pending {
     Read(Arc<str>),
-    /// As it stood in its record, while nobody sees the spans.
+    /// As in its record, while nobody sees the spans.
     Unread {
         slots: [Slot; SHORT_SLOTS],
         bytes: u8,
@@ -56,8 +56,7 @@ pub(super) enum Pending {
 const SHORT_SLOTS: usize = 4;
 
 impl Pending {
-    /// Takes note of a text of so many bytes that stands in the slots of a record; a short one is
-    /// not read yet.
+    /// Makes a text of so many bytes from the slots of a record; a short one is not read yet.
     pub(super) fn unread(more: &[Slot], bytes: usize, interner: &mut Interner) -> Self {
         if more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
             return Self::Read(interner.read(more, bytes));
@@ -149,7 +148,7 @@ impl Interner {
         text
     }
 
-    /// Returns the text of so many bytes that stands in the slots of a record.
+    /// Returns the text of so many bytes in the slots of a record.
     fn read(&mut self, slots: &[Slot], len: usize) -> Arc<str> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -185,12 +184,12 @@ impl SpareValues {
     }
 }
 
-/// What reading slots needs besides the slots.
+/// The state that reading slots needs besides the slots.
 pub(super) struct Context<'a> {
     pub(super) texts: &'a mut PendingTexts,
     pub(super) interner: &'a mut Interner,
     pub(super) spare: &'a mut SpareValues,
-    /// What the words of records are, by site.
+    /// The meaning of the words of records, by site.
     pub(super) words: &'a mut dyn FnMut(SiteId) -> Words,
 }
 
@@ -231,7 +230,7 @@ pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     if first < FIRST {
         return first;
     }
-    // Mostly all are; then a pass without a branch per slot tells.
+    // Mostly all are; then a pass without a branch per slot finds that.
     for (i, part) in slots.chunks(PART).enumerate() {
         if !part.iter().fold(true, |all, slot| all & is_plain(&slot)) {
             return i * PART + part.iter().take_while(is_plain).count();

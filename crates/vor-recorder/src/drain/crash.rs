@@ -6,12 +6,12 @@
 //! next sequence number, and buffers. One flag says who may write, whose holder has a [`Turn`]: the
 //! capture's sink while it encodes and writes, a note while it is made.
 //!
-//! - The sink waits for its turn, since what it is handed is nowhere else. Who makes a note tries
+//! - The sink waits for its turn, since the data that it is handed is nowhere else. A note tries
 //!   for the lists of threads and sites and never waits for the engine, so the sink gets its turn
 //!   when the note is written. A note that has not ended in [`LONGEST_NOTE`] is one whose thread
-//!   has stopped in the middle: then the sink fails, which is told.
+//!   has stopped in the middle: then the sink fails, which is reported.
 //! - A note tries for a tenth of a second, because the very thread that ends may be the sink's in
-//!   the middle of a write. A note of a panic that is not made is told on stderr.
+//!   the middle of a write. A note of a panic that is not made is reported on stderr.
 //!
 //! The records of a note are declarations of the threads and sites that it names, which may not be
 //! in the file yet, and one record of open scopes per thread. The sink then goes on behind them.
@@ -63,7 +63,7 @@ unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(UnsafeCell::new(None));
 
-/// What a note is made with.
+/// The file and the buffers of notes.
 struct Note {
     file: libc::c_int,
     seed: u32,

@@ -20,7 +20,7 @@
 //!
 //! The thread that takes the signal must not go on, since the program would see that a call was
 //! interrupted. Where it holds a lock that the end needs, it must: [`RUNS_ON`] says so, and
-//! `vor-crash` then ends the process. Nothing tells of the locks of a program's allocator: where it
+//! `vor-crash` then ends the process. The locks of a program's allocator are not known: where it
 //! has one for all threads and the signal came while the thread held it, the time runs out.
 
 #![expect(unsafe_code, reason = "handlers of signals are the C library's")]
@@ -69,7 +69,7 @@ static END: Request = Request::new();
 /// `vor-crash` at its end (acquire).
 static RUNS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Something that the thread is asked for once per process.
+/// A request to the thread that is made once per process.
 struct Request(AtomicU8);
 
 const NOT_MADE: u8 = 0;
@@ -115,7 +115,7 @@ impl Request {
     }
 }
 
-/// The byte that asks for a note; those that ask for the end are the signal's number.
+/// The byte that requests a note; a request of the end is the signal's number.
 const NOTE: u8 = 0;
 
 /// The actions that were there before, in the order of [`CRASHES`] and [`ENDS`]. Complete before
@@ -240,7 +240,7 @@ fn start_thread() {
 /// Finishes what writes files, on `vor-crash`, and ends the process where the thread that took the
 /// signal does not.
 fn end(signal: libc::c_int) {
-    // What other threads record from now on would only be in the way.
+    // Spans that other threads record from now on would only be in the way.
     let were_open = process_detach::was_open(callsite::is_open) && {
         record_state::set(false);
         process_detach::were_open()
@@ -318,7 +318,7 @@ extern "C" fn on_end(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut c_voi
         }
         // Numbers of signals have seven bits.
         let is_first = END.make(signal as u8);
-        // Who sends a second signal is not made to wait for ever by a thread that runs on.
+        // A second signal does not wait for ever for a thread that runs on.
         let runs_on = || is_first && RUNS_ON.load(Ordering::Acquire);
         END.wait(END_WAIT, runs_on);
         if runs_on() {

@@ -84,13 +84,13 @@ pub(super) struct Engine {
 }
 
 /// Passes for which the state of a thread that ended inside of scopes is kept: the process may be
-/// about to end, and then they are told.
+/// about to end, and then its open scopes are recorded.
 const GRACE_PASSES: u32 = 50;
 
 /// Emptied shares kept for the next batches.
 const MAX_SPARE: usize = 64;
 
-/// What a pass found, for the worker's choice of its next sleep.
+/// The outcome of a pass, for the worker's choice of its next sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pass {
     /// Spans, messages or marks were there.

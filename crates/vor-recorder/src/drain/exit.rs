@@ -1,5 +1,5 @@
-//! What happens when the program ends without a word: the sinks are finished at a normal exit, and
-//! flushed at a panic.
+//! The end of a program that does not finish its sinks itself: they are finished at a normal exit,
+//! and flushed at a panic.
 //!
 //! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see
 //! [`detach`](crate::os::detach).
@@ -79,8 +79,8 @@ fn at_exit() {
 #[cfg(not(any(unix, windows)))]
 fn at_exit() {}
 
-/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and there is no
-/// one left to tell.
+/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and nobody
+/// is left to report it to.
 #[cfg(any(unix, windows))]
 pub(super) fn finish_quietly() {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(finish));

@@ -156,7 +156,7 @@ mod unix {
         thread::while_busy(thread::forget_counted);
         thread::forget_current();
         super::super::WAITING.store(0, crate::sync::Ordering::SeqCst);
-        // What the parent recorded since its last mark is in the parent's next frame.
+        // Metrics that the parent recorded since its last mark are in the parent's next frame.
         thread::while_busy(metrics::forget);
         record_state::set_forked(true);
     }

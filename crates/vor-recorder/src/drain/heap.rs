@@ -8,11 +8,11 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 
-/// Nanoseconds from one snapshot to the next; 0 means that nobody asked. Written by `start`, read
+/// Nanoseconds from one snapshot to the next; 0 means no snapshots. Written by `start`, read
 /// by the worker, relaxed.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Shortest interval: a snapshot looks at everything that is in use.
+/// Shortest interval: a snapshot looks at the whole live heap.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Has snapshots taken from now on.

@@ -24,7 +24,7 @@ pub(super) struct Mark {
     /// Frame set; 0 is the main one.
     pub(super) set: u32,
     pub(super) ticks: u64,
-    /// What the program recorded since the previous mark; empty for secondary sets.
+    /// Metrics recorded since the previous mark; empty for secondary sets.
     pub(super) metrics: FrameMetrics,
     /// Marks merged into this one.
     pub(super) merged: u64,

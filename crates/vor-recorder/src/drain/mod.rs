@@ -63,7 +63,7 @@ pub(crate) struct Settings {
     opened: Option<(u64, PathBuf)>,
 }
 
-/// What the first start decides for the rest of the process.
+/// Options that the first start fixes for the rest of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) ring_kib: usize,
@@ -200,7 +200,7 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 struct EngineGuard(MutexGuard<'static, Option<Engine>>);
 
 /// The thread that holds the engine, as [`signals::this_thread`] says it; 0 where nobody does.
-/// Written by the holder alone, relaxed: only whether it is oneself is asked.
+/// Written by the holder alone, relaxed: a thread only compares it with itself.
 #[cfg(unix)]
 static HOLDER: AtomicU64 = AtomicU64::new(0);
 
@@ -331,7 +331,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
     if let Some(last) = due.last().filter(|_| due.len() == MAX_MARKS_PER_STEP) {
         marks.refill(|| locked(&MARKS));
         if marks.has_due(until_ticks) {
-            // What ended after the last mark taken waits for the next one.
+            // Spans that ended after the last mark taken wait for the next one.
             (until_ticks, more) = (last.ticks, true);
         }
     }

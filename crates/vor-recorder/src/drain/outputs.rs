@@ -1,7 +1,7 @@
 //! The sinks that are on, and what happens when one fails.
 //!
-//! Whose reader is given up, which is vor's decision and no one else's, lacks everything from then
-//! on: that is counted, and told at the end.
+//! A file whose slow reader vor gives up lacks everything from then on: that is counted, and
+//! reported at the end.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -241,7 +241,7 @@ impl Outputs {
     }
 
     /// Hands over the sinks that were taken out since the last call. They are to be dropped without
-    /// the lock of the engine: one may wait for a thread that asks the engine.
+    /// the lock of the engine: one may wait for a thread that needs the engine.
     #[must_use]
     pub(crate) fn take_ended(&mut self) -> Vec<Box<dyn FrameSink>> {
         std::mem::take(&mut self.ended)

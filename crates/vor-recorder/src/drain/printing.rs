@@ -17,7 +17,7 @@ use crate::sync::global::AtomicBool;
 /// process.
 static PRINTS: AtomicBool = AtomicBool::new(false);
 
-/// Longest sleep of a worker that may be asked for the table.
+/// Longest sleep of a worker while the table may be requested.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// Has the table printed from now on.
@@ -36,7 +36,7 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
     }
 }
 
-/// Prints the table if someone has asked for it.
+/// Prints the table if it was requested.
 pub(super) fn print_if_requested() {
     if signals::take_table_request() {
         print();

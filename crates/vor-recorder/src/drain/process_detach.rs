@@ -69,7 +69,7 @@ mod ends {
     use crate::hot::thread;
     use crate::os::detach::is_open;
 
-    /// Returns whether all locks that the end takes are open. To be asked by the last thread: they
+    /// Returns whether all locks that the end takes are open. To be called by the last thread: they
     /// stay so.
     pub(in super::super) fn is_possible() -> bool {
         let are_open = |locks: &[fn() -> bool]| locks.iter().all(|is_open| is_open());

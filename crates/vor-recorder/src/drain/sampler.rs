@@ -16,7 +16,7 @@ use crate::{allocations, clock};
 pub(super) struct FrameSampler {
     process: ProcessSampler,
     last: ProcessSample,
-    /// What `last` says by itself: the rows of frames that end before the next sample.
+    /// The values of `last` by itself: the rows of frames that end before the next sample.
     latest: SystemSample,
     sampled_at_ticks: u64,
     /// Whether the program's allocator is tracked, which it is from its first allocation on or
@@ -83,7 +83,7 @@ impl FrameSampler {
         Some(sample)
     }
 
-    /// Appends the rows of a frame that lasted `frame_ns` and of which the program told what is in
+    /// Appends the rows of a frame that lasted `frame_ns`, in which the program recorded
     /// `recorded`.
     pub(super) fn sample(
         &mut self,

@@ -203,7 +203,7 @@ mod tests {
             judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]),
             None
         );
-        // What is remembered goes with the thread.
+        // The state of a thread goes with it.
         assert_eq!(judge(0, &[]), None);
         assert!(judge(0, &[open(1, &[(9, 2_000)])]).is_some());
     }

@@ -1,4 +1,4 @@
-//! What macOS says of a GPU, read from its property lists: the half that needs no macOS.
+//! The values of a GPU in the property lists of macOS: the half that needs no macOS.
 //!
 //! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose
 //! keys differ from driver to driver: a chip of Apple's, a card of AMD's and Intel's in a processor
@@ -17,7 +17,7 @@ pub(super) enum Property {
     Real(f64),
     Text(String),
     Dictionary(BTreeMap<String, Property>),
-    /// Of a kind that nothing here reads.
+    /// A kind that nothing here reads.
     Other,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn statistics(performance: &Property) -> Statistics {
     // A driver that counts beyond the whole time measures something else.
     let percent = |key| number(key).filter(|value| *value <= 100.0);
     let bytes = |key| number(key).filter(|value| *value < IMPLAUSIBLE_BYTES);
-    // Of a sensor that a card lacks, its driver says 0.
+    // A driver says 0 for a sensor that a card lacks.
     let sensed = |key| number(key).filter(|value| *value > 0.0);
     Statistics {
         util_pct: percent("Device Utilization %").or_else(|| percent("GPU Activity(%)")),

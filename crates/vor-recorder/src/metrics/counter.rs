@@ -2,7 +2,7 @@
 //!
 //! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads
 //! which count the same thing do not pass a cache line around. A mark sums the blocks and takes
-//! what came since the mark before. When a thread ends, its block goes to the next one with the
+//! the difference to the mark before. When a thread ends, its block goes to the next one with the
 //! numbers that are in it: only differences count.
 //!
 //! Counters beyond those a block has room for, and threads without a state of their own, add to one
@@ -83,9 +83,9 @@ pub struct Counter {
     /// Its place in the list of counters plus 1, 0 until it is used. Written once under the lock of
     /// the metrics, read relaxed by whoever adds.
     number: AtomicU32,
-    /// What was added outside of blocks. Added to by any thread, read by the mark, relaxed.
+    /// The sum of additions outside of blocks. Added to by any thread, read by the mark, relaxed.
     shared: AtomicU64,
-    /// What marks have taken so far. Used under the lock of the metrics.
+    /// The sum that marks have taken so far. Used under the lock of the metrics.
     taken: AtomicU64,
 }
 

@@ -162,7 +162,7 @@ impl Metrics {
 /// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it
 /// into its frame.
 ///
-/// Of several values between two marks the last is kept. Does nothing while recording is off.
+/// The last of several values between two marks is kept. Does nothing while recording is off.
 ///
 /// # Examples
 ///

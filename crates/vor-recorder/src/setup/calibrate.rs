@@ -1,4 +1,4 @@
-//! What a scope costs on this machine: measured on the real scope, not on a stand-in.
+//! The cost of a scope on this machine, measured on the real scope.
 
 use std::hint::black_box;
 
@@ -26,12 +26,11 @@ const ROUNDS: usize = 512;
 /// for [`empty_span_ns`] and [`SpanBudget`].
 ///
 /// The scope is that of `profile_scope!`, with all that the features of this build put into it.
-/// What is kept is the median of many rounds: an interruption does not show, nor the first touch of
-/// a ring's pages.
+/// The result is the median of many rounds: an interruption does not show, nor the first touch of a
+/// ring's pages.
 ///
 /// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it
-/// is off, it is switched on for that time without a sink, so that what is measured is the real
-/// thing.
+/// is off, it is switched on for that time without a sink, so that the real scope is measured.
 pub fn calibrate() {
     let was_on = record_state::is_on();
     if !was_on {

@@ -141,7 +141,7 @@ impl Config {
     #[must_use]
     pub fn from_env() -> Self {
         if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
-            // A page has no variables, and the standard library panics where they are asked for.
+            // A page has no variables, and the standard library panics when they are read.
             return Self::new();
         }
         variables::report_unknown();
@@ -216,13 +216,13 @@ impl Config {
     /// process ends, and on Unix when it is sent SIGUSR1, for which vor then installs a handler
     /// unless the program has one; see [`print_stats`](Self::print_stats). A capture and other
     /// sinks get marks, metrics, messages and asynchronous spans, and no scopes: no arguments, no
-    /// processor time, no allocations. Scopes of
+    /// CPU time, no allocations. Scopes of
     /// [`ProfileFuture`](crate::hot::future::ProfileFuture) are counted by their polls. Once on, it
     /// stays on until the process ends.
     ///
-    /// The self time of a scope is its length without those of the scopes that were opened in it
-    /// and ended before it. That scopes end in another order than that in which they were opened
-    /// changes nothing else.
+    /// The self time of a scope is its duration without those of the scopes that were opened in it
+    /// and ended before it. Scopes may end in another order than they were opened in: nothing else
+    /// changes.
     ///
     /// # Examples
     ///
@@ -249,11 +249,12 @@ impl Config {
         self
     }
 
-    /// Measures the processor time of every scope. Once on, it stays on until the process ends.
+    /// Measures the CPU time of every scope. Once on, it stays on until the process ends.
     ///
-    /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison
-    /// at either end of a scope; else the thread's clock is read twice. What a scope did not run is
-    /// the argument [`off_cpu_ns`](vor_capture::model::measures::OFF_CPU_NS) of its span.
+    /// Where the kernel reports to a thread that it was switched out, that costs a load and a
+    /// comparison at either end of a scope; else the thread's clock is read twice. The time that a
+    /// scope did not run is the argument [`off_cpu_ns`](vor_capture::model::measures::OFF_CPU_NS)
+    /// of its span.
     #[must_use]
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
@@ -262,11 +263,11 @@ impl Config {
         self
     }
 
-    /// Measures also how much of a scope's processor time was in the program and how much in the
-    /// kernel, with the resolution that the system has for that.
+    /// Measures also how much of a scope's CPU time was in the program and how much in the kernel,
+    /// with the resolution that the system has for that.
     ///
-    /// That asks the system twice per scope, some 900 ns each time: what it tells is only up to
-    /// date once the thread's clock was read. Once on, it stays on until the process ends.
+    /// That is two system calls per scope, some 900 ns each: the values are only up to date once
+    /// the thread's clock was read. Once on, it stays on until the process ends.
     #[must_use]
     pub fn cpu_split(mut self, cpu_split: bool) -> Self {
         if cpu_split {
@@ -324,7 +325,7 @@ impl Config {
         self
     }
 
-    /// Has the worker tell what every thread is doing when a frame or an open scope is older than
+    /// Has the worker report what every thread is doing when a frame or an open scope is older than
     /// `limit`: the open scopes with their ages, as lines on stderr and as messages to the sinks,
     /// once per stall. Frames count from the first [`frame_mark`](crate::drain::frame_mark) on.
     ///
@@ -376,7 +377,7 @@ impl Config {
     /// [`TrackingAllocator`](crate::heap::TrackingAllocator) that is `sampled` or `exact`; where
     /// there is none, a line on stderr says so.
     ///
-    /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each
+    /// A snapshot has a row per stack of scopes that has live objects, some 10 to 50 bytes each
     /// in the capture.
     ///
     /// # Examples

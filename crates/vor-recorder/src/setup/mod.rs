@@ -160,7 +160,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
     }
 }
 
-/// Has the processor time of all scopes measured, if that is wanted and can be had.
+/// Has the CPU time of all scopes measured, if `measures` has it and the system reports it.
 fn measure_cpu(measures: Measures) {
     if measures.is_none() {
         return;
@@ -168,7 +168,7 @@ fn measure_cpu(measures: Measures) {
     cpu::init();
     if cpu::source() == cpu::Source::None {
         report::line(
-            "the processor time of scopes is not measured: this system does not report a thread's",
+            "the CPU time of scopes is not measured: this system does not report a thread's",
         );
     } else {
         record_state::measure(measures);

@@ -191,11 +191,11 @@ const PREFIXES: [&str; 8] = [
 /// be taken for it. Names of vor's own build and tests are farther away.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// Returns those names that are meant for vor and unknown to it, slips of the pen and variables of
-/// other versions, each with the known one that is nearest.
+/// Returns those names that are meant for vor and unknown to it, misspelt ones and variables of
+/// other versions, each with the nearest known one.
 fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
     let meant = |name: String| {
-        // That of the processor time is its own, which asks for it by itself.
+        // The module of the CPU time reads this one itself.
         if name == "VOR_CPU_SOURCE" || KNOWN.contains(&name.as_str()) || !name.starts_with("VOR") {
             return None;
         }
@@ -282,7 +282,7 @@ mod tests {
             "VOR_COUNT_SCOPE",
             "VOR_ALLOC",
             "VORTEX",
-            // Of vor's own processor account, build, tests and Python package.
+            // Those of vor's own CPU account, build, tests and Python package.
             "VOR_CPU_SOURCE",
             "VOR_CACHE",
             "VOR_CI_INSTALL",

@@ -197,7 +197,7 @@ impl CaptureSink {
     }
 
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
-    /// ends the process. Only one capture has them: the last that asked.
+    /// ends the process. Only one capture has them: the last one.
     pub(crate) fn take_notes(&mut self, signals: bool) {
         #[cfg(not(unix))]
         let _ = signals;
@@ -532,7 +532,7 @@ impl CaptureSink {
 
 impl Drop for CaptureSink {
     fn drop(&mut self) {
-        // What is not finished is at least there.
+        // Unfinished data is at least written.
         let _ = self.write_out();
         self.take_no_notes();
     }
@@ -673,7 +673,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     use windows_sys::Win32::Storage::FileSystem::{
         BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle,
     };
-    #[expect(unsafe_code, reason = "what tells two files apart is a system call")]
+    #[expect(unsafe_code, reason = "the identity of a file is a system call")]
     let identity = |file: &File| {
         let mut info = BY_HANDLE_FILE_INFORMATION::default();
         // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid

@@ -50,7 +50,7 @@ impl ChromeTraceSink {
         Ok(Wrapped::file(ChromeExporter::new(BufWriter::new(file))))
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         format!("the Chrome trace {}", self.path.display())
     }

@@ -104,7 +104,7 @@ impl Default for OtlpSink {
     }
 }
 
-/// What runs beside the drain. Dropping it sends what is left, and ends it.
+/// The threads beside the drain. Dropping it sends the rest, and ends them.
 #[derive(Debug)]
 struct Running {
     sender: Option<JoinHandle<()>>,
@@ -113,7 +113,7 @@ struct Running {
     pid: u32,
 }
 
-/// What became of the spans and requests of an [`OtlpSink`].
+/// Counts of the spans and requests of an [`OtlpSink`].
 ///
 /// A clone reads the same numbers.
 #[derive(Clone, Debug, Default)]
@@ -154,9 +154,9 @@ impl Drop for Running {
         if self.pid != std::process::id() {
             return;
         }
-        // What fails here was told and counted by the client.
+        // The client has reported and counted a failure.
         drop(self.provider.shutdown_with_timeout(self.timeout));
-        // A panic of the thread was told when it happened.
+        // A panic of the thread was reported when it happened.
         drop(self.sender.take().map(JoinHandle::join));
     }
 }
@@ -222,7 +222,7 @@ impl OtlpSink {
         self.endpoint.trim().trim_end_matches('/')
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         // An address with a password is not shown.
         let base = Some(self.base()).filter(|base| !base.contains('@'));

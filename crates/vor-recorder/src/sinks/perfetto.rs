@@ -57,7 +57,7 @@ impl PerfettoSink {
         Ok(Wrapped::file(PerfettoExporter::new(BufWriter::new(file))))
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         format!("the Perfetto trace {}", self.path.display())
     }

@@ -18,12 +18,12 @@ use crate::os::report;
 /// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`,
 /// `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
 /// [`export::pprof`](vor_export::pprof) says; a scope that is open for several intervals has in
-/// each what it took there, how its processor time divides between program and kernel in the one in
+/// each what it took there, how its CPU time divides between program and kernel in the one in
 /// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
 /// on stderr in one line, once, and the program runs on.
 ///
-/// Where a [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the heap in use, each
-/// interval also leaves what was in use at its end, as `run.heap.0.pb.gz` and so on: a leak is what
+/// Where a [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the live heap, each
+/// interval also writes the live heap at its end, as `run.heap.0.pb.gz` and so on: a leak is what
 /// `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz` shows.
 ///
 /// # Examples
@@ -116,7 +116,7 @@ impl PprofSink {
         Profiles::start(name, self.interval, self.span_labels, files)
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         format!("the profiles {}", self.path.display())
     }
@@ -173,7 +173,7 @@ impl Files {
             .and_then(|file| finished.profile.write_gzipped(BufWriter::new(file)))
             .and_then(|()| fs::rename(&temporary, &path));
         if written.is_err() {
-            // Half a file is of no use, and the error that made it so is the one to tell.
+            // Half a file is of no use; the first error is reported.
             let _ = fs::remove_file(&temporary);
             return written;
         }

@@ -1,4 +1,4 @@
-//! A profile of each stretch of time of the running program, and of its heap at the end of each
+//! A profile of each interval of the running program, and of its heap at the end of each
 //! where its allocator keeps that.
 //!
 //! A sink merges what is drained. A thread of its own takes the sums at every interval, and hands
@@ -35,16 +35,16 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// How long whoever drops the sink waits for the last profile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a profile is of.
+/// The kind of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What ran in a stretch of time.
+    /// The scopes that ran in an interval.
     Spans,
-    /// What was in use at its end.
+    /// The live heap at its end.
     Heap,
 }
 
-/// What the program did in a stretch of time, or what it had in use after that.
+/// The profile of an interval, or of the live heap at its end.
 #[cfg_attr(
     not(feature = "pyroscope"),
     expect(dead_code, reason = "a profile says its time itself")
@@ -59,7 +59,7 @@ pub(super) struct FinishedProfile {
     pub(super) profile: ProfileBuilder,
 }
 
-/// Who the profiles are for. Called on the thread of the profiles.
+/// The destination of profiles. Called on the thread of the profiles.
 pub(super) trait Receiver: Send + 'static {
     /// Takes a profile, which is not empty.
     fn take(&mut self, finished: FinishedProfile);
@@ -77,8 +77,8 @@ pub(super) trait Receiver: Send + 'static {
     fn end(&mut self);
 }
 
-/// What the sink and the thread share. The order of the locks is `profile`, then
-/// `state`; neither is held while the drain is asked for anything.
+/// The state that the sink and the thread share. The order of the locks is `profile`, then
+/// `state`; neither is held during a call of the drain.
 #[derive(Debug)]
 struct Shared {
     profile: Mutex<SpanProfile>,
@@ -99,7 +99,7 @@ struct State {
 pub(super) struct Profiles {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// What it is called in messages.
+    /// Its name in messages.
     name: String,
     pid: u32,
 }
@@ -148,11 +148,11 @@ impl Drop for Profiles {
         if !self.shared.wait_for_end() {
             let seconds = PATIENCE.as_secs();
             report::line(&format!(
-                "{} took more than {seconds} s to end and are left alone",
+                "{} took more than {seconds} s to end; the program does not wait for them",
                 self.name
             ));
         } else if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told when it happened.
+            // A panic of the thread was reported when it happened.
             drop(thread.join());
         }
     }
@@ -219,7 +219,7 @@ impl Shared {
             }
         }
         let _guard = EndGuard(self);
-        // What is measured is the program, and not this.
+        // The program is measured, and not this thread.
         allocations::stay_untracked();
         let mut from_unix_ns = unix_ns();
         let mut next = Instant::now() + interval;
@@ -286,7 +286,7 @@ impl Shared {
         cut(&mut self.profile.lock(), now_ticks, &used, &[], catalog)
     }
 
-    /// Takes what is in use now.
+    /// Takes a profile of the live heap.
     fn take_heap(&self) -> ProfileBuilder {
         let mut profile = snapshot_profile(&crate::heap::heap_snapshot());
         profile.set_program(self.profile.lock().program());

@@ -2,7 +2,7 @@
 //!
 //! A profile is a `POST` to `/ingest`, as Pyroscope documents it: `name`, `from`, `until`,
 //! `format=pprof` and `spyName` in the query, the gzipped profile and the units of its values in
-//! the parts `profile` and `sample_type_config` of a form. Where the program keeps its heap in use,
+//! the parts `profile` and `sample_type_config` of a form. Where the program keeps its live heap,
 //! that is a profile of its own at the end of each interval. It happens on the thread that takes
 //! the profiles. What the server does not take now waits in a queue, up to so many and so many
 //! bytes, and is tried again after a pause that doubles; where there is no more room the oldest is
@@ -51,7 +51,7 @@ pub enum Auth {
     Bearer(String),
     /// A user, such as the number of a stack in Grafana Cloud, and a password.
     Basic {
-        /// Who.
+        /// The name of the user.
         user: String,
         /// With which password or token.
         password: String,
@@ -75,9 +75,9 @@ impl std::fmt::Debug for Auth {
 /// The program never waits for the server. An address that cannot be used is reported on stderr in
 /// one line; so is the first push that fails, and at the end how many profiles were lost. What is
 /// in a profile, [`export::pprof`](vor_export::pprof) says; where a
-/// [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the heap in use, that is pushed as
+/// [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the live heap, that is pushed as
 /// well. A scope that is open for several intervals has in each what it took there, how its
-/// processor time divides between program and kernel in the one in which it ends.
+/// CPU time divides between program and kernel in the one in which it ends.
 ///
 /// # Examples
 ///
@@ -98,9 +98,9 @@ impl std::fmt::Debug for Auth {
 pub struct PyroscopeSink {
     /// The server, such as `http://localhost:4040`; a path before `/ingest` is kept. Default: that.
     pub url: String,
-    /// What the program is called there. Default: the name of its executable.
+    /// The name of the program there. Default: the name of its executable.
     pub application: String,
-    /// Names and values by which its profiles are told from those of others. Default: none.
+    /// Names and values that distinguish its profiles from those of others. Default: none.
     pub labels: Vec<(String, String)>,
     /// How the program says who it is. Default: not at all.
     pub auth: Auth,
@@ -139,7 +139,7 @@ impl Default for PyroscopeSink {
     }
 }
 
-/// What became of the profiles of a [`PyroscopeSink`].
+/// Counts of the profiles of a [`PyroscopeSink`].
 ///
 /// A clone reads the same numbers.
 #[derive(Clone, Debug, Default)]
@@ -245,7 +245,7 @@ impl PyroscopeSink {
         Ok((profiles, counts))
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         // An address that cannot be used is not shown: it may hold a password.
         self.address().map_or_else(
@@ -384,7 +384,7 @@ struct Pusher {
     waiting: VecDeque<QueuedProfile>,
     counts: Arc<Counts>,
     pause: Duration,
-    /// When the server may be asked again, after a failure.
+    /// When the next push may be tried, after a failure.
     retry_at: Option<Instant>,
     has_reported: bool,
     timeout: Duration,
@@ -395,7 +395,7 @@ struct Failure {
     why: String,
     /// Whether the same profile may be taken later.
     is_passing: bool,
-    /// How long the server wants to be left alone.
+    /// How long the server wants no further push.
     retry_after: Option<Duration>,
 }
 

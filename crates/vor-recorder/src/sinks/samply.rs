@@ -1,6 +1,6 @@
 //! Marker files that samply finds while it records this program.
 //!
-//! samply has the system tell it of every file that the program maps into its memory, and takes one
+//! The system reports to samply every file that the program maps into its memory. It takes one
 //! called `marker-<pid>-<tid>.txt` for markers of the thread that mapped it: the number in the name
 //! is not looked at on Linux. So each thread maps its own file, when it records for the first time.
 //! A thread that had recorded before the sink was installed has its file mapped by the thread that
@@ -97,7 +97,7 @@ impl SamplySink {
         })
     }
 
-    /// What the sink is called in messages.
+    /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
         format!("the markers for samply in {}", self.folder.display())
     }
@@ -139,7 +139,7 @@ fn thread_began(tid: u64) {
     let files = locked(&FILES).clone();
     // The child of a fork has no sink.
     if let Some(files) = files.filter(|files| files.pid == std::process::id()) {
-        // What goes wrong here goes wrong again for the sink, which says so.
+        // A failure here comes again for the sink, which reports it.
         let _ = files.declare(tid);
     }
 }
@@ -192,7 +192,7 @@ mod system {
     use std::os::fd::AsRawFd;
 
     /// Maps a file into memory, where it may be executed if that is allowed, because some recorders
-    /// are told of such mappings only; then lets it go again.
+    /// see such mappings only; then lets it go again.
     pub(super) fn map_once(file: &File) -> io::Result<()> {
         const BYTES: usize = 4096;
         for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {

@@ -106,7 +106,7 @@ thread_local! {
 
     static SHALLOW: [Entry; SHALLOW_ENTRIES] = const { [const { Entry::new() }; SHALLOW_ENTRIES] };
 
-    /// What is deeper than the array.
+    /// Entries deeper than the array.
     static DEEP: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -180,7 +180,7 @@ impl FreeEntry {
     pub(super) fn take(self, entered: Entered) {
         set(&MADE, 0);
         set(&DEPTH, self.depth + 1);
-        // What a handler enters meanwhile goes above.
+        // Spans that a handler enters meanwhile go above.
         compiler_fence(Ordering::SeqCst);
         self.entry.set(entered);
     }
@@ -297,7 +297,7 @@ pub(super) fn note_made(key: u64) {
     set(&MADE, key);
 }
 
-/// Returns this thread's number among those that make spans or tell of them; no other thread ever
+/// Returns this thread's number among those that make or report spans; no other thread ever
 /// has it.
 #[inline(always)]
 pub(super) fn number() -> u32 {

@@ -28,8 +28,8 @@ impl Visit for MarkVisitor {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Returns whether a message of this thread is recorded now: what stands beside a message is only
-/// looked at then. Inside vor it is counted as dropped.
+/// Returns whether a message of this thread is recorded now: the fields beside a message are only
+/// read then. Inside vor it is counted as dropped.
 pub(crate) fn is_heard() -> bool {
     !cfg!(feature = "off") && record_state::is_on() && !thread::drop_if_busy()
 }

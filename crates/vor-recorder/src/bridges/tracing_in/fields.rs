@@ -123,7 +123,7 @@ impl Visit for Values<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        // What exceeds an argument's length is refused, and what fits is kept; also below.
+        // Text beyond an argument's length is refused, and the text that fits is kept; also below.
         self.put_text(field, |place| _ = place.write_str(value));
     }
 

@@ -30,9 +30,9 @@ pub(crate) struct SpanOptions {
 
 /// Describes a span that is new in its slot.
 ///
-/// Here and at the other steps of a span's life, what most spans need stands in one function, into
-/// which what it calls is put; where anything is not as it mostly is, that leaves all of it to
-/// another function, and has changed nothing that this would not change.
+/// Here and at the other steps of a span's life, the common case is one function with its calls
+/// inlined. Any other case is left to another function as a whole, before the first one has changed
+/// anything that the second would not change.
 #[inline(always)]
 pub(super) fn make(
     slot: &'static Slot,
@@ -162,7 +162,7 @@ fn try_end(slot: &Slot, scope: Opened) -> bool {
     let version = slot.version();
     let word = slot.word.load(Relaxed);
     // While it is entered within itself, the outer time has this one in it. What was entered before
-    // it became a task is told first.
+    // it became a task is recorded first.
     let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
     if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
         return false;
@@ -248,7 +248,7 @@ fn end(entered: Entered) {
         return;
     }
     let task = slot.task.load(Relaxed);
-    // What its maker entered before it became a task is told first, and by its maker.
+    // Times that its maker entered it before it became a task are recorded first, by its maker.
     let is_poll = task != 0 && !is_inner && (!is_maker || slot.once_end.load(Relaxed) == 0);
     let poll = is_poll.then(|| [task, slot.task_id.load(Relaxed).into()]);
     let Some(closed) = close_scope(scope, slot, poll) else {
@@ -354,7 +354,7 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     if thread::is_busy() {
         return;
     }
-    // What a field does to become text is its own business, so it is not done under the lock.
+    // The formatting of a field is foreign code, so it does not run under the lock.
     let (words, new_texts) = (Words::default(), Mutex::new(None));
     let mut new = Values::new(site, 0, &words, &new_texts);
     values.record(&mut new);
@@ -421,7 +421,7 @@ fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
         return task;
     }
     learn(slot);
-    // What it was entered before, if its maker has told of that, is earlier.
+    // Times that it was entered before, if its maker has recorded them, are earlier.
     let start_ticks = match slot.once_end.load(Relaxed) {
         0 => start_ticks,
         _ => start_ticks.min(slot.once_start.load(Relaxed)),
@@ -436,7 +436,7 @@ fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
     }
 }
 
-/// Says of the call site that its spans may be tasks.
+/// Marks the call site: its spans may be tasks.
 #[cold]
 fn learn(slot: &Slot) {
     if let Some(site) = site::numbered(slot.site.load(Relaxed)) {
@@ -515,7 +515,7 @@ pub(crate) fn is_sampled(
     attributes: &Attributes<'_>,
     find: impl Fn(u64, Instance) -> Option<(Place, &'static Slot)>,
 ) -> bool {
-    // What a busy thread makes is not followed anyway.
+    // Spans that a busy thread makes are not followed anyway.
     if sampler.is_always() || thread::is_busy() {
         return true;
     }

@@ -2,8 +2,8 @@
 //!
 //! A span that is new takes a slot of a table, with its call site and the words of its fields.
 //! Entering it opens a scope and puts it on a stack of the thread; leaving it ends the scope, with
-//! the fields as they are then. What is asked for on these ways is one slot and one stack: no lock,
-//! no allocation, no look-up in what `tracing-subscriber` keeps.
+//! the fields as they are then. These paths need one slot and one stack: no lock, no
+//! allocation, no look-up in the registry of `tracing-subscriber`.
 //!
 //! ```text
 //! new ──▶ site (by its description) ──▶ slot: site, words of the fields
@@ -12,14 +12,14 @@
 //! close ─▶ slot ───────────────────────▶ the task ends where it is one, the slot is free
 //! ```
 //!
-//! Most spans are made, entered and left by one thread within a call; that one scope is all there
-//! is to tell of them, and costs two readings of the clock. A span that lives otherwise (is entered
-//! again, or by another thread, or has to wait for its turn) is a *task* as well, as a future under
+//! Most spans are made, entered and left by one thread within a call; that one scope is their whole
+//! record, and costs two readings of the clock. A span that lives otherwise (is entered again, or
+//! by another thread, or has to wait for its turn) is a *task* as well, as a future under
 //! `#[profile]` is: from its creation to its closing, with the times in which it was entered as
 //! polls. So its whole time (`wall`) is the task's, `wall_busy` is the sum of its polls, and
-//! `wall_idle` the rest. Which it will be is not known when a span is made; what is learnt of the
-//! first span of a call site counts for those after it. So of the first one alone, the time from
-//! its creation to its first entry is missing.
+//! `wall_idle` the rest. The kind of a span is not known when it is made: the first span of a call
+//! site decides for those after it. So of the first one alone, the time from its creation to its
+//! first entry is missing.
 
 mod entered;
 mod event;

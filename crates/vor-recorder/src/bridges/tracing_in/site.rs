@@ -30,7 +30,7 @@ pub(super) struct Site {
     pub(super) number: u32,
     /// How many fields become arguments.
     pub(super) arg_count: usize,
-    /// What the words of its spans have of that.
+    /// The part of that in the words of its spans.
     pub(super) flags: u64,
     /// Their kinds while no field has a value.
     pub(super) kinds_of_nothing: Kinds,

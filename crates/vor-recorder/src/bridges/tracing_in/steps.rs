@@ -68,7 +68,7 @@ pub(crate) mod own {
         let Some((place, slot)) = table::find(key, instance) else {
             return false;
         };
-        // Who has the only handle is alone with it; then nothing has to be counted.
+        // The only handle has no other user; then nothing has to be counted.
         let is_last = slot.handles.load(Ordering::Acquire) == 1
             || slot.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {

@@ -29,10 +29,11 @@ use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 /// A span from its creation to its closing.
 ///
-/// Who makes the span writes all of it before anyone else has its id, and who closes it is alone
-/// with it again; the program brings the id from the one to the other, and so orders what they do.
-/// Only what is written between has more to say of itself. All but the key is relaxed. The order is
-/// that of the memory: what spans without fields need stands on one cache line.
+/// The maker of the span writes all of it before any other thread has its id, and the thread that
+/// closes it is alone with it again; the program passes the id from the one to the other, and so
+/// orders their accesses. Fields that are written between document their order. All but the key is
+/// relaxed. The order is that of the memory: the fields that spans without arguments need are on
+/// one cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot {
@@ -51,10 +52,10 @@ pub(crate) struct Slot {
     pub(super) site: AtomicU32,
     /// The id of its site as it was when the span became a task: what that is called.
     pub(super) task_id: AtomicU32,
-    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags
+    /// Its copy of the site: the id for the kinds of its arguments in the low 24 bits, flags
     /// above, and the kinds in the high half. Written by its maker, and later as the words are.
     pub(super) word: AtomicU64,
-    /// Begin and end of the one time that its maker entered it, 0 where that has been told as a
+    /// Begin and end of the one time that its maker entered it, 0 where that has been recorded as a
     /// poll of its task. Written by the maker, and by who closes.
     pub(super) once_start: AtomicU64,
     pub(super) once_end: AtomicU64,
@@ -83,7 +84,7 @@ pub(super) const HAS_TEXT: u64 = 1 << 25;
 /// The memory of its texts is more than the next span shall keep.
 pub(super) const HAS_LARGE_TEXT: u64 = 1 << 26;
 
-/// Where the flags tell how many pairs of words the arguments take.
+/// Where the flags hold how many pairs of words the arguments take.
 const PAIRS_SHIFT: u32 = 27;
 
 /// Returns the flags of spans with so many arguments.

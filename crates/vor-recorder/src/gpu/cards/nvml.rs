@@ -92,13 +92,13 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Gpu {
     nvml: &'static Nvml,
-    /// What it is found by: its number on the bus, or its identifier.
+    /// Its number on the bus, or its identifier.
     visible: Visible,
     uuid: String,
     device: Option<Device<'static>>,
     /// Why the card does not have a row, as the driver says it.
     lacks: [Option<String>; COUNT],
-    /// What it said last.
+    /// Its latest values.
     pub(super) values: [Option<f64>; COUNT],
     /// Its energy counter, in millijoules.
     pub(super) energy_mj: Option<u64>,

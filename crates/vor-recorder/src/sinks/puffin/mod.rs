@@ -51,7 +51,7 @@ pub struct PuffinSink {
 #[derive(Debug)]
 pub(crate) struct PuffinFeed {
     frames: Frames,
-    /// Whether to look for consumers when asked next. Once a pass is enough.
+    /// Whether to look for consumers at the next call. Once a pass is enough.
     may_look: Cell<bool>,
     sees_consumers: Cell<bool>,
 }
@@ -149,7 +149,7 @@ struct Encoded {
     shape: Shape,
 }
 
-/// What puffin wants to know of a stream besides its bytes.
+/// The description that puffin needs of a stream besides its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     depth: usize,
@@ -436,9 +436,9 @@ fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
 
 /// Returns what identifies a thread to puffin.
 ///
-/// Puffin tells threads apart by name and start, and orders them by start. Names repeat and we know
-/// no start, so the start is that of the recording plus one nanosecond per thread before it: the
-/// same in every frame, different for every thread.
+/// Puffin distinguishes threads by name and start, and orders them by start. Names repeat and we
+/// know no start, so the start is that of the recording plus one nanosecond per thread before it:
+/// the same in every frame, different for every thread.
 fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
     ThreadInfo {
         start_time_ns: Some(origin_ns(catalog).saturating_add(i64::from(thread.0))),
@@ -448,7 +448,7 @@ fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
 
 /// A scope whose end is not yet written.
 struct Open {
-    /// Where its children begin; their size stands before it.
+    /// Where its children begin; their size is before it.
     children: usize,
     end_ns: i64,
 }
