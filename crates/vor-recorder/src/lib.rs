@@ -2,7 +2,22 @@
 //!
 //! A scope in your code becomes a record in a ring of its thread ([`hot`]). The worker drains the
 //! rings into batches and frames ([`drain`]), and hands them to every sink that is on ([`sinks`]).
-//! A module imports only modules declared above it.
+//! A room, which is a module of this table, imports only rooms above it:
+//!
+//! | room | holds |
+//! |---|---|
+//! | `sync` | atomics and cells, of the standard library or of loom |
+//! | [`os`] | lines on stderr, files, signals, values of the process |
+//! | [`clock`] | ticks, their meaning in nanoseconds, the CPU time of threads |
+//! | [`allocations`] | counts of allocations |
+//! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
+//! | [`heap`] | the global allocator, the live heap by scope |
+//! | [`metrics`] | numbers of the program |
+//! | `gpu` | numbers of graphics cards |
+//! | [`drain`] | marks, the engine, the worker, the end of the process |
+//! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
+//! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |
+//! | [`setup`] | settings, variables, switching recording on and off |
 //!
 //! Programs use the facade crate `vor`; this crate is for sinks, viewers and bindings.
 
