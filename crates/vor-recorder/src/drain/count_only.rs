@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_over_is_what_would_be_collected() {
+    fn counted_slots_are_those_that_would_be_collected() {
         let slots = records().concat();
         let limits = (90..300).chain((1 << 32)..(1 << 32) + 300).chain([1 << 34]);
         for limit in limits {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_due_is_taken_and_others_follow_when_none_is_left() {
+    fn only_due_marks_are_taken_and_others_follow() {
         let (mut ours, mut theirs) = (Marks::new(), Marks::new());
         theirs.push(mark(0, 5, None));
         theirs.push(mark(0, 9, None));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_of_another_kind_is_no_value() {
+    fn a_missing_or_mistyped_property_is_no_value() {
         for text in [
             "{}",
             r#"{"Device Utilization %"="12"}"#,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gpus_energy_is_found_in_whatever_unit() {
+    fn the_gpus_energy_is_found_in_any_unit() {
         let others = [
             channel("Energy Model", "CPU Energy", "mJ", 900),
             channel("Energy Model", "GPU SRAM0", "mJ", 800),
@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_it_is_the_values_are_sound(property in any_property()) {
+        fn any_property_gives_sound_values(property in any_property()) {
             let found = statistics(&property);
             for percent in [found.util_pct, found.renderer_pct].into_iter().flatten() {
                 prop_assert!((0.0..=100.0).contains(&percent));

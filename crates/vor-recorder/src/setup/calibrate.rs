@@ -142,9 +142,8 @@ impl SpanBudget {
         if let Some(max_ns) = self.max_ns
             && scope_ns > max_ns as f64
         {
-            let message = format!(
-                "span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns"
-            );
+            let message =
+                format!("an empty scope takes {scope_ns:.1} ns; the budget is {max_ns} ns");
             return Err(Error::config(message));
         }
         let ratio = scope_ns / floor_ns;
@@ -152,7 +151,7 @@ impl SpanBudget {
             && ratio > max_ratio
         {
             let message = format!(
-                "span budget: expected at most {max_ratio} times two clock readings, found {ratio:.2} times ({scope_ns:.1} ns, clock {floor_ns:.1} ns)"
+                "an empty scope takes {ratio:.2} times two clock readings ({scope_ns:.1} ns, clock {floor_ns:.1} ns); the budget is {max_ratio} times"
             );
             return Err(Error::config(message));
         }

@@ -54,7 +54,7 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held;
 /// recording is switched on where it is not.
 ///
-/// Each metric of a frame is a gauge of its name; the frames' lengths are the histogram
+/// Each metric of a frame is a gauge of its name; the frames' durations are the histogram
 /// `vor.frame.duration`, and lost spans the counter `vor.dropped_spans`. A chosen span has its
 /// arguments as attributes, and the nearest chosen one around it as its parent; one without is the
 /// root of a trace. The program never waits for the collector. The first failure is reported on

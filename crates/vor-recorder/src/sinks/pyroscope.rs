@@ -586,7 +586,7 @@ fn type_config() -> String {
     let of_tasks = TASK_TYPES.map(|of| (of, "sum"));
     let of_heaps = HEAP_TYPES.map(|of| (of, "average"));
     let entry = |(of, aggregation): (SampleType, &str)| {
-        // In Pyroscope's words, lengths that are no samples are those of locks.
+        // In Pyroscope's terms, durations that are no samples are those of locks.
         let units = match &*of.unit {
             "nanoseconds" => "lock_nanoseconds",
             "count" => "objects",
@@ -714,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_is_not_in_what_it_bounds() {
+    fn a_boundary_is_not_in_its_parts() {
         let content = b"vor-profile-0000000000000020 vor-".to_vec();
         assert_eq!(content.len(), 0x21);
         let mut content = content;

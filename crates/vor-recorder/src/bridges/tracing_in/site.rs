@@ -106,7 +106,7 @@ impl Site {
     }
 
     /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes.
-    /// The id is for spans of which nothing but the length is measured.
+    /// The id is for spans of which nothing but the duration is measured.
     #[inline(always)]
     pub(super) fn plain(&self) -> Option<(u32, u32)> {
         let plain = self.plain.load(Ordering::Relaxed);
@@ -244,7 +244,7 @@ impl Site {
         id
     }
 
-    /// As [`id`](Self::id), for scopes of which more than the length is measured.
+    /// As [`id`](Self::id), for scopes of which more than the duration is measured.
     #[inline(never)]
     fn measured_id(&'static self, kinds: Kinds) -> u32 {
         let (site, measures) = (&self.call_site, record_state::measures());

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_ends_the_list() {
+    fn a_meaningless_entry_ends_the_list() {
         for (list, expected) in [
             ("", 0),
             ("-1", 0),
