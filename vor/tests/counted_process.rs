@@ -39,7 +39,9 @@ fn stderr(output: &Output) -> String {
 fn counts(text: &str, name: &str) -> Vec<u64> {
     text.lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix("  "))
-        .map(|rest| rest.split_whitespace().next().unwrap().parse().unwrap())
+        .map(|rest| rest.trim_start_matches(' ').split(' ').next().unwrap())
+        // Groups of three digits have a narrow space between them.
+        .map(|count| count.replace('\u{202f}', "").parse().unwrap())
         .collect()
 }
 
