@@ -2,7 +2,7 @@
 //!
 //! | module | connects |
 //! |---|---|
-//! | `tracing_in` | `tracing` spans to scopes; [`layer`] and [`subscriber`] are its two interfaces |
+//! | `tracing_in` | `tracing` spans to scopes; `layer` and `subscriber` are its two interfaces |
 //! | [`reader`] | frames of a capture to puffin's |
 
 #[cfg(feature = "tracing")]

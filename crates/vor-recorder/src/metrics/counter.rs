@@ -182,7 +182,7 @@ pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
 }
 
 /// Returns how many blocks there are, of threads that run and have ended.
-#[cfg(test)]
+#[cfg(all(test, not(loom), not(feature = "off")))]
 pub(crate) fn block_count() -> usize {
     blocks().all.len()
 }

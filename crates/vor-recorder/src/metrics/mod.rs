@@ -22,7 +22,7 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 
 pub use counter::Counter;
-#[cfg(test)]
+#[cfg(all(test, not(loom), not(feature = "off")))]
 pub(crate) use counter::block_count;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;
