@@ -335,7 +335,7 @@ fn system_ns(clock: libc::clockid_t) -> Option<i64> {
 }
 
 /// Makes [`ticks`] read the system's clock, as where the counter does not run evenly.
-#[cfg(test)]
+#[cfg(all(test, not(any(feature = "off", loom))))]
 pub(crate) fn use_fallback() {
     COUNTER.store(FALLBACK, Ordering::Relaxed);
 }
