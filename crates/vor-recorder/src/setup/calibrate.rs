@@ -89,7 +89,7 @@ pub fn clock_floor_ns() -> u64 {
 /// A test that fails when a scope becomes dear, run by `cargo test --release`:
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::calibrate::{SpanBudget, calibrate}; }
+/// # mod vor { pub use vor_recorder::setup::{SpanBudget, calibrate}; }
 /// fn scopes_are_cheap() -> bool {
 ///     let budget = vor::SpanBudget::new().max_ratio(2.0).max_ns(200);
 ///     (0..5).any(|_| {
