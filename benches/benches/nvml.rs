@@ -9,9 +9,6 @@
     reason = "a bench that cannot be set up should stop"
 )]
 
-#[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
-mod gpu_support;
-
 use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
 
@@ -28,7 +25,7 @@ fn main() {
         return measure();
     }
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-    gpu_support::build("fake_nvml.rs", folder.path(), "libnvidia-ml.so.1");
+    vor_fixtures::libraries::build("fake_nvml.rs", folder.path(), "libnvidia-ml.so.1");
     for (name, begin) in [("without GPM", ""), ("with GPM", "gpm on")] {
         let mut command =
             std::process::Command::new(std::env::current_exe().expect("a bench has a path"));
@@ -38,7 +35,7 @@ fn main() {
             .env("VOR_TEST_NVML", begin);
         print!(
             "{name}:\n{}",
-            String::from_utf8_lossy(&gpu_support::run(&mut command).stdout)
+            String::from_utf8_lossy(&vor_fixtures::process::run_to_success(&mut command).stdout)
         );
     }
 }

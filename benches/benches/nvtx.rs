@@ -13,9 +13,6 @@
     reason = "a bench that cannot be set up should stop"
 )]
 
-#[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
-mod gpu_support;
-
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::path::Path;
@@ -37,7 +34,7 @@ fn main() {
         return measure();
     }
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-    let tool = gpu_support::build("nvtx_tool.rs", folder.path(), "libtool.so");
+    let tool = vor_fixtures::libraries::build("nvtx_tool.rs", folder.path(), "libtool.so");
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         without.push(child(None));
@@ -76,7 +73,7 @@ fn child(tool: Option<&Path>) -> Vec<f64> {
     if let Some(tool) = tool {
         command.env(TOOL, tool);
     }
-    let output = gpu_support::run(&mut command);
+    let output = vor_fixtures::process::run_to_success(&mut command);
     let text = String::from_utf8_lossy(&output.stdout);
     let numbers: Vec<f64> = text.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(numbers.len(), if tool.is_some() { 4 } else { 3 }, "{text}");

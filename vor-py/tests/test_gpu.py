@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from recorded import record
 
-SOURCE = Path(__file__).parents[2] / "crates" / "vor-recorder" / "tests" / "gpu_support" / "fake_nvml.rs"
+SOURCE = Path(__file__).parents[2] / "crates" / "vor-fixtures" / "libraries" / "fake_nvml.rs"
 
 # Frames until the cards have told everything, or for long enough that they would have.
 PROGRAM = """

@@ -9,6 +9,9 @@
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
+//! | [`process`] | tests in processes of their own |
+//! | [`libraries`] | libraries that stand in for NVIDIA's |
+//! | `late` | code that runs when a thread ends |
 //! | [`server`] | an HTTP server on loopback that stores its requests |
 //! | [`memory`], [`cpu_time`] | memory and CPU time of a test |
 //! | [`random`] | pseudorandom numbers, the same in every run |
@@ -31,12 +34,16 @@ pub mod captures;
 pub mod cpu_time;
 pub mod decoded;
 pub mod json;
+#[cfg(unix)]
+pub mod late;
+pub mod libraries;
 pub mod memory;
 pub mod mutation;
 #[cfg(feature = "parquet")]
 pub mod parquet_rows;
 #[cfg(feature = "pprof")]
 pub mod pprof;
+pub mod process;
 pub mod programs;
 pub mod random;
 pub mod server;

@@ -1,6 +1,7 @@
-//! An allocator that counts the live bytes and their peak.
+//! An allocator that counts the live bytes, their peak and the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The counting allocator; a test installs it by `#[global_allocator]`.
@@ -9,6 +10,20 @@ pub struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns the number of live bytes.
+pub fn live_bytes() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// Returns the number of allocations of this thread.
+pub fn thread_allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
 /// Returns the peak of live bytes.
 pub fn peak_bytes() -> usize {
     PEAK.load(Ordering::Relaxed)
@@ -16,7 +31,7 @@ pub fn peak_bytes() -> usize {
 
 /// Runs `work`; returns the growth of live bytes from its begin to its peak.
 pub fn peak_of(work: impl FnOnce()) -> usize {
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = live_bytes();
     PEAK.store(before, Ordering::Relaxed);
     work();
     peak_bytes() - before
@@ -26,6 +41,8 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
 // SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that is ending is not one of those that are looked at.
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
         // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.

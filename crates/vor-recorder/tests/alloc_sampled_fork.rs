@@ -11,7 +11,7 @@ use vor_capture::model::heap::HeapMode;
 use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
 use vor_recorder::setup::Config;
 
-#[path = "common/alloc_fork.rs"]
+#[path = "tracking_exact/alloc_fork.rs"]
 mod alloc_fork;
 
 #[global_allocator]

@@ -9,6 +9,7 @@
 )]
 #![allow(unsafe_code, reason = "an allocator, and the trap flag")]
 
+#[path = "all/signal_support/mod.rs"]
 mod signal_support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,6 +18,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_support::{in_a_process, stepping};
+use vor_fixtures::test_name;
 use vor_recorder::allocations::thread_allocations;
 use vor_recorder::heap::TrackingAllocator;
 use vor_recorder::profile_scope;
@@ -81,7 +83,7 @@ extern "C" fn on_trap(_: libc::c_int) {
 
 #[test]
 fn allocations_of_handlers_are_counted_whatever_they_interrupt() {
-    let test = "allocations_of_handlers_are_counted_whatever_they_interrupt";
+    let test = test_name!();
     in_a_process(test, || {
         Config::new().enable();
         let outer = || {

@@ -1,0 +1,411 @@
+//! Processor time of spans against the thread's clock, which is read outside the spans only:
+//! reading it inside would refresh what the kernel knows.
+//!
+//! Everything here runs twice: with the source that this system has, and in a process of its own
+//! with the thread's clock.
+
+#![cfg(not(feature = "off"))]
+#![allow(
+    unsafe_code,
+    reason = "signals, forks and affinities are the C library's"
+)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use vor_fixtures::own_process;
+use vor_fixtures::process::this_program;
+use vor_recorder::__private::{
+    cpu_source, init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns,
+};
+use vor_recorder::clock::cpu::{Source, thread_cpu_ns};
+use vor_recorder::clock::ticks;
+
+/// By how much a span and the thread's clock may differ: interrupts between the readings of a test
+/// count for one of them only.
+const BOUND_NS: u64 = 500_000;
+/// How often a comparison may be repeated; one round in many is interrupted for longer.
+const ROUNDS: usize = 8;
+
+/// Ticks per nanosecond, as the system's clock has it over some time.
+fn ticks_per_ns() -> f64 {
+    static RATE: OnceLock<f64> = OnceLock::new();
+    *RATE.get_or_init(|| {
+        let (began, from) = (Instant::now(), ticks());
+        std::thread::sleep(Duration::from_millis(200));
+        (ticks() - from) as f64 / began.elapsed().as_nanos() as f64
+    })
+}
+
+fn ns(ticks: u64) -> u64 {
+    (ticks as f64 / ticks_per_ns()) as u64
+}
+
+/// Whether there is something to test; says so where not.
+fn has_source() -> bool {
+    let _ = ticks_per_ns();
+    let source = init_cpu();
+    if source == Source::None {
+        eprintln!("SKIPPED: this system does not tell a thread's processor time");
+    } else if source == Source::Clock && std::env::var_os(FORCED).is_none() {
+        eprintln!(
+            "SKIPPED: marks; this system has none that are good, and the thread's clock is tested in their stead"
+        );
+    }
+    source != Source::None
+}
+
+/// Keeps the processor busy, about as long as asked when nobody else wants it.
+fn burn(steps: u64) -> u64 {
+    (0..steps).fold(1, |x, step| black_box(x).wrapping_mul(step | 1))
+}
+
+#[derive(Debug)]
+struct Span {
+    length_ns: u64,
+    off_ns: u64,
+    /// What the thread's clock went on by around the span.
+    clock_ns: u64,
+}
+
+impl Span {
+    fn of(work: impl FnOnce()) -> Self {
+        let clock = thread_cpu_ns().unwrap();
+        let start = ticks();
+        let before = off_cpu_ticks_at(start);
+        work();
+        let end = ticks();
+        let after = off_cpu_ticks_at(end);
+        let clock_ns = thread_cpu_ns().unwrap() - clock;
+        Self {
+            length_ns: ns(end - start),
+            off_ns: ns(off_of_span(before, after, end - start)),
+            clock_ns,
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.length_ns - self.off_ns
+    }
+
+    fn agrees(&self) -> bool {
+        self.cpu_ns().abs_diff(self.clock_ns) <= BOUND_NS
+    }
+}
+
+/// Repeats a comparison until it holds, and fails where it never does.
+fn in_one_round(what: &str, mut round: impl FnMut() -> Result<(), String>) {
+    let mut why = String::new();
+    for _ in 0..ROUNDS {
+        match round() {
+            Ok(()) => return,
+            Err(error) => why = error,
+        }
+    }
+    panic!("{what}, in none of {ROUNDS} rounds; the last: {why}");
+}
+
+fn ensure(holds: bool, what: &impl std::fmt::Debug) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("{what:?}"))
+    }
+}
+
+const STEPS: u64 = 2_000_000;
+
+#[test]
+fn work_counts_and_waiting_does_not() {
+    own_process!();
+    if !has_source() {
+        return;
+    }
+    in_one_round("a span of work and waiting", || {
+        let wait = Duration::from_millis(20);
+        // What is lost without a switch is known after the next one at the latest, so the waiting
+        // comes last.
+        let span = Span::of(|| {
+            black_box(burn(STEPS));
+            std::thread::sleep(wait);
+        });
+        // The system counts the waiting from when it is asked for it, and on a busy machine takes
+        // the thread from the processor some microseconds later: then another round tells.
+        let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
+        ensure(
+            has_waited && span.agrees() && span.clock_ns > 1_000_000,
+            &span,
+        )
+    });
+}
+
+#[test]
+fn every_thread_has_a_time_of_its_own() {
+    own_process!();
+    if !has_source() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for number in 1..=8 {
+            scope.spawn(move || {
+                in_one_round("a thread among eight", || {
+                    let span = Span::of(|| {
+                        for _ in 0..number {
+                            black_box(burn(STEPS / 8));
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    });
+                    ensure(span.agrees(), &span)
+                });
+            });
+        }
+    });
+}
+
+/// The time never falls, however often it is asked, and spans side by side have no more of it than
+/// the span around them.
+#[test]
+fn spans_inside_add_up_to_no_more_than_the_span_around() {
+    own_process!();
+    if !has_source() {
+        return;
+    }
+    let start = ticks();
+    let before = off_cpu_ticks_at(start);
+    let (mut inside, mut last) = (0, before);
+    for round in 0..20_000_u64 {
+        let start = ticks();
+        let begin = off_cpu_ticks_at(start);
+        black_box(burn(round % 64));
+        if round % 1_000 == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let end = ticks();
+        let finish = off_cpu_ticks_at(end);
+        let bare = off_cpu_ticks();
+        assert!(
+            last <= begin && begin <= finish && finish <= bare,
+            "{round}"
+        );
+        last = bare;
+        inside += off_of_span(begin, finish, end - start);
+    }
+    let end = ticks();
+    let around = off_of_span(before, off_cpu_ticks_at(end), end - start);
+    assert!(
+        inside <= around && around <= end - start,
+        "{inside} {around}"
+    );
+    // 20 waits of 50 µs at the least.
+    assert!(ns(inside) >= 900_000, "{inside}");
+}
+
+/// What the kernel says of the program and of itself is current, though nobody read the thread's
+/// clock for a while.
+#[test]
+fn the_split_adds_up_to_the_clock() {
+    own_process!();
+    if !has_source() {
+        return;
+    }
+    let sum = || user_sys_ns().map(|(user, sys)| user + sys).unwrap();
+    in_one_round("program and kernel", || {
+        let (clock, split) = (thread_cpu_ns().unwrap(), sum());
+        black_box(burn(STEPS * 4));
+        let (split, clock) = (sum() - split, thread_cpu_ns().unwrap() - clock);
+        // Windows counts these by ticks of its timer.
+        let bound_ns = if cfg!(windows) { 40_000_000 } else { BOUND_NS };
+        ensure(
+            split.abs_diff(clock) <= bound_ns && clock > 4_000_000,
+            &(split, clock),
+        )
+    });
+}
+
+/// Set in the process in which there are no marks.
+const FORCED: &str = "VOR_CPU_SOURCE";
+
+#[test]
+fn all_of_this_holds_without_marks() {
+    if std::env::var_os(FORCED).is_some() {
+        let expected = if has_source() {
+            Source::Clock
+        } else {
+            Source::None
+        };
+        assert_eq!(cpu_source(), expected);
+        return;
+    }
+    let mut child = this_program();
+    match child.arg("cpu_time::").env(FORCED, "clock").output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        // An emulator of another processor may not be able to start a second program of that
+        // processor.
+        Err(error) => {
+            assert_ne!(error.kind(), std::io::ErrorKind::NotFound);
+            eprintln!("SKIPPED: the thread's clock: {error}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Leaves the calling thread, and those that it starts, one processor: the first that it may
+    /// use.
+    fn stay_on_one_processor() {
+        // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and both calls
+        // concern the calling thread alone.
+        unsafe {
+            let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+            let size = size_of_val(&allowed);
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut allowed), 0);
+            let first = (0..libc::CPU_SETSIZE as usize)
+                .find(|&cpu| libc::CPU_ISSET(cpu, &allowed))
+                .unwrap();
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(first, &mut one);
+            assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+        }
+    }
+
+    #[test]
+    fn spans_beside_a_competitor_add_up_to_the_clock() {
+        own_process!();
+        if !has_source() {
+            return;
+        }
+        std::thread::spawn(beside_a_competitor).join().unwrap();
+    }
+
+    fn beside_a_competitor() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        stay_on_one_processor();
+        let competitor = std::thread::spawn(|| {
+            while !STOP.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        in_one_round("beside a competitor", || {
+            let (mut spans, mut beyond, mut longest_beyond_ns) = (0_u64, 0_u64, 0);
+            let whole = Span::of(|| {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(300) {
+                    for work in 0..200 {
+                        let start = ticks();
+                        let before = off_cpu_ticks_at(start);
+                        black_box(burn(work));
+                        let end = ticks();
+                        let off = off_cpu_ticks_at(end) - before;
+                        spans += 1;
+                        if off > end - start {
+                            beyond += 1;
+                            longest_beyond_ns = longest_beyond_ns.max(ns(off - (end - start)));
+                        }
+                    }
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            });
+            let seen = (&whole, spans, beyond, longest_beyond_ns);
+            // Both threads want the processor all the time, so each gets about half of it.
+            let shared = whole.off_ns > whole.length_ns / 10;
+            // Only a span with a switch in it can have more off-CPU time than its length; a switch
+            // comes once in a millisecond or less.
+            let few = beyond * 1_000_000 <= 2 * whole.length_ns;
+            ensure(whole.agrees() && shared && few, &seen)
+        });
+        STOP.store(true, Ordering::Relaxed);
+        competitor.join().unwrap();
+    }
+
+    /// A signal takes the mark away too, and its handler's time is the thread's own.
+    #[test]
+    fn signals_take_no_time_away() {
+        own_process!();
+        static CAUGHT: AtomicU64 = AtomicU64::new(0);
+        extern "C" fn on_alarm(_: libc::c_int) {
+            CAUGHT.fetch_add(1, Ordering::Relaxed);
+        }
+        if !has_source() {
+            return;
+        }
+        // SAFETY: the handler has the C signature and only adds to an atomic; nothing else in this
+        // process uses the signal.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_alarm as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            assert_eq!(
+                libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let stormed = std::thread::spawn(|| {
+            in_one_round("in a storm of signals", || {
+                let caught = CAUGHT.load(Ordering::Relaxed);
+                let span = Span::of(|| {
+                    let mut last = off_cpu_ticks();
+                    while CAUGHT.load(Ordering::Relaxed) < caught + 300 {
+                        black_box(burn(500));
+                        let now = off_cpu_ticks();
+                        assert!(now >= last);
+                        last = now;
+                    }
+                    std::thread::sleep(Duration::from_micros(50));
+                });
+                ensure(span.agrees(), &span)
+            });
+        });
+        use std::os::unix::thread::JoinHandleExt;
+        while !stormed.is_finished() {
+            // SAFETY: the thread is not joined yet, so its handle is good.
+            unsafe { libc::pthread_kill(stormed.as_pthread_t(), libc::SIGALRM) };
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        stormed.join().unwrap();
+        assert!(CAUGHT.load(Ordering::Relaxed) >= 300);
+    }
+
+    /// The child's clock begins at zero, and so must what it is compared with.
+    #[test]
+    fn the_child_of_a_fork_begins_anew() {
+        own_process!();
+        if !has_source() {
+            return;
+        }
+        let _ = off_cpu_ticks();
+        black_box(burn(STEPS * 4));
+        std::thread::sleep(Duration::from_millis(5));
+        let before = off_cpu_ticks();
+        assert!(ns(before) >= 4_000_000);
+        // SAFETY: the child calls nothing but this crate's readings of clocks, `nanosleep` and
+        // `_exit`; all that they allocate or lock was set up by `has_source`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let kept = off_cpu_ticks() == before;
+            let agrees = (0..ROUNDS).any(|_| {
+                let span = Span::of(|| {
+                    black_box(burn(STEPS));
+                    std::thread::sleep(Duration::from_millis(5));
+                });
+                span.agrees() && span.off_ns >= 4_000_000
+            });
+            // SAFETY: ends the child without running what the parent registered.
+            unsafe { libc::_exit(if kept { 0 } else { 1 } + if agrees { 0 } else { 2 }) };
+        }
+        assert!(child > 0);
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result, and the child is this process's own.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+            "{status:#x}"
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! What the tests of rows of GPUs share: a driver that does as it is told, and what frames say of
+//! its cards.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
+#![expect(unsafe_code, reason = "the library is told what to do")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, c_char};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use vor_capture::Error;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::drain;
+use vor_recorder::setup::Config;
+
+use vor_fixtures::libraries::build;
+use vor_fixtures::process::child;
+
+/// The driver's library under its name.
+pub fn library() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    build("fake_nvml.rs", folder.path(), "libnvidia-ml.so.1");
+    folder
+}
+
+/// Makes the command that runs `test` again with a driver that begins as `begin` says.
+pub fn with_driver(test: &str, part: &str, folder: &Path, begin: &str) -> Command {
+    let mut command = child(test, part);
+    command
+        .env("LD_LIBRARY_PATH", folder)
+        .env("VOR_TEST_NVML", begin);
+    command
+}
+
+/// The driver's library, as its test functions see it.
+pub struct Driver(libloading::Library);
+
+impl Driver {
+    pub fn new() -> Self {
+        // SAFETY: it is the library that vor has loaded, or will load, whose beginning does
+        // nothing.
+        Self(unsafe { libloading::Library::new("libnvidia-ml.so.1") }.unwrap())
+    }
+
+    pub fn tell(&self, command: &str) {
+        let command = CString::new(command).unwrap();
+        // SAFETY: the library exports it so.
+        unsafe {
+            let tell = self
+                .0
+                .get::<unsafe extern "C" fn(*const c_char)>(b"vor_test_nvml\0")
+                .unwrap();
+            tell(command.as_ptr());
+        }
+    }
+
+    pub fn calls(&self, function: &str) -> u64 {
+        let function = CString::new(function).unwrap();
+        // SAFETY: as above.
+        unsafe {
+            let calls = self
+                .0
+                .get::<unsafe extern "C" fn(*const c_char) -> u64>(b"vor_test_nvml_calls\0")
+                .unwrap();
+            calls(function.as_ptr())
+        }
+    }
+
+    /// Returns how often `function` was called while the driver was asked for what changes quickly:
+    /// between the first such question of card 0 and the last one of the last card.
+    pub fn calls_in_fast_polls(&self, last_card: usize, function: &str) -> u64 {
+        type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
+        let names = [
+            "nvmlDeviceGetUtilizationRates 0",
+            &format!("nvmlDeviceGetTotalEnergyConsumption {last_card}"),
+            function,
+        ];
+        let [first, last, function] = names.map(|name| CString::new(name).unwrap());
+        // SAFETY: as above.
+        unsafe {
+            let between = self
+                .0
+                .get::<Between>(b"vor_test_nvml_calls_between\0")
+                .unwrap();
+            between(first.as_ptr(), last.as_ptr(), function.as_ptr())
+        }
+    }
+
+    pub fn samples(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe {
+            self.0
+                .get::<unsafe extern "C" fn() -> u64>(b"vor_test_nvml_samples\0")
+                .unwrap()()
+        }
+    }
+}
+
+/// A frame's values by the name of their column, and its seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    pub values: BTreeMap<String, f64>,
+    pub units: BTreeMap<String, String>,
+    pub seconds: f64,
+}
+
+impl Rows {
+    /// Returns the names that are a GPU's.
+    pub fn gpu_names(&self) -> Vec<&str> {
+        let is_gpus = |name: &&str| name.starts_with("gpu") || *name == "pcie";
+        self.values
+            .keys()
+            .map(String::as_str)
+            .filter(is_gpus)
+            .collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Frames(pub Arc<Mutex<Vec<Rows>>>);
+
+impl FrameSink for Frames {
+    fn interest(&self) -> Interest {
+        Interest::METRICS
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        let mut rows = Rows {
+            seconds: frame.duration_ns() as f64 / 1e9,
+            ..Rows::default()
+        };
+        assert!(frame.metrics.is_sorted_by_key(|value| value.column));
+        let columns = frame
+            .catalog
+            .columns
+            .iter()
+            .map(|column| &column.metric.name);
+        let different: BTreeSet<_> = columns.clone().collect();
+        assert_eq!(
+            different.len(),
+            columns.len(),
+            "no column is declared twice"
+        );
+        for value in &frame.metrics {
+            let column = &frame.catalog.columns[value.column as usize];
+            assert_eq!(column.system, column.metric.name != "loss");
+            rows.units
+                .insert(column.metric.name.clone(), column.metric.unit.clone());
+            let known = rows.values.insert(column.metric.name.clone(), value.value);
+            assert_eq!(known, None, "{} stands twice", column.metric.name);
+        }
+        self.0.lock().unwrap().push(rows);
+        Ok(())
+    }
+}
+
+impl Frames {
+    /// Marks frames until one is as `wanted` says, and returns it.
+    pub fn until(&self, wanted: impl Fn(&Rows) -> bool) -> Rows {
+        let begin = Instant::now();
+        loop {
+            drain::frame_mark();
+            drain::flush();
+            let last = self.0.lock().unwrap().last().cloned().unwrap();
+            if wanted(&last) {
+                return last;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{last:?}");
+            std::thread::sleep(Duration::from_millis(7));
+        }
+    }
+}
+
+/// What a child told to who looks for reasons, in two parts: how often it asks, which on a busy
+/// machine is up to that, and everything else.
+pub fn debug_lines(output: &Output) -> (Vec<String>, Vec<String>) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().filter(|line| line.starts_with("DEBUG vor"));
+    lines
+        .map(str::to_owned)
+        .partition(|line| line.contains("a poll of the GPUs takes "))
+}
+
+pub fn begin() -> Frames {
+    let frames = Frames::default();
+    Config::new().sink("frames", frames.clone()).enable();
+    frames
+}
+
+/// Whether the thread that asks is there.
+pub fn has_poller() -> bool {
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.filter_map(name).any(|name| name.trim() == "vor-gpu")
+}

@@ -1,0 +1,49 @@
+//! The tests of `vor-recorder` by its public interface, without an allocator of their own. Each
+//! test that records does so in a process of its own.
+
+mod alloc_exact_model;
+#[cfg(not(feature = "off"))]
+mod alloc_model;
+mod alloc_recorded_none;
+mod alloc_sampled;
+mod counted_scopes;
+mod cpu_time;
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+mod debug_events;
+mod gpu_poller;
+mod gpu_rows;
+#[cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
+mod gpu_support;
+#[cfg(not(feature = "off"))]
+#[path = "../tracking/measured.rs"]
+mod measured;
+mod measured_scopes;
+mod nvtx_ranges;
+mod otlp_send;
+mod parquet_recorded;
+mod pprof_files;
+mod puffin_frames;
+mod pyroscope_push;
+mod reader_flames;
+mod recorder_calibration;
+mod recorder_capture_file;
+mod recorder_choice;
+mod recorder_chrome;
+mod recorder_drops;
+mod recorder_frames;
+mod recorder_manual;
+mod recorder_marks;
+mod recorder_perfetto;
+mod recorder_scopes;
+mod recorder_sinks;
+mod recorder_stress;
+mod recorder_truth;
+mod recorder_unseen;
+mod recorder_views;
+mod signal_steps;
+#[cfg(all(target_os = "linux", not(feature = "off")))]
+mod signal_support;
+mod signal_timer;
+mod sinks_early;
+mod system_absent;
+mod system_process;

@@ -1,0 +1,103 @@
+//! Scopes of which more than the length is measured: what their spans carry, beside those that are
+//! not.
+#![cfg(not(feature = "off"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::measured::{Kept, Span};
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::measures::Measures;
+use vor_fixtures::own_process;
+use vor_recorder::__private::init_cpu;
+use vor_recorder::clock::cpu::Source;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
+
+fn burn(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn nested(depth: usize) {
+    profile_scope!("nested", cpu, depth = depth);
+    if depth == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    } else {
+        nested(depth - 1);
+    }
+}
+
+#[test]
+fn processor_time_of_some_scopes_and_then_of_all() {
+    own_process!();
+    // Under wine, for one.
+    let has_source = init_cpu() != Source::None;
+    if !has_source {
+        eprintln!("SKIPPED: processor time; this system does not tell a thread's");
+    }
+    let kept = Arc::default();
+    Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();
+    let take = || {
+        drain::flush();
+        std::mem::take(&mut *kept.lock().unwrap())
+    };
+    {
+        profile_scope!("plain", n = 3);
+        profile_scope!("slept", cpu, n = 4);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    {
+        profile_scope!("burned", cpu);
+        burn(Duration::from_millis(20));
+    }
+    nested(200);
+    let spans = take();
+    let of = |name: &str| {
+        spans
+            .iter()
+            .filter(|span| span.site.name == name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(Measures::of(&of("plain")[0].site), Measures::NONE);
+    assert_eq!(of("plain")[0].args, [ArgValue::I64(3)]);
+    let slept = of("slept")[0];
+    assert_eq!(Measures::of(&slept.site), Measures::CPU);
+    assert_eq!(slept.args[0], ArgValue::I64(4));
+    let off_cpu = |span: &Span| span.measured().off_cpu_ns;
+    // Asleep nearly all the time; a span never has less than no time on a processor.
+    assert!(off_cpu(slept) <= slept.duration_ns + 100);
+    let was_off = |span: &Span, least_ns: u64| !has_source || off_cpu(span) > least_ns;
+    assert!(was_off(slept, 19_000_000));
+    // What others do on this machine does not count as its own; what it did, counts.
+    let burned = of("burned")[0];
+    assert!(burned.duration_ns - off_cpu(burned) > 1_000_000);
+    // Deeper than the scopes that a thread shows as open.
+    let all = of("nested");
+    assert_eq!(all.len(), 201);
+    assert!(all.iter().all(|span| was_off(span, 19_000_000)));
+
+    setup::disable();
+    Config::new().cpu_time(true).enable();
+    {
+        profile_scope!("plain", n = 5);
+        let _named = scope::scope("named");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let spans = take();
+    assert_eq!(spans.len(), 2);
+    for span in &spans {
+        let expected = if has_source {
+            Measures::CPU
+        } else {
+            Measures::NONE
+        };
+        assert_eq!(Measures::of(&span.site), expected, "{}", span.site.name);
+        assert!(was_off(span, 4_900_000));
+    }
+    setup::disable();
+}

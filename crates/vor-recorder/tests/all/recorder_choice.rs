@@ -1,0 +1,193 @@
+//! Which frames keep their spans in a capture, and that a long frame needs no more memory than a
+//! short one.
+
+#![cfg(not(feature = "off"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::Reader;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::{drain, profile_scope};
+
+/// Runs twenty frames, of which 7 and 15 are slow, and returns how many spans each kept, with what
+/// it says of itself.
+fn frames_with(options: CaptureOptions) -> Vec<u64> {
+    run(options).into_iter().map(|(spans, _)| spans).collect()
+}
+
+/// As [`frames_with`], with how long each frame was, in nanoseconds.
+fn run(options: CaptureOptions) -> Vec<(u64, i64)> {
+    let folder = tempfile::tempdir().unwrap();
+    Config::new().enable();
+    drain::frame_mark();
+    drain::flush();
+    let sink = CaptureSink::create(&folder.path().join("run.vor"), options).unwrap();
+    let path = sink.path().to_owned();
+    let handle = drain::add_sink("capture", sink);
+    for frame in 0..20 {
+        for _ in 0..10 {
+            profile_scope!("work");
+        }
+        if frame == 7 || frame == 15 {
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        drain::frame_mark();
+        drain::frame_mark_named("physics");
+    }
+    drain::flush();
+    drop(handle);
+    let mut reader = Reader::open(&path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(recovered) = reader.next_recovered().unwrap() {
+        assert_eq!(recovered.lost_records, 0);
+        assert_eq!(recovered.held_spans(), recovered.frame.span_count);
+        assert!(
+            recovered.frame.metric("frame_ms").is_some(),
+            "metrics go on"
+        );
+        frames.push((recovered.frame.span_count, recovered.frame.duration_ns()));
+    }
+    assert!(reader.damage().is_none(), "{:?}", reader.damage());
+    assert_eq!(frames.len(), 20);
+    frames
+}
+
+/// Spans kept, as a text: `#` for a frame with all of its spans, `.` for one without.
+fn kept(counts: &[u64]) -> String {
+    let one = |count: &u64| match count {
+        10 => '#',
+        0 => '.',
+        other => panic!("{other} spans"),
+    };
+    counts.iter().map(one).collect()
+}
+
+#[test]
+fn all_frames_or_none() {
+    own_process!();
+    assert_eq!(
+        kept(&frames_with(CaptureOptions::default())),
+        "#".repeat(20)
+    );
+    let none = CaptureOptions {
+        spans: false,
+        ..CaptureOptions::default()
+    };
+    assert_eq!(kept(&frames_with(none)), ".".repeat(20));
+}
+
+#[test]
+fn one_frame_in_three_and_a_number_of_frames() {
+    own_process!();
+    let counts = frames_with(CaptureOptions {
+        every: 3,
+        ..CaptureOptions::default()
+    });
+    let kept_at: Vec<_> = (0..20).filter(|i| counts[*i] > 0).collect();
+    // The process has had frames before: one in three of its own count.
+    assert!(
+        kept_at.windows(2).all(|pair| pair[1] == pair[0] + 3) && kept_at[0] < 3,
+        "{}",
+        kept(&counts)
+    );
+    let most = frames_with(CaptureOptions {
+        max_frames: Some(5),
+        ..CaptureOptions::default()
+    });
+    assert_eq!(kept(&most), format!("{}{}", "#".repeat(5), ".".repeat(15)));
+    let zero = frames_with(CaptureOptions {
+        max_frames: Some(0),
+        ..CaptureOptions::default()
+    });
+    assert_eq!(kept(&zero), ".".repeat(20));
+}
+
+#[test]
+fn slow_frames_and_those_before() {
+    own_process!();
+    const SLOW_NS: u64 = 400_000_000;
+    for before in [2, 0, 1000] {
+        let frames = run(CaptureOptions {
+            slow_ns: Some(SLOW_NS),
+            frames_before: before,
+            ..CaptureOptions::default()
+        });
+        // A machine that stops the test for a while makes other frames slow too, so the frames
+        // themselves say which are.
+        let is_slow = |i: usize| frames[i].1 > SLOW_NS as i64;
+        assert!(is_slow(7) && is_slow(15));
+        let expected = (0..20).map(|i| match (i..20).find(|later| is_slow(*later)) {
+            Some(next) if next - i <= before => '#',
+            _ => '.',
+        });
+        let counts: Vec<_> = frames.iter().map(|(spans, _)| *spans).collect();
+        assert_eq!(
+            kept(&counts),
+            expected.collect::<String>(),
+            "{before} before"
+        );
+    }
+}
+
+/// A frame that makes several times what a ring holds, no faster than the worker takes it: without
+/// a mark or a flush, and nothing is lost.
+#[test]
+fn a_frame_of_many_rings_loses_nothing() {
+    own_process!();
+    #[derive(Clone, Default)]
+    struct Counts {
+        taken: Arc<AtomicU64>,
+        frames: Arc<Mutex<Vec<(u64, u64)>>>,
+    }
+    impl FrameSink for Counts {
+        fn interest(&self) -> Interest {
+            Interest::BATCHES
+        }
+        fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+            self.taken
+                .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
+            Ok(())
+        }
+        fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+            let mut frames = self.frames.lock().unwrap();
+            frames.push((frame.span_count, frame.dropped_spans));
+            Ok(())
+        }
+    }
+    Config::new().enable();
+    drain::frame_mark();
+    let counts = Counts::default();
+    let handle = drain::add_sink("counts", counts.clone());
+    let ring_slots = (vor_recorder::setup::DEFAULT_RING_KIB * 1024 / 16) as u64;
+    let mut made = 0;
+    while made < 4 * ring_slots {
+        for _ in 0..ring_slots / 8 {
+            profile_scope!("step");
+        }
+        made += ring_slots / 8;
+        // Half a ring ahead at most. The worker comes by itself, within a minute of waiting at the
+        // very least.
+        let mut waits = 0;
+        while made - counts.taken.load(Ordering::Relaxed) > ring_slots / 2 {
+            std::thread::sleep(Duration::from_millis(1));
+            waits += 1;
+            assert!(waits < 60_000, "the worker does not drain between marks");
+        }
+    }
+    drain::frame_mark();
+    drain::flush();
+    drop(handle);
+    assert_eq!(*counts.frames.lock().unwrap(), [(made, 0)]);
+}

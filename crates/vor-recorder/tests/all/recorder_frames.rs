@@ -1,0 +1,438 @@
+//! Which frame a span belongs to, and what becomes of marks that come faster than the worker.
+
+#![cfg(not(feature = "off"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
+use vor_recorder::metrics::{
+    Counter, Histogram, drain_io, record_io, record_metric, record_metric_unit,
+};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
+
+/// A frame, and the ends of the spans that were delivered before it, by thread.
+type Seen = (Arc<FrameSnapshot>, Vec<(u32, u64)>);
+
+#[derive(Default)]
+struct Keeps {
+    ends: Vec<(u32, u64)>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// The sink's first frame waits until the other end is dropped.
+    held: Option<Receiver<()>>,
+}
+
+impl FrameSink for Keeps {
+    fn interest(&self) -> Interest {
+        Interest {
+            batches: true,
+            trees: true,
+        }
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+        for thread in &batch.threads {
+            self.ends
+                .extend((0..thread.len()).map(|i| (thread.thread.0, thread.end_ticks(i))));
+        }
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+        if let Some(held) = self.held.take() {
+            let _ = held.recv();
+        }
+        let ends = if frame.frame_set == 0 {
+            std::mem::take(&mut self.ends)
+        } else {
+            Vec::new()
+        };
+        self.seen.lock().unwrap().push((Arc::clone(frame), ends));
+        Ok(())
+    }
+}
+
+/// Runs `work` between two flushes, and returns the frames that were finished in it. With `hold`,
+/// the sink holds the worker up until `work` is done.
+fn frames_of(hold: bool, work: impl FnOnce()) -> Vec<Seen> {
+    let (done, held) = channel();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    Config::new().enable();
+    drain::frame_mark();
+    // Values left from an earlier test belong to the frame that ended there.
+    let _ = drain_io();
+    let handle = drain::add_sink(
+        "keeps",
+        Keeps {
+            seen: Arc::clone(&seen),
+            held: hold.then_some(held),
+            ..Keeps::default()
+        },
+    );
+    work();
+    drop(done);
+    drain::flush();
+    drop(handle);
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+#[test]
+fn a_span_belongs_to_the_frame_in_which_it_ended() {
+    own_process!();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    const FRAMES: usize = 300;
+    let frames = frames_of(false, || {
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    let mut made = 0;
+                    while !STOP.load(Ordering::Relaxed) {
+                        profile_scope!("outer");
+                        for _ in 0..20 {
+                            profile_scope!("inner");
+                            made += 1;
+                            std::hint::spin_loop();
+                        }
+                        made += 1;
+                    }
+                    MADE.fetch_add(made, Ordering::Relaxed);
+                });
+            }
+            for _ in 0..FRAMES {
+                std::thread::sleep(Duration::from_micros(500));
+                drain::frame_mark();
+            }
+            STOP.store(true, Ordering::Relaxed);
+        });
+        drain::frame_mark();
+    });
+    let frames: Vec<_> = frames
+        .into_iter()
+        .filter(|(frame, _)| frame.frame_set == 0)
+        .collect();
+    assert_eq!(frames.len(), FRAMES + 1);
+    let mut count = 0;
+    for pair in frames.windows(2) {
+        assert_eq!(pair[0].0.end_ticks, pair[1].0.start_ticks, "frames touch");
+        assert_eq!(pair[0].0.index + 1, pair[1].0.index);
+    }
+    for (frame, ends) in &frames {
+        assert_eq!(frame.span_count, ends.len() as u64);
+        assert_eq!(
+            frame
+                .threads
+                .iter()
+                .map(|tree| tree.spans.len())
+                .sum::<usize>(),
+            ends.len()
+        );
+        count += frame.span_count + frame.dropped_spans;
+        assert!(
+            ends.iter().all(|(_, end)| *end <= frame.end_ticks),
+            "nothing that ended after the mark"
+        );
+        // A thread that loses its core between the clock and the ring brings that one span late;
+        // nothing but waiting for it could help.
+        let mut late: Vec<_> = ends
+            .iter()
+            .filter(|(_, end)| *end <= frame.start_ticks)
+            .map(|(thread, _)| thread)
+            .collect();
+        let all = late.len();
+        late.dedup();
+        assert_eq!(late.len(), all, "a thread was late with more than one span");
+    }
+    assert_eq!(count, MADE.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_storm_of_marks_merges_them_and_loses_nothing() {
+    own_process!();
+    static STORM: Counter = Counter::new("storm", "");
+    static SIZES: Histogram = Histogram::new("sizes", "B");
+    const MARKS: u64 = 10_000;
+    let mut marks = Vec::new();
+    let frames = frames_of(true, || {
+        for i in 0..MARKS {
+            {
+                profile_scope!("between marks");
+            }
+            STORM.add(2);
+            SIZES.record(i + 1);
+            record_io(3, 5);
+            record_metric("last", i as f64);
+            drain::frame_mark();
+            if i % 7 == 0 {
+                drain::frame_mark_named("physics");
+                marks.push(i);
+            }
+        }
+    });
+    let sum = |set: u32, of: &dyn Fn(&FrameSnapshot) -> u64| -> u64 {
+        frames
+            .iter()
+            .filter(|(frame, _)| frame.frame_set == set)
+            .map(|(frame, _)| of(frame))
+            .sum()
+    };
+    let metric =
+        |name: &'static str| move |frame: &FrameSnapshot| frame.metric(name).unwrap_or(0.0) as u64;
+    let main = frames
+        .iter()
+        .filter(|(frame, _)| frame.frame_set == 0)
+        .count() as u64;
+    assert!(
+        main < MARKS,
+        "the sink holds the worker up, so marks are merged"
+    );
+    assert_eq!(sum(0, &|frame| 1 + frame.merged_marks), MARKS);
+    let physics = frames
+        .iter()
+        .find(|(frame, _)| frame.frame_set != 0)
+        .unwrap()
+        .0
+        .clone();
+    assert_eq!(
+        physics.catalog.frame_sets[physics.frame_set as usize],
+        "physics"
+    );
+    assert_eq!(
+        sum(physics.frame_set, &|frame| 1 + frame.merged_marks),
+        marks.len() as u64
+    );
+    assert_eq!(sum(0, &|frame| frame.span_count), MARKS);
+    assert_eq!(
+        sum(0, &metric("storm")),
+        2 * MARKS,
+        "sums of merged marks are added"
+    );
+    let io_mb: f64 = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("io_MB"))
+        .sum();
+    assert!((io_mb * 1e6 - 5.0 * MARKS as f64).abs() < 1.0, "{io_mb}");
+    let max = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("sizes.max"))
+        .fold(0.0, f64::max);
+    assert!((max - MARKS as f64).abs() <= MARKS as f64 / 500.0, "{max}");
+    // A merged frame's distribution is that of all its marks: the medians of long stretches of
+    // growing values lie in the middle.
+    let (widest, _) = frames
+        .iter()
+        .max_by_key(|(frame, _)| frame.merged_marks)
+        .unwrap();
+    let [p50, top] = ["sizes.p50", "sizes.max"].map(|name| widest.metric(name).unwrap());
+    let width = widest.merged_marks as f64 + 1.0;
+    assert!(
+        top - p50 > width * 0.4,
+        "p50 {p50} and maximum {top} of {width} values"
+    );
+    let last: Vec<_> = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("last"))
+        .collect();
+    assert!(
+        last.is_sorted() && last.last() == Some(&((MARKS - 1) as f64)),
+        "of merged marks the last value stays"
+    );
+    for set in [0, physics.frame_set] {
+        let ticks: Vec<_> = frames
+            .iter()
+            .filter(|(frame, _)| frame.frame_set == set)
+            .map(|(frame, _)| frame.end_ticks)
+            .collect();
+        assert!(ticks.is_sorted());
+    }
+}
+
+#[test]
+fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
+    own_process!();
+    Config::new().enable();
+    let first = Arc::new(Mutex::new(Vec::new()));
+    drain::frame_mark();
+    let handle = drain::add_sink(
+        "first",
+        Keeps {
+            seen: Arc::clone(&first),
+            ..Keeps::default()
+        },
+    );
+    {
+        profile_scope!("for the first sink");
+    }
+    drain::flush();
+    // Gone in the middle of a frame that has spans.
+    drop(handle);
+    let frames = frames_of(false, || {
+        {
+            profile_scope!("for the second sink");
+        }
+        drain::frame_mark();
+    });
+    let spans: usize = frames
+        .iter()
+        .flat_map(|(frame, _)| &frame.threads)
+        .map(|tree| tree.spans.len())
+        .sum();
+    assert_eq!(spans, 1);
+}
+
+#[test]
+fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
+    own_process!();
+    let mut phases = None;
+    let frames = frames_of(false, || {
+        for _ in 0..100 {
+            let open = vor_recorder::hot::scope::scope("open while switched off");
+            phases = Some(vor_recorder::profile_phase!("phase before"));
+            setup::disable();
+            {
+                profile_scope!("never");
+                record_metric("never", 1.0);
+            }
+            if let Some(phases) = &mut phases {
+                vor_recorder::profile_phase!(*phases, "phase while off");
+            }
+            phases = None;
+            drain::frame_mark();
+            drop(open);
+            assert!(!setup::is_enabled());
+            setup::enable();
+        }
+        drain::frame_mark();
+    });
+    assert_eq!(frames.len(), 1);
+    let (frame, ends) = &frames[0];
+    assert_eq!(
+        ends.len(),
+        200,
+        "each time the scope and the phase that were open"
+    );
+    let names = frame
+        .threads
+        .iter()
+        .flat_map(|tree| &tree.spans)
+        .map(|span| frame.catalog.site_name(span.site));
+    assert_eq!(names.filter(|name| *name == "phase before").count(), 100);
+    assert_eq!(frame.metric("never"), None);
+}
+
+#[test]
+fn a_unit_is_that_of_the_first_value() {
+    own_process!();
+    let frames = frames_of(false, || {
+        record_metric_unit("speed", "m/s");
+        record_metric("speed", 1.0);
+        record_metric("bare", 2.0);
+        drain::frame_mark();
+        record_metric_unit("bare", "late");
+        record_metric("bare", f64::NAN);
+        record_metric("bare", 4.0);
+        drain::frame_mark();
+        drain::frame_mark();
+    });
+    let column = |name: &str| {
+        let columns = &frames[2].0.catalog.columns;
+        columns
+            .iter()
+            .find(|column| column.metric.name == name)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (column("speed").metric.unit.as_str(), column("speed").system),
+        ("m/s", false)
+    );
+    assert_eq!(column("bare").metric.unit, "");
+    let values = |name: &str| {
+        frames
+            .iter()
+            .map(|(frame, _)| frame.metric(name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        values("speed"),
+        [Some(1.0), None, None],
+        "a value stands in the frame in which it was recorded"
+    );
+    assert_eq!(
+        values("bare"),
+        [Some(2.0), Some(4.0), None],
+        "the last write of a frame wins"
+    );
+}
+
+#[test]
+fn handles_of_one_name_are_one_metric() {
+    own_process!();
+    static COUNTERS: [Counter; 3] = [const { Counter::new("shared sum", "B") }; 3];
+    static HISTOGRAMS: [Histogram; 2] = [const { Histogram::new("shared sizes", "B") }; 2];
+    let frames = frames_of(false, || {
+        for frame in 1..=3 {
+            for counter in &COUNTERS {
+                counter.add(frame);
+            }
+            for value in 1..=100 {
+                HISTOGRAMS[value as usize % 2].record(value * frame);
+            }
+            drain::frame_mark();
+        }
+    });
+    for (frame, n) in frames.iter().map(|(frame, _)| frame).zip(1_u32..) {
+        let metric = |name: &str| frame.metric(name);
+        assert_eq!(metric("shared sum"), Some(f64::from(3 * n)));
+        let [p50, max] = ["shared sizes.p50", "shared sizes.max"].map(|name| metric(name).unwrap());
+        assert_eq!((p50, max), (f64::from(50 * n), f64::from(100 * n)));
+    }
+    let names = frames[2]
+        .0
+        .catalog
+        .columns
+        .iter()
+        .map(|column| &column.metric.name);
+    assert_eq!(names.filter(|name| name.starts_with("shared")).count(), 4);
+}
+
+#[test]
+fn a_sink_may_ask_vor_without_waiting_for_itself() {
+    own_process!();
+    struct Asks(Arc<AtomicU64>);
+    impl FrameSink for Asks {
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+            profile_scope!("inside a sink");
+            drain::flush();
+            drain::frame_mark();
+            drop(drain::add_sink("inner", Keeps::default()));
+            Config::new().stats(true).enable();
+            let asked = (
+                drain::stats().len(),
+                drain::catalog().is_none(),
+                drain::failed_sinks(),
+            );
+            assert_eq!(asked, (0, true, 0));
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+    let asked = Arc::new(AtomicU64::new(0));
+    Config::new().enable();
+    let handle = drain::add_sink("asks", Asks(Arc::clone(&asked)));
+    drain::frame_mark();
+    drain::flush();
+    drop(handle);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}

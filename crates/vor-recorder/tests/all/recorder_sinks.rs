@@ -1,0 +1,183 @@
+//! Sinks that fail, each in its own way, beside one that does not.
+
+#![cfg(not(feature = "off"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
+
+/// The most spans of a frame that these tests hold as trees.
+const MAX_SPANS: usize = 100;
+
+fn begin() {
+    Config::new().max_spans_per_frame(MAX_SPANS).enable();
+    drain::frame_mark();
+    drain::flush();
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Batch,
+    Frame,
+    Flush,
+    Finish,
+}
+
+/// Fails at one place, by an error or a panic, and counts how often it was called at all.
+struct Fails {
+    at: Place,
+    panics: bool,
+    calls: Arc<AtomicU64>,
+}
+
+impl Fails {
+    fn at(&self, place: Place) -> Result<(), Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.at != place {
+            return Ok(());
+        }
+        assert!(!self.panics, "on purpose");
+        Err(Error::sink("on purpose"))
+    }
+}
+
+impl FrameSink for Fails {
+    fn interest(&self) -> Interest {
+        Interest {
+            batches: true,
+            trees: true,
+        }
+    }
+
+    fn accept_batch(&mut self, _: &SpanBatch) -> Result<(), Error> {
+        self.at(Place::Batch)
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.at(Place::Frame)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.at(Place::Flush)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.at(Place::Finish)
+    }
+}
+
+/// Spans in batches, and frames with the number of spans they hold as trees.
+#[derive(Clone, Default)]
+struct Keeps {
+    spans: Arc<AtomicU64>,
+    frames: Arc<Mutex<Vec<(u64, usize)>>>,
+}
+
+impl FrameSink for Keeps {
+    fn interest(&self) -> Interest {
+        Interest {
+            batches: true,
+            trees: true,
+        }
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.spans
+            .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        let held = frame.threads.iter().map(|tree| tree.spans.len()).sum();
+        self.frames.lock().unwrap().push((frame.span_count, held));
+        Ok(())
+    }
+}
+
+fn frames(count: usize, spans: usize) {
+    for _ in 0..count {
+        for _ in 0..spans {
+            profile_scope!("work");
+        }
+        drain::frame_mark();
+        drain::flush();
+    }
+}
+
+#[test]
+fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
+    own_process!();
+    begin();
+    let failed_before = drain::failed_sinks();
+    let keeps = Keeps::default();
+    let keeper = drain::add_sink("keeps", keeps.clone());
+    let mut sinks = Vec::new();
+    for at in [Place::Batch, Place::Frame, Place::Flush, Place::Finish] {
+        for panics in [false, true] {
+            let calls = Arc::new(AtomicU64::new(0));
+            let sink = Fails {
+                at,
+                panics,
+                calls: Arc::clone(&calls),
+            };
+            sinks.push((at, calls, drain::add_sink(format!("fails at {at:?}"), sink)));
+        }
+    }
+    frames(5, 10);
+    assert_eq!(
+        drain::failed_sinks() - failed_before,
+        6,
+        "all but those that fail at the end"
+    );
+    for (at, calls, handle) in sinks {
+        let seen = calls.load(Ordering::Relaxed);
+        drop(handle);
+        let at_the_end = calls.load(Ordering::Relaxed) - seen;
+        match at {
+            Place::Finish => {
+                // Every frame came as a batch, a frame and a flush, and some as more batches.
+                assert!(
+                    seen >= 15 && at_the_end == 1,
+                    "{at:?}: {seen} and {at_the_end}"
+                );
+            }
+            // The handle of a sink that is off already has nothing to end.
+            _ => assert!(
+                seen <= 3 && at_the_end == 0,
+                "{at:?}: {seen} and {at_the_end}"
+            ),
+        }
+    }
+    assert_eq!(drain::failed_sinks() - failed_before, 8);
+    drop(keeper);
+    assert_eq!(keeps.spans.load(Ordering::Relaxed), 50);
+    assert_eq!(*keeps.frames.lock().unwrap(), [(10, 10); 5]);
+    assert!(setup::is_enabled());
+}
+
+#[test]
+fn spans_beyond_a_frames_limit_are_counted_and_streamed() {
+    own_process!();
+    begin();
+    let keeps = Keeps::default();
+    let keeper = drain::add_sink("keeps", keeps.clone());
+    frames(2, 5 * MAX_SPANS);
+    drop(keeper);
+    assert_eq!(keeps.spans.load(Ordering::Relaxed), 10 * MAX_SPANS as u64);
+    assert_eq!(
+        *keeps.frames.lock().unwrap(),
+        [(5 * MAX_SPANS as u64, MAX_SPANS); 2]
+    );
+}

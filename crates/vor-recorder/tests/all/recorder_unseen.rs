@@ -1,0 +1,100 @@
+//! What is recorded while no sink takes spans, and what of it later spans still need.
+
+#![cfg(not(feature = "off"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::{Arc, Mutex};
+
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope};
+
+/// A span's name and arguments.
+type Span = (String, Vec<String>);
+
+/// Keeps the spans that it takes, once it takes any; and how many spans each frame had.
+#[derive(Clone, Default)]
+struct Keeps {
+    takes: bool,
+    spans: Arc<Mutex<Vec<Span>>>,
+    frames: Arc<Mutex<Vec<u64>>>,
+}
+
+impl FrameSink for Keeps {
+    fn interest(&self) -> Interest {
+        Interest {
+            batches: self.takes,
+            trees: false,
+        }
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+        for thread in &batch.threads {
+            assert_eq!(thread.dropped_spans, 0);
+            for i in 0..thread.len() {
+                let values = thread.args.iter().find(|args| args.span == i as u32);
+                let texts = values
+                    .iter()
+                    .flat_map(|args| &args.values)
+                    .map(ArgValue::to_string);
+                let name = batch.catalog.site_name(thread.sites[i]).to_owned();
+                self.spans.lock().unwrap().push((name, texts.collect()));
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+        self.frames.lock().unwrap().push(frame.span_count);
+        Ok(())
+    }
+}
+
+#[test]
+fn texts_that_came_unseen_are_there_when_their_spans_end() {
+    own_process!();
+    Config::new().puffin(false).enable();
+    let counts = Keeps::default();
+    let _counts = drain::add_sink("counts", counts.clone());
+    let (short, long) = ("kurz: äöü".to_owned(), "lang ".repeat(40));
+    for _ in 0..3 {
+        profile_scope!("unseen", text = short.as_str(), number = 7);
+        vor_recorder::message!("nobody reads this");
+    }
+    let seen = Keeps {
+        takes: true,
+        ..Keeps::default()
+    };
+    let _handle;
+    {
+        profile_scope!("outer", text = short.as_str());
+        {
+            profile_scope!("inner", text = long.as_str(), number = 8);
+            {
+                profile_scope!("also unseen", text = long.as_str());
+            }
+            // The texts of the two that are open are taken now.
+            drain::flush();
+            drain::frame_mark();
+            drain::flush();
+            _handle = drain::add_sink("seen", seen.clone());
+        }
+        drain::flush();
+    }
+    drain::frame_mark();
+    drain::flush();
+    let spans = seen.spans.lock().unwrap();
+    let expected = [
+        ("inner".to_owned(), vec![long.clone(), "8".to_owned()]),
+        ("outer".to_owned(), vec![short.clone()]),
+    ];
+    assert_eq!(*spans, expected);
+    assert_eq!(*counts.frames.lock().unwrap(), [4, 2]);
+}

@@ -1,0 +1,256 @@
+//! Handlers that interrupt vor at every single instruction.
+//!
+//! With the trap flag set, the processor raises SIGTRAP behind each instruction, so the handler
+//! runs between any two instructions of what the test steps through. What the handler opens there
+//! is recorded or counted as dropped, and what it interrupts is recorded whole.
+#![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::signal_support::{ADDED, Adder, Delivered, Operation, in_a_process, stepping};
+use crate::signal_support::{HANDLER, HANDLER_EVENTS, OUTER, OUTER_EVENTS};
+#[cfg(feature = "tracing")]
+use crate::signal_support::{HANDLER_TRACED, OUTER_TRACED};
+use vor_fixtures::test_name;
+use vor_recorder::hot::{scope, thread};
+use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
+
+/// Which operation each trap runs; beyond the last, none.
+static NEXT: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The step from which on the handler does something.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Records that handlers made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_trap(_: libc::c_int) {
+    let step = STEPS.fetch_add(1, Ordering::Relaxed);
+    let next = NEXT.load(Ordering::Relaxed);
+    let Some((run, records)) = operations().nth(next) else {
+        return;
+    };
+    if step < FIRST.load(Ordering::Relaxed) {
+        return;
+    }
+    run();
+    MADE.fetch_add(records, Ordering::Relaxed);
+}
+
+/// Whether handlers make spans of `tracing`, and nothing else.
+static IS_TRACED: AtomicBool = AtomicBool::new(false);
+
+fn operations() -> impl Iterator<Item = Operation> {
+    let is_traced = IS_TRACED.load(Ordering::Relaxed);
+    let all = HANDLER.into_iter().chain(HANDLER_EVENTS);
+    #[cfg(feature = "tracing")]
+    let all = all.chain(HANDLER_TRACED);
+    let untraced = HANDLER.len() + HANDLER_EVENTS.len();
+    let (skipped, taken) = match is_traced {
+        true => (untraced, usize::MAX),
+        false => (0, untraced),
+    };
+    all.skip(skipped).take(taken)
+}
+
+/// Steps through each of `outer` with each of some handlers; returns how many records `outer` made.
+fn step_through(outer: &[Operation], handlers: &[usize]) -> u64 {
+    // Once without traps: each site is known, and each thread-local is there.
+    for (run, _) in outer {
+        run();
+    }
+    operations().for_each(|(run, _)| run());
+    let once: u64 = outer.iter().map(|(_, records)| records).sum();
+    MADE.fetch_add(
+        operations().map(|(_, records)| records).sum(),
+        Ordering::Relaxed,
+    );
+    for handler in handlers {
+        NEXT.store(*handler, Ordering::Relaxed);
+        for (i, (run, _)) in outer.iter().enumerate() {
+            let before = STEPS.load(Ordering::Relaxed);
+            stepping::run(run);
+            println!(
+                "handler {handler}, operation {i}: {} steps",
+                STEPS.load(Ordering::Relaxed) - before
+            );
+            assert_eq!(thread::open_scopes(), [], "what was opened is closed");
+        }
+    }
+    NEXT.store(usize::MAX, Ordering::Relaxed);
+    once * (handlers.len() as u64 + 1)
+}
+
+/// Checks that nothing of what was interrupted is lost, and all of what handlers made is accounted
+/// for.
+fn check(delivered: &Delivered, outer: u64, flows: u64) {
+    let (steps, made) = (STEPS.load(Ordering::Relaxed), MADE.load(Ordering::Relaxed));
+    // Both sides make flows, which have no names.
+    let by_handlers = delivered.of("handler") + (delivered.of("flow") - flows);
+    println!(
+        "{steps} steps, {made} made by handlers, {} of them dropped",
+        delivered.dropped
+    );
+    assert!(steps > 1000, "the processor has stepped: {steps}");
+    assert_eq!(delivered.of("outer") + flows, outer, "{delivered:?}");
+    assert_eq!(by_handlers + delivered.dropped, made, "{delivered:?}");
+    assert_eq!(delivered.lost_texts, 0, "{delivered:?}");
+    assert!(
+        by_handlers > delivered.dropped / 10,
+        "handlers record: {delivered:?}"
+    );
+    let added = ADDED.load(Ordering::Relaxed) as f64;
+    assert!(
+        delivered.metrics.values().any(|sum| *sum == added),
+        "{added}: {delivered:?}"
+    );
+}
+
+#[test]
+fn scopes_are_recorded_whole_and_those_of_handlers_recorded_or_counted() {
+    let test = test_name!();
+    in_a_process(test, || {
+        stepping::install(on_trap);
+        let adder = Adder::enable(Config::new());
+        let made = step_through(&OUTER, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        check(&adder.read().with_tasks(), made, 0);
+    });
+}
+
+#[test]
+fn records_beside_scopes_are_whole_and_those_of_handlers_recorded_or_counted() {
+    let test = test_name!();
+    in_a_process(test, || {
+        stepping::install(on_trap);
+        let adder = Adder::enable(Config::new());
+        // A scope, and the same as what is interrupted.
+        let made = step_through(&OUTER_EVENTS, &[0, 10, 11, 12]);
+        check(&adder.read().with_tasks(), made, 2 * 5);
+    });
+}
+
+#[test]
+fn measured_scopes_are_recorded_whole() {
+    in_a_process(test_name!(), || {
+        stepping::install(on_trap);
+        let adder = Adder::enable(Config::new().cpu_time(true).allocations(true));
+        // Plain, nested, phases, and one with measures of its own.
+        let made = step_through(&OUTER, &[0, 3, 4, 6]);
+        check(&adder.read().with_tasks(), made, 0);
+    });
+}
+
+#[test]
+fn counted_scopes_are_counted_or_dropped() {
+    in_a_process(test_name!(), || {
+        stepping::install(on_trap);
+        let adder = Adder::enable(Config::new().count_scopes(true).print_stats(false));
+        let made = step_through(&OUTER, &[0, 3, 4, 5]);
+        let mut delivered = adder.read().with_tasks();
+        for row in vor_recorder::drain::stats() {
+            *delivered.records.entry(row.name.to_string()).or_default() += row.count;
+        }
+        check(&delivered, made, 0);
+    });
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn spans_of_tracing_are_recorded_whole() {
+    in_a_process(test_name!(), || {
+        let subscriber = vor_recorder::bridges::subscriber::TracingSubscriber::new();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        stepping::install(on_trap);
+        IS_TRACED.store(true, Ordering::Relaxed);
+        let adder = Adder::enable(Config::new());
+        let made = step_through(&OUTER_TRACED, &[0, 1]);
+        crate::signal_support::COUNTER.add(0);
+        let mut delivered = adder.read();
+        // A thread keeps 256 texts of such spans, and here handlers push more than that before the
+        // span that they interrupt is recorded.
+        assert!(
+            delivered.lost_texts <= delivered.of("outer fields"),
+            "{delivered:?}"
+        );
+        delivered.lost_texts = 0;
+        check(&delivered, made, 0);
+    });
+}
+
+#[test]
+fn first_scopes_of_threads_and_names_survive_handlers() {
+    in_a_process(test_name!(), || {
+        stepping::install(on_trap);
+        let adder = Adder::enable(Config::new());
+        // The sites of the handler are known.
+        HANDLER[0].0();
+        NEXT.store(0, Ordering::Relaxed);
+        let threads = 24;
+        for i in 0..threads {
+            let work = move || {
+                let name = format!("outer name {i}");
+                STEPS.store(0, Ordering::Relaxed);
+                FIRST.store(i * 797, Ordering::Relaxed);
+                stepping::run(|| {
+                    profile_scope!("outer first");
+                    drop(scope::scope(&name));
+                });
+            };
+            std::thread::spawn(work).join().unwrap();
+        }
+        NEXT.store(usize::MAX, Ordering::Relaxed);
+        let delivered = adder.read();
+        let made = MADE.load(Ordering::Relaxed) + 1;
+        println!(
+            "{made} made by handlers, {} of them dropped",
+            delivered.dropped
+        );
+        assert_eq!(delivered.of("outer"), 2 * threads, "{delivered:?}");
+        assert_eq!(delivered.of("handler") + delivered.dropped, made);
+        assert!(
+            delivered.dropped > 0,
+            "some interrupt what is only done once"
+        );
+    });
+}
+
+#[test]
+fn open_scopes_are_those_that_are_open() {
+    in_a_process(test_name!(), || {
+        stepping::install(on_trap);
+        let _adder = Adder::enable(Config::new());
+        let names = || -> Vec<Vec<String>> {
+            let threads = thread::open_scopes();
+            let names = |thread: &thread::OpenThread| -> Vec<String> {
+                thread
+                    .scopes
+                    .iter()
+                    .map(|scope| scope.name.clone())
+                    .collect()
+            };
+            threads.iter().map(names).collect()
+        };
+        HANDLER.iter().for_each(|(run, _)| run());
+        for handler in 0..HANDLER.len() {
+            NEXT.store(handler, Ordering::Relaxed);
+            for _ in 0..3 {
+                let mut outer = None;
+                stepping::run(|| outer = Some(scope::scope("outer open")));
+                assert_eq!(names(), [["outer open"]]);
+                let mut inner = None;
+                stepping::run(|| inner = Some(scope::scope("inner open")));
+                assert_eq!(names(), [["outer open", "inner open"]]);
+                stepping::run(|| drop(inner));
+                assert_eq!(names(), [["outer open"]]);
+                stepping::run(|| drop(outer));
+                assert_eq!(names(), [[""; 0]; 0]);
+            }
+        }
+        NEXT.store(usize::MAX, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,7 @@
+//! Tests of what the recorder and the readers allocate, under an allocator that counts.
+
+mod reader_mutations;
+mod recorder_allocations;
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;

@@ -1,0 +1,13 @@
+//! Tests under the allocator that counts allocations. Each test that records does so in a process
+//! of its own.
+
+mod alloc_counting;
+mod alloc_frames;
+#[cfg(not(feature = "off"))]
+mod measured;
+mod measured_allocations;
+mod profiles_open;
+
+#[global_allocator]
+static ALLOCATOR: vor_recorder::heap::TrackingAllocator =
+    vor_recorder::heap::TrackingAllocator::system();

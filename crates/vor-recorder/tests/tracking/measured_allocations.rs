@@ -1,0 +1,81 @@
+//! Allocations of scopes, in a program with the allocator that counts.
+#![cfg(not(feature = "off"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use crate::measured::Kept;
+use vor_capture::filled;
+use vor_capture::model::measures::{Measured, Measures};
+use vor_fixtures::own_process;
+use vor_recorder::allocations::untracked;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, profile_scope, setup};
+
+fn bytes(count: usize) -> Vec<u8> {
+    std::hint::black_box(Vec::with_capacity(count))
+}
+
+#[test]
+fn a_span_has_what_was_allocated_and_given_back_within_it() {
+    own_process!();
+    let kept = Arc::default();
+    Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();
+    let from_outside = bytes(64);
+    let stays;
+    {
+        profile_scope!("outer", text = "an argument is of the recorder");
+        stays = bytes(1000);
+        {
+            let _inner = scope::scope("inner");
+            drop((bytes(300), bytes(50), from_outside));
+            message!("a note, which allocates nothing that counts: {}", 7);
+        }
+        untracked(|| drop(bytes(1 << 20)));
+    }
+    {
+        profile_scope!("nothing");
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|i| {
+            std::thread::spawn(move || {
+                for _ in 0..1000 {
+                    profile_scope!("on a thread");
+                    drop(bytes(10 + i));
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    drain::flush();
+    let spans = std::mem::take(&mut *kept.lock().unwrap());
+    let of = |name: &'static str| {
+        let named = spans.iter().filter(move |span| span.site.name == name);
+        named.map(|span| {
+            assert!(Measures::of(&span.site).has(Measures::ALLOC));
+            span.measured()
+        })
+    };
+    let allocated = |alloc_objects, alloc_bytes, free_objects, free_bytes| {
+        filled!(Measured {
+            alloc_objects,
+            alloc_bytes,
+            free_objects,
+            free_bytes
+        })
+    };
+    assert_eq!(of("inner").collect::<Vec<_>>(), [allocated(2, 350, 3, 414)]);
+    assert_eq!(
+        of("outer").collect::<Vec<_>>(),
+        [allocated(3, 1350, 3, 414)]
+    );
+    assert_eq!(of("nothing").collect::<Vec<_>>(), [Measured::default()]);
+    let on_threads = of("on a thread").fold(Measured::default(), Measured::plus);
+    let expected = 1000 * (10 + 11 + 12 + 13);
+    assert_eq!(on_threads, allocated(4000, expected, 4000, expected));
+    drop(stays);
+    setup::disable();
+}

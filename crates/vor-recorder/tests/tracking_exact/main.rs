@@ -1,0 +1,14 @@
+//! Tests under the allocator that attributes every object to its stack. Each test that records does
+//! so in a process of its own.
+
+mod alloc_exact;
+#[cfg(all(unix, not(feature = "off")))]
+mod alloc_fork;
+mod alloc_recorded;
+mod pprof_known;
+mod process_end;
+mod profiles_heap;
+
+#[global_allocator]
+static ALLOCATOR: vor_recorder::heap::TrackingAllocator =
+    vor_recorder::heap::TrackingAllocator::system().exact();

@@ -1,0 +1,300 @@
+//! What a program leaves that ends without a word: by a return from `main`, or by
+//! `std::process::exit` on any of its threads. On Windows the latter ends the other threads
+//! wherever they are, and runs no list of the C library.
+
+#![cfg(all(any(unix, windows), not(feature = "off")))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use vor_capture::reader::{Event, Reader};
+use vor_fixtures::process::{self, role};
+use vor_fixtures::test_name;
+use vor_recorder::drain::frame_mark;
+use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::chrome::ChromeTraceSink;
+
+/// Its locks are among those that a thread may hold when it is ended.
+/// Says how a child is to end.
+/// Says in which folder.
+const FOLDER: &str = "VOR_PROCESS_END_IN";
+
+/// A Chrome trace beside the capture, where the program just exits.
+const TRACE: &str = "trace.json";
+
+/// What a child ends with by `std::process::exit`.
+const CODE: i32 = 3;
+const SPANS: usize = 1000;
+/// An end takes a moment; one that waits for a thread that is gone takes for ever.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn work() {
+    for _ in 0..10 {
+        for _ in 0..SPANS / 10 {
+            profile_scope!("work");
+        }
+        frame_mark();
+    }
+}
+
+/// Records for ever, at the pace of a busy server: bursts, and pauses between.
+fn record_on() {
+    loop {
+        for _ in 0..50 {
+            profile_scope!("on and on");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Has threads come and go, which takes locks of the recorder and of the allocator.
+fn come_and_go() {
+    loop {
+        let thread = std::thread::spawn(|| {
+            profile_scope!("on and on");
+            drop(std::hint::black_box(vec![0_u8; 100]));
+        });
+        thread.join().unwrap();
+    }
+}
+
+/// Ends in the way that it is told.
+fn end(how: &str, folder: &Path) {
+    let mut config = Config::new().capture(folder.join("run.vor"));
+    if how == "with a sink that waits" {
+        config = config.sink("waits", waits::Waits::new());
+    }
+    config.enable();
+    if how == "exit" {
+        let path = folder.join(TRACE);
+        std::mem::forget(ChromeTraceSink { path }.install());
+    }
+    match how {
+        "return" => work(),
+        "exit" | "with a sink that waits" => {
+            work();
+            profile_scope!("open at exit");
+            std::process::exit(CODE);
+        }
+        "on another thread" | "among others" | "flat out" => {
+            for _ in 0..2 {
+                std::thread::spawn(match how {
+                    "among others" => come_and_go,
+                    "flat out" => || {
+                        loop {
+                            profile_scope!("on and on");
+                        }
+                    },
+                    _ => record_on,
+                });
+            }
+            let last = std::thread::spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                work();
+                profile_scope!("open at exit");
+                std::process::exit(CODE)
+            });
+            last.join().unwrap()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+mod waits {
+    use std::sync::{Arc, Mutex, mpsc};
+
+    use vor_capture::Error;
+    use vor_capture::model::frame::FrameSnapshot;
+    use vor_capture::sink::FrameSink;
+
+    /// A sink that needs a thread of its own at its end.
+    pub struct Waits {
+        lock: Arc<Mutex<()>>,
+        ends: mpsc::Sender<()>,
+    }
+
+    impl Waits {
+        pub fn new() -> Self {
+            let (lock, (ends, end), (begun, begin)) =
+                (Arc::new(Mutex::new(())), mpsc::channel(), mpsc::channel());
+            let held = Arc::clone(&lock);
+            std::thread::spawn(move || {
+                let _held = held.lock().unwrap();
+                begun.send(()).unwrap();
+                end.recv().unwrap();
+            });
+            begin.recv().unwrap();
+            Self { lock, ends }
+        }
+    }
+
+    impl Waits {
+        fn wait(&self) {
+            let _ = self.ends.send(());
+            drop(self.lock.lock());
+        }
+    }
+
+    impl FrameSink for Waits {
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn finish(&mut self) -> Result<(), Error> {
+            self.wait();
+            Ok(())
+        }
+    }
+
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            self.wait();
+        }
+    }
+}
+
+/// What a child left.
+#[derive(Debug, PartialEq)]
+struct Left {
+    code: Option<i32>,
+    /// Whether the capture was ended in order.
+    closed: bool,
+    /// Spans of [`work`] in the capture.
+    work: usize,
+    /// Scopes that the capture says were open at its end.
+    open: usize,
+}
+
+/// Runs a child to its end and reads what it left.
+fn left_by(how: &str) -> Left {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = process::child(test_name!("children_end_as_they_are_told"), how);
+    let mut child = child.env(FOLDER, folder.path()).spawn().unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if begun.elapsed() > LIMIT => {
+                child.kill().unwrap();
+                panic!("{how}: it does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let mut left = Left {
+        code: status.code(),
+        closed: false,
+        work: 0,
+        open: 0,
+    };
+    let mut reader = Reader::open(folder.path().join("run.vor")).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        match event {
+            Event::Batch(batch) => {
+                let mut sites = batch.threads.iter().flat_map(|thread| thread.sites.iter());
+                left.work += sites
+                    .by_ref()
+                    .filter(|site| batch.catalog.site_name(**site) == "work")
+                    .count();
+            }
+            Event::OpenScopes(open) => {
+                left.open = open.threads.iter().map(|(_, open)| open.len()).sum()
+            }
+            // The tail alone may be missing.
+            Event::Loss(loss) => panic!("{how}: {loss:?}"),
+            _ => {}
+        }
+    }
+    left.closed = reader.damage().is_none();
+    if let Ok(trace) = std::fs::read_to_string(folder.path().join(TRACE)) {
+        let trace = serde_json::from_str::<serde_json::Value>(&trace);
+        assert_eq!(how, "exit");
+        assert!(
+            trace.is_ok() || !left.closed,
+            "the trace is ended, too: {trace:?}"
+        );
+    }
+    left
+}
+
+#[test]
+fn children_end_as_they_are_told() {
+    if let Some(role) = role() {
+        end(&role, Path::new(&std::env::var_os(FOLDER).unwrap()));
+    }
+}
+
+#[test]
+fn a_return_from_main_closes_the_capture() {
+    let left = left_by("return");
+    assert_eq!(
+        left,
+        Left {
+            code: Some(0),
+            closed: true,
+            work: SPANS,
+            open: 0
+        }
+    );
+}
+
+#[test]
+fn an_exit_closes_the_capture() {
+    let expected = Left {
+        code: Some(CODE),
+        closed: true,
+        work: SPANS,
+        open: 1,
+    };
+    for how in ["exit", "with a sink that waits"] {
+        // On Windows the worker may be ended in the middle of a pass.
+        let (times, least) = if cfg!(windows) { (6, 3) } else { (1, 1) };
+        let ends: Vec<Left> = (0..times).map(|_| left_by(how)).collect();
+        let whole = ends.iter().filter(|left| **left == expected).count();
+        assert!(whole >= least, "{how}: {ends:?}");
+        for left in ends {
+            assert!(
+                left.code == Some(CODE) && (left == expected || !left.closed),
+                "{how}: {left:?}"
+            );
+        }
+    }
+}
+
+/// On Windows the worker may be ended in the middle of a pass; then the capture is that of a
+/// program that was killed. At least half of them are to be whole.
+#[test]
+fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
+    let ends: Vec<Left> = (0..6).map(|_| left_by("on another thread")).collect();
+    let whole = ends.iter().filter(|left| left.closed).count();
+    println!("{whole} of {} captures are closed", ends.len());
+    assert!(whole >= if cfg!(windows) { 3 } else { 6 }, "{ends:?}");
+    for left in ends {
+        assert_eq!(left.code, Some(CODE));
+        if left.closed {
+            assert_eq!(left.work, SPANS);
+            assert!(left.open >= 1, "{left:?}");
+        }
+    }
+}
+
+/// Whatever the other threads do, the end comes, with the program's code.
+#[test]
+fn an_exit_never_waits_for_a_thread_that_is_gone() {
+    for how in ["among others", "flat out"] {
+        let ends: Vec<Left> = (0..4).map(|_| left_by(how)).collect();
+        let whole = ends.iter().filter(|left| left.closed).count();
+        println!("{how}: {whole} of {} captures are closed", ends.len());
+        for left in ends {
+            assert_eq!(left.code, Some(CODE), "{how}: {left:?}");
+            assert!(!left.closed || left.work == SPANS, "{how}: {left:?}");
+        }
+    }
+}
