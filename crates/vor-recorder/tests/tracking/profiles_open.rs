@@ -18,6 +18,7 @@ use vor_capture::Error;
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
 use vor_recorder::allocations::untracked;
 use vor_recorder::clock::cpu::thread_cpu_ns;
 use vor_recorder::hot::thread;
@@ -25,22 +26,6 @@ use vor_recorder::setup::Config;
 use vor_recorder::sinks::pprof::PprofSink;
 use vor_recorder::sinks::{Guard, Sink as _};
 use vor_recorder::{drain, profile_scope};
-
-const CHILD: &str = "VOR_TEST_PROFILES_OPEN";
-
-/// Runs the test of this name in a process of its own, as settings are for good; there it gets a
-/// folder.
-fn in_a_process_of_its_own(test: &str, work: impl FnOnce(&Path)) {
-    if let Some(folder) = std::env::var_os(CHILD) {
-        return work(Path::new(&folder));
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = vor_fixtures::process::this_program();
-    let test = format!("profiles_open::{test}");
-    command.args([&test, "--exact", "--nocapture", "--test-threads=1"]);
-    let output = command.env(CHILD, folder.path()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
 
 /// The profiles of a folder, one after the other.
 struct Files {
@@ -118,100 +103,96 @@ fn burn(ns: u64) {
 
 #[test]
 fn what_open_scopes_have_used_is_told_before_they_end_and_once() {
-    in_a_process_of_its_own(
-        "what_open_scopes_have_used_is_told_before_they_end_and_once",
-        |folder| {
-            Config::new().cpu_time(true).enable();
-            let (profiles, mut files) = Files::start(folder);
-            let began_ns = thread_cpu_ns().unwrap();
-            let (at_first, in_all);
-            {
-                profile_scope!("program");
-                leak(1_000);
-                {
-                    profile_scope!("phase");
-                    leak(300);
-                    burn(30_000_000);
-                    files.read_two_more();
-                    // Both are open still.
-                    assert_eq!(files.sum("alloc_bytes", &["program"]), 1_000);
-                    assert_eq!(files.sum("alloc_bytes", &["program", "phase"]), 300);
-                    assert_eq!(files.sum("alloc_objects", &["program", "phase"]), 1);
-                    at_first = files.sum("cpu", &["program", "phase"]);
-                    assert!(at_first >= 25_000_000, "{at_first}");
-                    assert!(
-                        files.sum("off_cpu", &["program", "phase"]) > 0,
-                        "waiting for files"
-                    );
-                    for _ in 0..10 {
-                        profile_scope!("step");
-                        leak(50);
-                    }
-                    leak(7);
-                    let open = thread::open_scopes();
-                    let own = open.iter().find(|open| open.scopes.len() == 2).unwrap();
-                    assert_eq!(own.scopes[1].measured.alloc_bytes, 807);
-                    files.read_two_more();
-                    assert_eq!(files.sum("alloc_bytes", &["program", "phase", "step"]), 500);
-                    assert_eq!(files.sum("alloc_bytes", &["program", "phase"]), 307);
-                }
-                leak(20);
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Config::new().cpu_time(true).enable();
+    let (profiles, mut files) = Files::start(folder);
+    let began_ns = thread_cpu_ns().unwrap();
+    let (at_first, in_all);
+    {
+        profile_scope!("program");
+        leak(1_000);
+        {
+            profile_scope!("phase");
+            leak(300);
+            burn(30_000_000);
+            files.read_two_more();
+            // Both are open still.
+            assert_eq!(files.sum("alloc_bytes", &["program"]), 1_000);
+            assert_eq!(files.sum("alloc_bytes", &["program", "phase"]), 300);
+            assert_eq!(files.sum("alloc_objects", &["program", "phase"]), 1);
+            at_first = files.sum("cpu", &["program", "phase"]);
+            assert!(at_first >= 25_000_000, "{at_first}");
+            assert!(
+                files.sum("off_cpu", &["program", "phase"]) > 0,
+                "waiting for files"
+            );
+            for _ in 0..10 {
+                profile_scope!("step");
+                leak(50);
             }
-            in_all = i64::try_from(thread_cpu_ns().unwrap() - began_ns).unwrap();
-            drop(profiles);
-            files.read();
-            let of = |value| {
-                let stacks: [&[&str]; 3] = [
-                    &["program"],
-                    &["program", "phase"],
-                    &["program", "phase", "step"],
-                ];
-                stacks.map(|stack| files.sum(value, stack))
-            };
-            assert_eq!(of("alloc_bytes"), [1_020, 307, 500]);
-            assert_eq!(of("alloc_objects"), [2, 2, 10]);
-            // The thread's clock was read outside of the scopes.
-            let cpu_ns: i64 = of("cpu").iter().sum();
-            assert!(
-                cpu_ns <= in_all + 100_000 && cpu_ns >= in_all - 1_000_000,
-                "{cpu_ns} of {in_all}"
-            );
-            let wall_ns: i64 = of("wall").iter().sum();
-            let off_ns: i64 = of("off_cpu").iter().sum();
-            assert!(
-                (wall_ns - cpu_ns - off_ns).abs() <= 100_000,
-                "{wall_ns} {cpu_ns} {off_ns}"
-            );
-        },
+            leak(7);
+            let open = thread::open_scopes();
+            let own = open.iter().find(|open| open.scopes.len() == 2).unwrap();
+            assert_eq!(own.scopes[1].measured.alloc_bytes, 807);
+            files.read_two_more();
+            assert_eq!(files.sum("alloc_bytes", &["program", "phase", "step"]), 500);
+            assert_eq!(files.sum("alloc_bytes", &["program", "phase"]), 307);
+        }
+        leak(20);
+    }
+    in_all = i64::try_from(thread_cpu_ns().unwrap() - began_ns).unwrap();
+    drop(profiles);
+    files.read();
+    let of = |value| {
+        let stacks: [&[&str]; 3] = [
+            &["program"],
+            &["program", "phase"],
+            &["program", "phase", "step"],
+        ];
+        stacks.map(|stack| files.sum(value, stack))
+    };
+    assert_eq!(of("alloc_bytes"), [1_020, 307, 500]);
+    assert_eq!(of("alloc_objects"), [2, 2, 10]);
+    // The thread's clock was read outside of the scopes.
+    let cpu_ns: i64 = of("cpu").iter().sum();
+    assert!(
+        cpu_ns <= in_all + 100_000 && cpu_ns >= in_all - 1_000_000,
+        "{cpu_ns} of {in_all}"
+    );
+    let wall_ns: i64 = of("wall").iter().sum();
+    let off_ns: i64 = of("off_cpu").iter().sum();
+    assert!(
+        (wall_ns - cpu_ns - off_ns).abs() <= 100_000,
+        "{wall_ns} {cpu_ns} {off_ns}"
     );
 }
 
 /// A scope that is measured alone keeps what it needs in its guard.
 #[test]
 fn a_single_scope_of_which_processor_time_is_measured_is_told_of_too() {
-    in_a_process_of_its_own(
-        "a_single_scope_of_which_processor_time_is_measured_is_told_of_too",
-        |folder| {
-            Config::new().allocations(false).enable();
-            // The first use of a site goes the long way.
-            for is_long in [false, true] {
-                let (profiles, mut files) = Files::start(folder);
-                {
-                    profile_scope!("alone", cpu);
-                    if is_long {
-                        burn(30_000_000);
-                        files.read_two_more();
-                        let cpu_ns = files.sum("cpu", &["alone"]);
-                        assert!((25_000_000..1_000_000_000).contains(&cpu_ns), "{cpu_ns}");
-                    }
-                }
-                drop(profiles);
-                for entry in std::fs::read_dir(folder).unwrap() {
-                    std::fs::remove_file(entry.unwrap().path()).unwrap();
-                }
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Config::new().allocations(false).enable();
+    // The first use of a site goes the long way.
+    for is_long in [false, true] {
+        let (profiles, mut files) = Files::start(folder);
+        {
+            profile_scope!("alone", cpu);
+            if is_long {
+                burn(30_000_000);
+                files.read_two_more();
+                let cpu_ns = files.sum("cpu", &["alone"]);
+                assert!((25_000_000..1_000_000_000).contains(&cpu_ns), "{cpu_ns}");
             }
-        },
-    );
+        }
+        drop(profiles);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
 }
 
 /// Keeps all spans: name, start, and length in nanoseconds.
@@ -258,57 +239,53 @@ fn leaves(turns: u64) {
 /// Two frames, and the scopes around the leaves end when all of these were merged.
 #[test]
 fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
-    in_a_process_of_its_own(
-        "forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it",
-        |folder| {
-            Config::new().allocations(false).enable();
-            let spans = Spans::default();
-            let sink = drain::add_sink("the spans", spans.clone());
-            let profiles = vor_capture::filled!(PprofSink {
-                path: folder.join("run.pb.gz"),
-                interval: Duration::from_secs(3_600),
-                ..PprofSink::default()
-            });
-            let profiles = profiles.install();
-            {
-                profile_scope!("run_all");
-                leaves(20_000);
-                {
-                    profile_scope!("parse");
-                    leaves(30_000);
-                    drain::frame_mark();
-                    leaves(10_000);
-                }
-            }
-            drop(profiles);
-            drop(sink);
-            let profile =
-                vor_fixtures::pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
-            let spans = spans.0.lock().unwrap();
-            let one = |name: &str| {
-                let mut found = spans.iter().filter(|span| span.0 == name);
-                found.next().unwrap().clone()
-            };
-            let (run_all, parse) = (one("run_all"), one("parse"));
-            let leaves = |inner: bool| -> u64 {
-                let leaves = spans.iter().filter(|span| span.0 == "leaf");
-                leaves
-                    .filter(|span| (span.1 >= parse.1) == inner)
-                    .map(|span| span.2)
-                    .sum()
-            };
-            let stack = |names: &[&str]| -> Vec<String> {
-                names.iter().map(|&name| name.to_owned()).collect()
-            };
-            let expected = BTreeMap::from([
-                (stack(&["run_all"]), run_all.2 - parse.2 - leaves(false)),
-                (stack(&["run_all", "leaf"]), leaves(false)),
-                (stack(&["run_all", "parse"]), parse.2 - leaves(true)),
-                (stack(&["run_all", "parse", "leaf"]), leaves(true)),
-            ]);
-            let found = profile.sums("wall").into_iter();
-            let found: BTreeMap<_, _> = found.map(|(stack, ns)| (stack, ns as u64)).collect();
-            assert_eq!(found, expected);
-        },
-    );
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Config::new().allocations(false).enable();
+    let spans = Spans::default();
+    let sink = drain::add_sink("the spans", spans.clone());
+    let profiles = vor_capture::filled!(PprofSink {
+        path: folder.join("run.pb.gz"),
+        interval: Duration::from_secs(3_600),
+        ..PprofSink::default()
+    });
+    let profiles = profiles.install();
+    {
+        profile_scope!("run_all");
+        leaves(20_000);
+        {
+            profile_scope!("parse");
+            leaves(30_000);
+            drain::frame_mark();
+            leaves(10_000);
+        }
+    }
+    drop(profiles);
+    drop(sink);
+    let profile = vor_fixtures::pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
+    let spans = spans.0.lock().unwrap();
+    let one = |name: &str| {
+        let mut found = spans.iter().filter(|span| span.0 == name);
+        found.next().unwrap().clone()
+    };
+    let (run_all, parse) = (one("run_all"), one("parse"));
+    let leaves = |inner: bool| -> u64 {
+        let leaves = spans.iter().filter(|span| span.0 == "leaf");
+        leaves
+            .filter(|span| (span.1 >= parse.1) == inner)
+            .map(|span| span.2)
+            .sum()
+    };
+    let stack =
+        |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+    let expected = BTreeMap::from([
+        (stack(&["run_all"]), run_all.2 - parse.2 - leaves(false)),
+        (stack(&["run_all", "leaf"]), leaves(false)),
+        (stack(&["run_all", "parse"]), parse.2 - leaves(true)),
+        (stack(&["run_all", "parse", "leaf"]), leaves(true)),
+    ]);
+    let found = profile.sums("wall").into_iter();
+    let found: BTreeMap<_, _> = found.map(|(stack, ns)| (stack, ns as u64)).collect();
+    assert_eq!(found, expected);
 }
