@@ -1,0 +1,140 @@
+//! Every format of `vor export`, as far as the command has a part in it: what the exporters write
+//! is judged by the viewers themselves elsewhere.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::command::recording::recording;
+use crate::command::run;
+
+fn exported(to: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = run(
+        "export",
+        &recording().path,
+        &["--to", to, "-o", out.to_str().unwrap()],
+    );
+    assert_eq!(run.code, 0, "{to}: {run:?}");
+    std::fs::read(out).unwrap()
+}
+
+#[test]
+fn a_perfetto_trace_names_every_scope_once_for_each_thread() {
+    let trace = exported("perfetto");
+    // `Trace.packet`, and its sequence of packets first.
+    assert_eq!((trace[0], trace[2]), (0x0a, 0x50));
+    let recording = recording();
+    for span in &recording.spans {
+        let name = span.name.as_bytes();
+        assert!(
+            trace.windows(name.len()).any(|part| part == name),
+            "{}",
+            span.name
+        );
+    }
+}
+
+#[test]
+fn collapsed_stacks_have_the_self_times_of_all_spans() {
+    let text = String::from_utf8(exported("collapsed")).unwrap();
+    let mut by_leaf: HashMap<&str, i64> = HashMap::new();
+    for line in text.lines() {
+        let (stack, ns) = line.rsplit_once(' ').unwrap();
+        let leaf = stack.rsplit(';').next().unwrap();
+        *by_leaf.entry(leaf).or_default() += ns.parse::<i64>().unwrap();
+    }
+    let stats = run("stats", &recording().path, &["--json"]).json();
+    let scopes = stats["scopes"].as_array().unwrap();
+    assert!(scopes.len() > 2);
+    let mut expected: HashMap<&str, i64> = HashMap::new();
+    for scope in scopes {
+        *expected.entry(scope["name"].as_str().unwrap()).or_default() +=
+            scope["self_ns"].as_i64().unwrap();
+    }
+    expected.retain(|_, ns| *ns > 0);
+    by_leaf.retain(|_, ns| *ns > 0);
+    assert_eq!(by_leaf, expected);
+}
+
+#[test]
+fn a_pprof_profile_is_gzipped_and_labels_are_its_own_option() {
+    let recording = recording();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pb.gz");
+    let mut options = vec!["--to", "pprof", "-o", out.to_str().unwrap()];
+    assert_eq!(run("export", &recording.path, &options).code, 0);
+    let plain = std::fs::read(&out).unwrap();
+    assert_eq!(plain[..3], [0x1f, 0x8b, 8]);
+    options.extend(["--label", "frame", "--label", "item"]);
+    assert_eq!(run("export", &recording.path, &options).code, 0);
+    assert!(std::fs::read(&out).unwrap().starts_with(&plain[..3]));
+    options.extend(["--name", "no such scope"]);
+    assert!(
+        run("export", &recording.path, &options)
+            .refusal()
+            .contains("no such scope")
+    );
+    let refused = run("export", &recording.path, &["--to", "csv", "--label", "n"]);
+    assert!(
+        refused.refusal().contains("--label needs --to pprof"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn profiles_are_whole_json() {
+    let speedscope: Value = serde_json::from_slice(&exported("speedscope")).unwrap();
+    assert!(
+        speedscope["$schema"]
+            .as_str()
+            .unwrap()
+            .contains("speedscope")
+    );
+    assert!(!speedscope["profiles"].as_array().unwrap().is_empty());
+    let firefox: Value = serde_json::from_slice(&exported("firefox")).unwrap();
+    assert!(!firefox["threads"].as_array().unwrap().is_empty());
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
+    for table in ["spans", "metrics", "sketches"] {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.parquet");
+        let options = [
+            "--to",
+            "parquet",
+            "--table",
+            table,
+            "-o",
+            out.to_str().unwrap(),
+        ];
+        assert_eq!(run("export", &recording().path, &options).code, 0);
+        let bytes = std::fs::read(&out).unwrap();
+        assert!(
+            bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"),
+            "{table}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("data");
+    let mut options = vec!["--to", "parquet", "-o", out.to_str().unwrap()];
+    options.extend(["--partition", "host", "--host", "web-17"]);
+    assert_eq!(run("export", &recording().path, &options).code, 0);
+    for table in ["spans", "metrics", "sketches"] {
+        let files = std::fs::read_dir(out.join(table).join("host=web-17")).unwrap();
+        assert_eq!(files.count(), 1, "{table}");
+    }
+    options[1] = "csv";
+    let refused = run("export", &recording().path, &options);
+    assert!(
+        refused.refusal().contains("need --to parquet"),
+        "{refused:?}"
+    );
+    options[1] = "parquet";
+    options[5] = "planet";
+    let refused = run("export", &recording().path, &options);
+    assert!(refused.refusal().contains("`planet`"), "{refused:?}");
+}

@@ -1,0 +1,107 @@
+//! The `vor` command as people run it: the real program over a capture that the recorder made in
+//! this process, over captures of the predecessor, and over bytes that are no capture.
+//!
+//! What the command says is compared with what a second sink of the same recorder saw
+//! (`recording`), or with captures written for it (`made`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod recording;
+mod made;
+
+mod stats;
+mod looking;
+mod selecting;
+mod formats;
+mod outputs;
+mod diff;
+mod heap;
+mod merge;
+mod following;
+mod unmarked;
+mod bad_input;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What a run of the command gave.
+#[derive(Debug)]
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// Asserts that the command refused with one line, and returns it.
+    fn refusal(&self) -> &str {
+        assert_eq!(self.code, 2, "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        assert_eq!(self.stderr.lines().count(), 1, "{self:?}");
+        let line = self.stderr.lines().next().unwrap();
+        assert!(line.starts_with("vor: "), "{line}");
+        line
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Returns the command, to be given arguments.
+fn vor() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vor"));
+    command.env_remove("COLUMNS").env_remove("VOR_RECORD");
+    command
+}
+
+/// Runs a subcommand on a file.
+fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
+    Run::from(
+        vor()
+            .arg(subcommand)
+            .arg(path)
+            .args(options)
+            .output()
+            .unwrap(),
+    )
+}
+
+/// Writes two thirds of a capture, which end within a record: of two neighbouring places at most
+/// one lies between two.
+fn tear(path: &Path, bytes: &[u8]) {
+    let cut = bytes.len() * 2 / 3;
+    let is_torn = (cut..cut + 2).any(|cut| {
+        std::fs::write(path, &bytes[..cut]).unwrap();
+        run("check", path, &[]).code != 0
+    });
+    assert!(is_torn);
+}
+
+/// Returns a capture of the predecessor.
+fn v2(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../.ci/data/v2")
+        .join(name)
+}
+
+/// Returns what the predecessor found in one of its captures.
+fn v2_expected(name: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(v2(&format!("{name}.expected.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}

@@ -1,0 +1,336 @@
+//! What `CriterionProfiler` leaves beside the reports of benchmarks.
+
+#![cfg(feature = "criterion")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use criterion::Criterion;
+use criterion::profiler::Profiler;
+
+#[cfg(not(feature = "off"))]
+use quick_xml::events::Event;
+
+use crate::robust_support::{child, folder, role, run, vor_lines};
+use vor_fixtures::test_name;
+
+fn wait() {
+    std::thread::sleep(Duration::from_micros(200));
+}
+
+/// Scopes of a name of their own, with those of another thread inside.
+macro_rules! work {
+    ($outer:literal, $inner:literal) => {{
+        vor::profile_scope!($outer);
+        wait();
+        {
+            vor::profile_scope!($inner, bytes = 3);
+            wait();
+        }
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| drop(vor::scope($inner)));
+            other.join().unwrap();
+        });
+    }};
+}
+
+/// Runs this test again as a child that plays a part, and returns the lines that vor wrote.
+fn play(test: &str, part: fn(&Path)) -> Option<(tempfile::TempDir, Vec<String>)> {
+    if role().is_some() {
+        part(&folder());
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&mut child(test, "program", folder.path()));
+    assert!(output.status.success(), "{output:?}");
+    let lines = vor_lines(&output);
+    Some((folder, lines))
+}
+
+fn files(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+/// Checks that a capture is complete, and returns the names of its scopes and how many spans it
+/// has.
+#[cfg(not(feature = "off"))]
+fn names(path: &Path) -> (BTreeSet<String>, u64) {
+    let mut names = BTreeSet::new();
+    let mut capture = vor::capture::Capture::open(path).unwrap();
+    let info = capture.info();
+    assert!(
+        info.closed && info.indexed && info.damage.is_none(),
+        "{info:?}"
+    );
+    assert_eq!((info.frames, info.dropped_spans), (1, 0));
+    let recovered = capture.recovered(0).unwrap();
+    assert!(recovered.has_all_spans());
+    let frame = capture.frame(0).unwrap();
+    for span in frame.threads.iter().flat_map(|thread| &thread.spans) {
+        names.insert(frame.catalog.site_name(span.site).to_owned());
+    }
+    assert_eq!(frame.span_count, info.spans);
+    (names, info.spans)
+}
+
+/// Checks that the elements of a flame graph are closed in order, and returns the titles of its
+/// frames.
+#[cfg(not(feature = "off"))]
+fn titles(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut reader = quick_xml::Reader::from_str(&text);
+    reader.config_mut().check_end_names = true;
+    let (mut depth, mut roots, mut in_title) = (0, 0, false);
+    let mut titles: Vec<String> = Vec::new();
+    loop {
+        let event = reader.read_event().unwrap();
+        let piece = match &event {
+            Event::Start(start) => {
+                assert!(depth > 0 || start.name().as_ref() == b"svg");
+                roots += usize::from(depth == 0);
+                depth += 1;
+                in_title = start.name().as_ref() == b"title";
+                titles.extend(in_title.then(String::new));
+                continue;
+            }
+            Event::End(_) => {
+                (depth, in_title) = (depth - 1, false);
+                continue;
+            }
+            Event::Text(text) => str::from_utf8(text).unwrap().to_owned(),
+            Event::GeneralRef(name) => format!("&{};", str::from_utf8(name).unwrap()),
+            Event::Eof => break,
+            _ => continue,
+        };
+        if in_title {
+            titles.last_mut().unwrap().push_str(&piece);
+        }
+    }
+    assert_eq!((depth, roots), (0, 1));
+    titles
+}
+
+#[cfg(not(feature = "off"))]
+#[test]
+fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
+    fn program(folder: &Path) {
+        let mut criterion = Criterion::default()
+            .with_profiler(vor::criterion::CriterionProfiler::new())
+            .profile_time(Some(Duration::from_millis(1_100)))
+            .output_directory(folder);
+        assert!(!vor::is_enabled());
+        criterion.bench_function("first", |bencher| {
+            bencher.iter(|| work!("parse", "lex <a> & b"))
+        });
+        assert!(!vor::is_enabled(), "it is off again");
+        work!("between", "between them");
+        vor::Config::new().enable();
+        work!("before", "before it");
+        let mut group = criterion.benchmark_group("group");
+        group.bench_function("second", |bencher| {
+            bencher.iter(|| work!("decode", "unpack"))
+        });
+        group.finish();
+        assert!(vor::is_enabled(), "it was on before");
+    }
+    let test = test_name!();
+    let Some((folder, lines)) = play(test, program) else {
+        return;
+    };
+    assert_eq!(lines, [""; 0]);
+    let benchmarks = [
+        (
+            "first",
+            "first",
+            "parse",
+            "lex <a> & b",
+            "lex &lt;a&gt; &amp; b",
+        ),
+        ("group/second", "group/second", "decode", "unpack", "unpack"),
+    ];
+    for (path, title, outer, inner, escaped) in benchmarks {
+        let folder = folder.path().join(path).join("profile");
+        let expected = ["flamegraph.svg", "run.vor"].map(str::to_owned);
+        assert_eq!(files(&folder), BTreeSet::from(expected));
+        let (names, spans) = names(&folder.join("run.vor"));
+        assert_eq!(names, BTreeSet::from([outer, inner].map(str::to_owned)));
+        assert!(spans > 100 && spans.is_multiple_of(3), "{spans}");
+        let titles = titles(&folder.join("flamegraph.svg"));
+        let has = |start: &str| {
+            titles
+                .iter()
+                .any(|title| title.starts_with(&format!("{start} (")))
+        };
+        assert!(has(outer) && has(escaped) && has("all"), "{titles:?}");
+        assert!(
+            !titles
+                .iter()
+                .any(|title| title.contains("between") || title.contains("before"))
+        );
+        let text = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
+        assert!(text.contains(title), "the benchmark is named");
+    }
+}
+
+#[cfg(not(feature = "off"))]
+#[test]
+fn files_of_an_earlier_run_are_replaced() {
+    fn program(folder: &Path) {
+        let mut profiler = vor::criterion::CriterionProfiler::new();
+        for round in 0..3 {
+            std::fs::write(folder.join("run.partial.vor"), "of a run that was cut off").unwrap();
+            profiler.start_profiling("again", folder);
+            assert_eq!(folder.join("flamegraph.svg").exists(), round > 0);
+            for _ in 0..=round {
+                work!("outer", "inner");
+            }
+            profiler.stop_profiling("again", folder);
+            assert_eq!(names(&folder.join("run.vor")).1, 3 * (round + 1));
+        }
+        // A capture without scopes has no flame graph, and does not keep that of another run.
+        profiler.start_profiling("bare", folder);
+        profiler.stop_profiling("bare", folder);
+        assert_eq!(names(&folder.join("run.vor")).1, 0);
+        // What was not started cannot be stopped.
+        profiler.stop_profiling("bare", folder);
+    }
+    let Some((folder, lines)) = play(test_name!(), program) else {
+        return;
+    };
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("bare") && lines[0].contains("no scopes"),
+        "{lines:?}"
+    );
+    assert_eq!(files(folder.path()), BTreeSet::from(["run.vor".to_owned()]));
+}
+
+#[cfg(not(feature = "off"))]
+#[test]
+fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
+    fn program(folder: &Path) {
+        let mut profiler = vor::criterion::CriterionProfiler::new();
+        let mut bench = |id: &str, folder: &Path| {
+            profiler.start_profiling(id, folder);
+            work!("outer", "inner");
+            profiler.stop_profiling(id, folder);
+            assert!(!vor::is_enabled());
+        };
+        // A file stands where the folder should be, and folders where the files should be.
+        std::fs::write(folder.join("file"), "").unwrap();
+        bench("no folder", &folder.join("file/profile"));
+        std::fs::create_dir_all(folder.join("a/run.vor/full")).unwrap();
+        bench("no capture", &folder.join("a"));
+        std::fs::create_dir_all(folder.join("b/flamegraph.partial.svg")).unwrap();
+        bench("no flame graph", &folder.join("b"));
+        std::fs::create_dir_all(folder.join("c/run.partial.vor")).unwrap();
+        bench("no partial capture", &folder.join("c"));
+        bench("all is well", &folder.join("d"));
+    }
+    let test = test_name!();
+    let Some((folder, lines)) = play(test, program) else {
+        return;
+    };
+    let expected = [
+        ("no folder", "file/profile"),
+        ("no capture", "a/run.vor"),
+        ("no flame graph", "b/flamegraph.svg"),
+        ("no partial capture", "c/run.partial.vor"),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, (benchmark, path)) in lines.iter().zip(expected) {
+        assert!(line.contains(benchmark) && line.contains(path), "{line}");
+    }
+    assert_eq!(
+        files(&folder.path().join("b")).len(),
+        2,
+        "the capture is there"
+    );
+    assert_eq!(names(&folder.path().join("d/run.vor")).1, 3);
+    assert!(folder.path().join("d/flamegraph.svg").exists());
+}
+
+#[cfg(not(feature = "off"))]
+#[test]
+fn dropped_spans_are_told() {
+    /// Keeps the recorder from emptying the ring.
+    struct Slow;
+    impl vor::sinks::FrameSink for Slow {
+        fn interest(&self) -> vor::sinks::Interest {
+            vor::sinks::Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, _: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        }
+
+        fn accept_frame(
+            &mut self,
+            _: &std::sync::Arc<vor::capture::FrameSnapshot>,
+        ) -> Result<(), vor::Error> {
+            Ok(())
+        }
+    }
+    fn program(folder: &Path) {
+        vor::Config::new().ring_kib(64).sink("slow", Slow).enable();
+        let mut profiler = vor::criterion::CriterionProfiler::new();
+        profiler.start_profiling("fast", folder);
+        for _ in 0..100_000 {
+            vor::profile_scope!("nothing");
+        }
+        profiler.stop_profiling("fast", folder);
+        let info = vor::capture::Capture::open(folder.join("run.vor"))
+            .unwrap()
+            .info();
+        let (spans, dropped) = (info.spans, info.dropped_spans);
+        assert!(dropped > 0 && spans + dropped == 100_000, "{info:?}");
+        let graph = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
+        assert!(graph.contains(&format!("{spans} spans, {dropped} more were dropped")));
+    }
+    let Some((_folder, lines)) = play(test_name!(), program) else {
+        return;
+    };
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("fast") && lines[0].contains("were dropped"),
+        "{lines:?}"
+    );
+}
+
+#[cfg(feature = "off")]
+#[test]
+fn compiled_out_it_does_nothing_and_says_so() {
+    fn program(folder: &Path) {
+        let mut criterion = Criterion::default()
+            .with_profiler(vor::criterion::CriterionProfiler::new())
+            .profile_time(Some(Duration::from_millis(1)))
+            .output_directory(folder);
+        criterion.bench_function("bare", |bencher| bencher.iter(|| work!("outer", "inner")));
+        let mut profiler = vor::criterion::CriterionProfiler::new();
+        profiler.start_profiling("by hand", folder);
+        profiler.stop_profiling("by hand", folder);
+    }
+    let Some((folder, lines)) = play(test_name!(), program) else {
+        return;
+    };
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("compiled out")),
+        "{lines:?}"
+    );
+    assert!(
+        !files(folder.path())
+            .iter()
+            .any(|file| file.ends_with(".vor"))
+    );
+}

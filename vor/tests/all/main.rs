@@ -1,0 +1,37 @@
+//! The tests of `vor` as programs use it, and of the command. Each test that records does so in a
+//! process of its own; those of the command share one recording, which this process makes.
+
+mod arguments;
+mod async_tasks;
+mod capture_close;
+mod capture_path;
+#[cfg(feature = "cli")]
+mod command;
+mod command_view;
+mod compiled_out;
+mod counted_process;
+mod counted_tracing;
+mod criterion_profiler;
+#[cfg(not(feature = "off"))]
+mod futures;
+mod macros_behaviour;
+mod macros_ui;
+mod puffin_forbidden;
+mod puffin_scopes;
+mod puffin_viewer;
+mod robust_crash;
+mod robust_end;
+mod robust_fork;
+mod robust_kill;
+mod robust_pipe;
+mod robust_process;
+mod robust_stall;
+mod robust_support;
+mod smoke;
+mod tracing_attributes;
+mod tracing_layer;
+mod tracing_spans;
+#[cfg(all(feature = "tracing-layer", not(feature = "off")))]
+mod tracing_support;
+mod tracing_tap;
+mod v02_api;

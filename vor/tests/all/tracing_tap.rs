@@ -1,0 +1,154 @@
+//! The live tap: scopes as `tracing` spans, seen by a subscriber that writes down what it is told.
+
+#![cfg(all(feature = "tracing", not(feature = "off")))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use vor_fixtures::own_process;
+
+/// What a subscriber was told, one line each.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn say(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Wants spans of all levels up to one.
+struct Listener {
+    told: Told,
+    up_to: Level,
+    next_id: AtomicU64,
+    names: Mutex<Vec<&'static str>>,
+    panics: bool,
+}
+
+impl Listener {
+    fn new(told: &Told, up_to: Level) -> Self {
+        Self {
+            told: told.clone(),
+            up_to,
+            next_id: AtomicU64::new(1),
+            names: Mutex::new(Vec::new()),
+            panics: false,
+        }
+    }
+
+    fn name(&self, id: &Id) -> &'static str {
+        self.names.lock().unwrap()[id.into_u64() as usize - 1]
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.up_to
+    }
+
+    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+        Some(self.up_to.into())
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        assert!(!self.panics, "a subscriber with a mistake");
+        let metadata = span.metadata();
+        assert_eq!(metadata.file(), Some(file!()));
+        assert_eq!(metadata.target(), module_path!());
+        assert!(metadata.line().is_some());
+        // A scope in the subscriber is not tapped in turn.
+        vor::profile_scope!("inside the subscriber");
+        self.names.lock().unwrap().push(metadata.name());
+        Id::from_u64(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, span: &Id) {
+        self.told.say(format!("> {}", self.name(span)));
+    }
+
+    fn exit(&self, span: &Id) {
+        self.told.say(format!("< {}", self.name(span)));
+    }
+}
+
+fn inner(number: u64) {
+    vor::profile_scope!("inner", number = number);
+}
+
+fn outer() {
+    vor::profile_scope!("outer");
+    inner(1);
+    let mut phases = vor::profile_phase!("one");
+    vor::profile_phase!(phases, "two");
+}
+
+const EXPECTED: [&str; 8] = [
+    "> outer", "> inner", "< inner", "> one", "< one", "> two", "< two", "< outer",
+];
+
+#[test]
+fn a_subscriber_sees_scopes_nested_and_only_while_it_wants_them() {
+    own_process!();
+    let told = Told::default();
+    let before_ns = {
+        outer();
+        told.take()
+    };
+    assert!(before_ns.is_empty());
+    for is_recording in [false, true, false] {
+        if is_recording {
+            vor::enable();
+        } else {
+            vor::disable();
+        }
+        tracing::subscriber::with_default(Listener::new(&told, Level::TRACE), || {
+            outer();
+            outer();
+        });
+        assert_eq!(
+            told.take(),
+            [EXPECTED, EXPECTED].concat(),
+            "recording: {is_recording}"
+        );
+        // One that wants less is not asked.
+        tracing::subscriber::with_default(Listener::new(&told, Level::DEBUG), outer);
+        assert_eq!(told.take(), [""; 0]);
+        outer();
+        assert_eq!(told.take(), [""; 0]);
+    }
+
+    // A scope that began before the subscriber came, or ends after it went, is no half span.
+    {
+        vor::profile_scope!("before");
+        let guard = tracing::subscriber::set_default(Listener::new(&told, Level::TRACE));
+        vor::profile_scope!("during");
+        drop(guard);
+    }
+    assert_eq!(told.take(), ["> during", "< during"]);
+
+    // A subscriber's panic is not the program's.
+    let mistaken = Listener {
+        panics: true,
+        ..Listener::new(&told, Level::TRACE)
+    };
+    tracing::subscriber::with_default(mistaken, outer);
+    assert_eq!(told.take(), [""; 0]);
+    tracing::subscriber::with_default(Listener::new(&told, Level::TRACE), outer);
+    assert_eq!(told.take(), EXPECTED);
+}

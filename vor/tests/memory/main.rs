@@ -1,0 +1,9 @@
+//! Tests of what recording allocates, under an allocator that counts.
+
+mod tracing_memory;
+#[cfg(all(feature = "tracing-layer", not(feature = "off")))]
+#[path = "../all/tracing_support/mod.rs"]
+mod tracing_support;
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
