@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the program's own files are part of this one")]
 
+#[path = "all/made/mod.rs"]
 mod made;
 #[path = "../src/bin/vor-viz/output.rs"]
 mod output;

@@ -10,7 +10,7 @@ mod flame;
 mod headless;
 mod live;
 mod numbers;
-#[path = "../../../vor-viz/tests/common/synthetic.rs"]
+#[path = "../../../vor-viz/tests/all/synthetic.rs"]
 mod synthetic;
 mod tables;
 mod whole;

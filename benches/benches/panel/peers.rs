@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 mod headless;
-#[path = "../../../vor-viz/tests/common/synthetic.rs"]
+#[path = "../../../vor-viz/tests/all/synthetic.rs"]
 mod synthetic;
 
 use std::collections::VecDeque;

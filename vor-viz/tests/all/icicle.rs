@@ -1,17 +1,13 @@
 //! The icicle: which stacks it merges, and what clicks and searches do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/block.rs"]
-mod block;
-mod scopes_data;
-
-use block::block;
+use crate::block::block;
 use std::cell::RefCell;
 
+use crate::scopes_data::{site, store};
 use egui::{Event, PointerButton, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
-use scopes_data::{site, store};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::icicle::{Icicle, StackKey, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums};

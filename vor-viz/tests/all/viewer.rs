@@ -2,14 +2,12 @@
 #![cfg(feature = "viewer")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod made;
-
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use made::make;
+use crate::made::make;
 
 fn vor_viz(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vor-viz"));

@@ -2,15 +2,13 @@
 //! stops it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod made;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use made::{Made, frame_ns, make};
+use crate::made::{Made, frame_ns, make};
 use vor_viz::overview::OverviewMark;
 use vor_viz::replay::{ReplayState, WindowLimits};
 

@@ -1,15 +1,10 @@
 //! The whole panel, clicked, dragged and typed into.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/pointer.rs"]
-mod pointer;
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
+use crate::pointer::{click, drag, hover};
 use egui::{Key, Modifiers, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use pointer::{click, drag, hover};
 use vor_viz::bars::Thresholds;
 use vor_viz::flame::ColorBy;
 use vor_viz::panel::{Panel, Tab};
@@ -35,7 +30,7 @@ fn harness(store: Store, dark: bool, scale: f32) -> Harness<'static, Panel> {
 }
 
 fn rich(dark: bool) -> Harness<'static, Panel> {
-    let mut harness = harness(synthetic::rich_store(), dark, 1.0);
+    let mut harness = harness(crate::synthetic::rich_store(), dark, 1.0);
     // Keys are the panel's where the pointer is over it.
     hover(&mut harness, pos2(30.0, 60.0));
     harness
@@ -67,7 +62,7 @@ fn everything_dark() {
 
 #[test]
 fn a_pinned_frame_light_at_two_pixels_per_point() {
-    let mut harness = harness(synthetic::rich_store(), false, 2.0);
+    let mut harness = harness(crate::synthetic::rich_store(), false, 2.0);
     let id = harness.state().store().id_at(33);
     harness.state_mut().view_mut().pin(id);
     harness.run();
@@ -183,7 +178,7 @@ fn two() -> Harness<'static, [Panel; 2]> {
             });
         });
     };
-    let panel = || Panel::new(synthetic::rich_store(), Thresholds::default());
+    let panel = || Panel::new(crate::synthetic::rich_store(), Thresholds::default());
     let mut harness = Harness::builder()
         .with_size(vec2(1400.0, 640.0))
         .with_step_dt(1.0 / 60.0)
@@ -426,7 +421,7 @@ fn a_small_panel_still_shows_everything() {
         .with_size(vec2(560.0, 380.0))
         .build_ui_state(
             show,
-            Panel::new(synthetic::rich_store(), Thresholds::default()),
+            Panel::new(crate::synthetic::rich_store(), Thresholds::default()),
         );
     harness.run();
     harness.snapshot("panel_small");

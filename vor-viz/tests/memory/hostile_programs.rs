@@ -3,27 +3,17 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod headless;
-
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::headless::User;
 use egui::{Key, vec2};
-use headless::User;
+use vor_fixtures::own_process;
 use vor_recorder::{drain, profile_scope, setup};
 use vor_viz::{PanelConfig, PanelState, show};
 
-#[global_allocator]
-static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
-
-/// The recorder is one for the whole process, so tests take turns; so does the count of bytes.
-static RECORDER: Mutex<()> = Mutex::new(());
-
-fn recorder() -> MutexGuard<'static, ()> {
-    let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+fn enable() {
     setup::enable();
     drain::flush();
-    turn
 }
 
 /// Records some spans, fewer at once than a ring holds.
@@ -42,7 +32,8 @@ fn draw(user: &mut User, state: &mut PanelState) {
 
 #[test]
 fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
     let mut user = User::new(1, vec2(900.0, 600.0), 1.0, true);
     state.tick();
@@ -92,7 +83,8 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
 
 #[test]
 fn a_panel_that_is_never_ticked_nor_shown_forgets() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
     state.tick();
     let grown = vor_fixtures::memory::peak_of(|| {
@@ -112,7 +104,8 @@ fn a_panel_that_is_never_ticked_nor_shown_forgets() {
 
 #[test]
 fn a_panel_that_is_ticked_but_never_shown_forgets() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let config = PanelConfig {
         history_capacity: 64,
         ..PanelConfig::FRAME_MS
@@ -132,8 +125,9 @@ fn a_panel_that_is_ticked_but_never_shown_forgets() {
 
 #[test]
 fn a_frame_that_does_not_end_is_bounded_and_its_rest_is_counted() {
+    own_process!();
     const SPANS: u64 = 3_000_000;
-    let _turn = recorder();
+    enable();
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
     let mut user = User::new(1, vec2(900.0, 600.0), 1.0, true);
     state.tick();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
+use vor_fixtures::own_process;
 use vor_recorder::drain;
 use vor_viz::{PanelConfig, PanelState};
 
@@ -31,6 +32,7 @@ impl FrameSink for Count {
 
 #[test]
 fn a_tick_before_the_first_mark_makes_no_frame_of_its_own() {
+    own_process!();
     vor_recorder::setup::Config::new()
         .sink("count", Count)
         .enable();

@@ -1,14 +1,12 @@
 //! The comparison of two sides: what matches, what has changed, and what clicks do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod scopes_data;
-
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::scopes_data::{catalog_of, store};
 use egui::{Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
-use scopes_data::{catalog_of, store};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
@@ -243,7 +241,7 @@ fn pictures() {
     let mut left = store(30, 1, 0);
     let mut right = store(40, 2, 70);
     let renamed = |store: &mut Store, from: &str, to: &str| {
-        let names: Vec<&str> = scopes_data::NAMES
+        let names: Vec<&str> = crate::scopes_data::NAMES
             .iter()
             .map(|name| if *name == from { to } else { *name })
             .collect();

@@ -14,6 +14,7 @@ use vor_capture::model::batch::{SpanBatch, TaskEventKind};
 use vor_capture::model::catalog::Catalog;
 use vor_capture::reader::{Event, Reader};
 use vor_fixtures::json::arg;
+use vor_fixtures::own_process;
 use vor_recorder::hot::task::async_span;
 use vor_recorder::metrics::{record_metric, record_metric_unit};
 use vor_recorder::setup::Config;
@@ -314,6 +315,7 @@ fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
 
 #[test]
 fn the_selection_has_what_the_capture_has_of_it() {
+    own_process!();
     let temporary = tempfile::tempdir().unwrap();
     let folder = std::env::var_os("VOR_ORACLE_OUT").map_or(temporary.path().to_owned(), Into::into);
     let capture = folder.join("viewed.vor");

@@ -1,18 +1,14 @@
 //! The table of scopes: what it computes, and what it does when it is clicked.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/block.rs"]
-mod block;
-mod scopes_data;
-
-use block::block;
+use crate::block::block;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::scopes_data::{site, store};
 use egui::{Key, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
-use scopes_data::{site, store};
 use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
@@ -243,7 +239,7 @@ fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
     assert_eq!(pass(&data, (0, 59), 0.01, &mut job).unwrap(), all);
     // Frames come in; nobody chose anything.
     let mut grown = data.clone();
-    scopes_data::push(&mut grown, 1, 2, 0);
+    crate::scopes_data::push(&mut grown, 1, 2, 0);
     assert_eq!(pass(&grown, (0, 60), 0.1, &mut job).unwrap(), all);
     assert_eq!(pass(&grown, (0, 60), 0.2, &mut job).unwrap().0, 61);
     assert!(!job.is_dimmed());

@@ -9,16 +9,14 @@
     reason = "a test that cannot be set up should stop"
 )]
 
-mod headless;
-
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::headless::User;
 use egui::{Color32, ImageData, TextureId, vec2};
-use headless::User;
 use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
 use vor_capture::model::batch::{AsyncSpan, SpanBatch, ThreadBatch};

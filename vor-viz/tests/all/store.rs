@@ -1,10 +1,7 @@
 //! What the store holds and draws is what came in.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/block.rs"]
-mod block;
-
-use block::block;
+use crate::block::block;
 use egui::Color32;
 use proptest::prelude::*;
 use vor_capture::model::catalog::SiteId;

@@ -2,12 +2,10 @@
 //! and stays small.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod headless;
-
 use std::sync::Arc;
 
+use crate::headless::User;
 use egui::{Key, vec2};
-use headless::User;
 use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
 use vor_capture::model::catalog::{
@@ -15,12 +13,10 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use vor_fixtures::own_process;
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};
-
-#[global_allocator]
-static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 /// Sizes of the panel in points, and how many pixels a point has.
 const SCREENS: [(f32, f32, f32); 5] = [
@@ -150,6 +146,7 @@ fn attack(store: &Store, passes: usize) {
 
 #[test]
 fn ticks_at_the_ends_of_time() {
+    own_process!();
     const LAST: u64 = u64::MAX;
     let catalog = Arc::new(catalog(&["first", "last", "all"], 2, &["frame_ms"]));
     let spans = |at: u64| {
@@ -184,6 +181,7 @@ fn ticks_at_the_ends_of_time() {
 
 #[test]
 fn spans_outside_their_frames_overlapping_and_in_disorder() {
+    own_process!();
     let catalog = Arc::new(catalog(&["a", "b", "c"], 3, &["frame_ms"]));
     let mut user = User::new(99, vec2(1.0, 1.0), 1.0, true);
     let mut frames = Vec::new();
@@ -246,6 +244,7 @@ fn spans_outside_their_frames_overlapping_and_in_disorder() {
 
 #[test]
 fn a_hundred_thousand_levels() {
+    own_process!();
     const LEVELS: u32 = 100_000;
     let catalog = Arc::new(catalog(&["down"], 1, &["frame_ms"]));
     let spans =
@@ -263,6 +262,7 @@ fn a_hundred_thousand_levels() {
 
 #[test]
 fn five_thousand_threads() {
+    own_process!();
     let catalog = Arc::new(catalog(&["work"], 5_000, &["frame_ms"]));
     let threads = (0..5_000).map(|thread| tree(thread, vec![span(u64::from(thread), 500, 1, 0)]));
     let frames = [frame(&catalog, 0, 6_000, threads.collect())];
@@ -271,6 +271,7 @@ fn five_thousand_threads() {
 
 #[test]
 fn a_hundred_thousand_call_sites() {
+    own_process!();
     const SITES: u32 = 100_000;
     let names: Vec<String> = (0..SITES).map(|site| format!("site {site}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -295,6 +296,7 @@ fn a_hundred_thousand_call_sites() {
 
 #[test]
 fn names_and_texts_that_are_long_or_strange() {
+    own_process!();
     let long = "x".repeat(64 << 10);
     let lines = "line\n".repeat(13_000);
     let names = [
@@ -360,6 +362,7 @@ fn names_and_texts_that_are_long_or_strange() {
 
 #[test]
 fn values_that_are_no_numbers_are_gaps_and_are_counted() {
+    own_process!();
     let catalog = Arc::new(catalog(&["a"], 1, &["frame_ms", "loss", "huge"]));
     let values = [
         1.0,
@@ -399,6 +402,7 @@ fn values_that_are_no_numbers_are_gaps_and_are_counted() {
 
 #[test]
 fn a_frame_of_thirty_years() {
+    own_process!();
     let catalog = Arc::new(catalog(&["year", "moment"], 1, &["frame_ms"]));
     const YEARS: u64 = 1_000_000_000_000_000_000;
     let spans = vec![

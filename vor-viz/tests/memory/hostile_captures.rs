@@ -6,20 +6,16 @@
     reason = "a test that cannot be set up should stop"
 )]
 
-mod headless;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::headless::User;
 use egui::{Key, vec2};
-use headless::User;
 use vor_fixtures::mutation::{mutate_any, v2_records};
+use vor_fixtures::own_process;
 use vor_fixtures::{Random, make};
 use vor_viz::panel::Tab;
 use vor_viz::replay::ReplayState;
-
-#[global_allocator]
-static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 const CASES: usize = 90;
 
@@ -138,6 +134,7 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
 
 #[test]
 fn damaged_captures_of_both_versions() {
+    own_process!();
     let made = (0..6).map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0));
     let originals: Vec<Original> = made
         .map(|made| Original {

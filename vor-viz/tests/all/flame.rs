@@ -1,15 +1,10 @@
 //! The flame chart, clicked, dragged and typed into.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/pointer.rs"]
-mod pointer;
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
+use crate::pointer::{click, double_click, drag, hover, scroll};
 use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use pointer::{click, double_click, drag, hover, scroll};
 use vor_capture::filled;
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
@@ -27,7 +22,7 @@ struct App {
 }
 
 fn harness(dark: bool) -> Harness<'static, App> {
-    harness_of(synthetic::rich_store(), dark)
+    harness_of(crate::synthetic::rich_store(), dark)
 }
 
 fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {

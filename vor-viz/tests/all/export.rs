@@ -1,9 +1,6 @@
 //! What is exported is what the panel holds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::store::{Store, TrackKind};
 
@@ -28,7 +25,7 @@ fn held(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize
 
 #[test]
 fn a_table_has_every_span_once() {
-    let store = synthetic::rich_store();
+    let store = crate::synthetic::rich_store();
     for frames in [(0, 47), (20, 20), (30, 35)] {
         let text = String::from_utf8(exported(&store, frames, ExportFormat::SpanCsv)).unwrap();
         let mut lines = text.lines();
@@ -47,7 +44,7 @@ fn a_table_has_every_span_once() {
 
 #[test]
 fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
-    let store = synthetic::rich_store();
+    let store = crate::synthetic::rich_store();
     let bytes = exported(&store, (0, 47), ExportFormat::Chrome);
     let trace: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     let events = trace
@@ -72,7 +69,7 @@ fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
 
 #[test]
 fn a_perfetto_trace_grows_with_what_is_selected() {
-    let store = synthetic::rich_store();
+    let store = crate::synthetic::rich_store();
     let (one, all) = (
         exported(&store, (3, 3), ExportFormat::Perfetto),
         exported(&store, (0, 47), ExportFormat::Perfetto),
@@ -108,7 +105,7 @@ fn a_full_disk_is_an_error() {
         }
     }
     for format in ExportFormat::ALL {
-        let error = export(&synthetic::rich_store(), (0, 47), format, Full).unwrap_err();
+        let error = export(&crate::synthetic::rich_store(), (0, 47), format, Full).unwrap_err();
         assert!(error.to_string().contains("no space left"), "{error}");
     }
 }

@@ -3,23 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
+use vor_fixtures::own_process;
 use vor_recorder::drain;
 use vor_recorder::profile_scope;
 use vor_recorder::setup;
 use vor_viz::{Metric, PanelConfig, PanelState, show};
 
-/// The recorder is one for the whole process, so tests take turns.
-static RECORDER: Mutex<()> = Mutex::new(());
-
-fn recorder() -> MutexGuard<'static, ()> {
-    let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+fn enable() {
     setup::enable();
-    turn
 }
 
 fn small() -> PanelConfig {
@@ -52,7 +47,8 @@ fn spans(state: &PanelState, name: &str) -> usize {
 
 #[test]
 fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(small());
     state.tick();
     for i in 0..5 {
@@ -89,7 +85,8 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
 
 #[test]
 fn a_program_that_marks_frames_itself_is_not_marked_twice() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(small());
     state.tick();
     for _ in 0..3 {
@@ -114,7 +111,8 @@ fn a_program_that_marks_frames_itself_is_not_marked_twice() {
 
 #[test]
 fn the_ring_keeps_its_capacity_and_a_pin_holds() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(small());
     for _ in 0..20 {
         frame(&mut state);
@@ -141,7 +139,8 @@ fn the_ring_keeps_its_capacity_and_a_pin_holds() {
 
 #[test]
 fn without_recording_there_are_lengths_and_system_metrics() {
-    let turn = recorder();
+    own_process!();
+    enable();
     setup::disable();
     let mut state = PanelState::new(small());
     for _ in 0..3 {
@@ -161,11 +160,11 @@ fn without_recording_there_are_lengths_and_system_metrics() {
     if cfg!(target_os = "linux") {
         assert!(column("memory_mb").unwrap() > 1.0);
     }
-    drop(turn);
 }
 
 #[test]
 fn the_panel_draws_the_programs_own_metrics() {
+    own_process!();
     struct Workload {
         particles: usize,
     }
@@ -175,7 +174,7 @@ fn the_panel_draws_the_programs_own_metrics() {
             .describe("alive at the end of the frame"),
         Metric::new("broken", |_| f64::NAN, "ms"),
     ];
-    let _turn = recorder();
+    enable();
     let state = PanelState::new(small());
     let history = VecDeque::new();
     let mut harness = Harness::builder()
@@ -213,7 +212,8 @@ fn the_panel_draws_the_programs_own_metrics() {
 
 #[test]
 fn a_panel_that_is_gone_leaves_no_sink() {
-    let _turn = recorder();
+    own_process!();
+    enable();
     let mut state = PanelState::new(small());
     state.tick();
     drop(state);

@@ -1,0 +1,23 @@
+//! The tests of the panel and the viewer. Each test that records does so in a process of its own.
+
+mod block;
+mod compare;
+mod export;
+mod export_traces;
+mod flame;
+mod headless;
+mod icicle;
+mod live;
+mod live_marks;
+mod made;
+mod numbers;
+mod numbers_pyramid;
+mod panel;
+mod pointer;
+mod replay;
+mod scopes;
+mod scopes_data;
+mod store;
+mod synthetic;
+mod truth;
+mod viewer;
