@@ -1,0 +1,1 @@
+//! Turns on the features whose tests `cargo test --workspace` runs; see `Cargo.toml`.
