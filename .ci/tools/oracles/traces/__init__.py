@@ -1,0 +1,1 @@
+"""Compares a trace with the events that a test recorded, to the nanosecond."""

@@ -1,0 +1,1 @@
+"""Compares what a viewer shows with the spans of the capture that it shows."""
