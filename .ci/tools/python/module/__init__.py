@@ -1,0 +1,1 @@
+"""The checks of the Python module, which `.ci/python` runs."""

@@ -1,0 +1,49 @@
+"""Builds and installs the package as people do, with each tool and without options."""
+import pathlib
+import shutil
+
+from . import commands, interpreters
+from .report import Failed, say
+
+# uv comes last, since it builds in a folder of its own: the others share what they compile.
+TOOLS = "pip", "maturin build", "maturin develop", "uv pip"
+SMOKE = pathlib.Path(__file__).parents[1] / "smoke.py"
+# Unoptimised, so that little is compiled twice.
+DEV_PROFILE = {"MATURIN_PEP517_ARGS": "--profile dev"}
+
+
+def check(tools, python):
+    """Each tool installs a package that works, in an environment that has nothing else."""
+    for tool in TOOLS:
+        environment = tools.environment("default", python, "--seed")
+        try:
+            _install(tools, tool, environment)
+        except Failed as error:
+            raise Failed(f"{tool} cannot install the package for {python}: {error}") from error
+        if not commands.run(environment.python, SMOKE):
+            raise Failed(f"the package that {tool} installs for {python} does not work")
+        # `maturin develop` leaves the module beside the sources.
+        for module in pathlib.Path("vor-py/python/vor").glob("_core*.so"):
+            module.unlink()
+        shutil.rmtree(environment.folder)
+    say(f"{', '.join(TOOLS)} install the package on {interpreters.full_version(python)}")
+
+
+def _install(tools, tool, environment):
+    python, folder = environment.python, environment.folder
+    if tool == "pip":
+        pip = environment.command("pip")
+        commands.check(
+            pip, "install", "-q", "--disable-pip-version-check", "./vor-py", env=DEV_PROFILE
+        )
+    elif tool == "maturin build":
+        tools.build(python, "dev", folder / "wheels")
+        (wheel,) = (folder / "wheels").glob("*.whl")
+        environment.install_wheel(wheel)
+    elif tool == "maturin develop":
+        develop = "develop", "-q", "-m", "vor-py/Cargo.toml", "--profile", "dev"
+        commands.check(tools.maturin, *develop, env={"VIRTUAL_ENV": str(folder)})
+    else:
+        # uv takes the package for unchanged while `pyproject.toml` is.
+        install = "pip", "install", "-q", "-p", python, "--refresh-package", "vor", "./vor-py"
+        commands.check(tools.uv, *install, env=DEV_PROFILE)

@@ -1,0 +1,42 @@
+"""The wheels of a release, which a task builds while others wait for them."""
+import threading
+
+from . import interpreters
+from .report import Failed
+
+
+class Wheels:
+    def __init__(self, folder, tools):
+        self._folder, self._tools = folder, tools
+        self._built, self.failed = set(), False
+        self._changed = threading.Condition()
+
+    def build(self, python):
+        """Builds the wheel of an interpreter, unless there is one."""
+        tag = interpreters.wheel_tag(python)
+        if tag in self._built:
+            return
+        features = ["--features", "abi3"] if tag.endswith("abi3") else []
+        try:
+            self._tools.build(python, "wheel", self._folder, *features)
+        except BaseException:
+            # Fails those who wait for a wheel.
+            with self._changed:
+                self.failed = True
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            self._built.add(tag)
+            self._changed.notify_all()
+
+    def wait(self, python):
+        """Returns the wheel of an interpreter as soon as it is built."""
+        tag = interpreters.wheel_tag(python)
+        with self._changed:
+            self._changed.wait_for(lambda: tag in self._built or self.failed)
+            if tag not in self._built:
+                raise Failed(f"the wheel {tag} was not built")
+        wheels = list(self._folder.glob(f"*-{tag}*.whl"))
+        if len(wheels) != 1:
+            raise Failed(f"{len(wheels)} wheels have the tag {tag}")
+        return wheels[0]
