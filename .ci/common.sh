@@ -78,8 +78,8 @@ need_wheel() {
     [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v python3 >/dev/null || return 1
     local folder=$cache/tools/wheels/$2
     mkdir -p "$cache/tools/bin"
-    timeout 120 python3 -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
-        --upgrade --target "$folder" "$2" >"$cache/pip.log" 2>&1 || return 1
+    timeout 120 python3 -m pip install -q --disable-pip-version-check --no-deps \
+        --only-binary :all: --upgrade --target "$folder" "$2" >"$cache/pip.log" 2>&1 || return 1
     ln -sf "$folder/bin/$1" "$cache/tools/bin/$1"
     "$1" --version >/dev/null || return 1
     say "installed $2 with pip"

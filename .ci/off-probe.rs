@@ -1,8 +1,8 @@
-//! What `.ci/off` compiles twice: with the macros of vor, and with the feature `bare` without them.
-#![allow(missing_docs, reason = "it is compiled for its assembly, and read by nobody")]
+//! The functions that `.ci/off` compiles twice: with the macros of vor, and bare of them.
+#![allow(missing_docs, reason = "only its assembly matters")]
 #![cfg_attr(feature = "bare", allow(unused_variables, reason = "only the macros use it"))]
 
-/// Either the macro, or nothing.
+/// Expands to the statement, or to nothing with the feature `bare`.
 macro_rules! measured {
     ($($statement:tt)*) => {
         #[cfg(not(feature = "bare"))]
@@ -63,7 +63,7 @@ pub fn probe_counter(n: u64) -> u64 {
 #[cfg(not(feature = "bare"))]
 static SIZES: vor::Histogram = vor::Histogram::new("sizes", "B");
 
-/// The functions, which are calls and no macros.
+/// The instrumentation that is functions, not macros.
 #[unsafe(no_mangle)]
 pub fn probe_metrics(bytes: u64) -> u64 {
     measured!(vor::record_metric_unit("bytes", "B"););

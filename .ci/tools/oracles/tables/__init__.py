@@ -1,0 +1,1 @@
+"""Compares exported Parquet tables with the spans and metrics of the capture."""
