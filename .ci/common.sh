@@ -81,7 +81,7 @@ need_wheel() {
     timeout 120 python3 -m pip install -q --disable-pip-version-check --no-deps \
         --only-binary :all: --upgrade --target "$folder" "$2" >"$cache/pip.log" 2>&1 || return 1
     ln -sf "$folder/bin/$1" "$cache/tools/bin/$1"
-    "$1" --version >/dev/null || return 1
+    command -v "$1" >/dev/null || return 1
     say "installed $2 with pip"
 }
 
