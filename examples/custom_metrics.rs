@@ -1,12 +1,12 @@
-//! The panel's API without a window: functions and a whole `impl` measured, metrics of one's own,
-//! and the loop around [`PanelState`](vor::viz::PanelState).
+//! The panel's interface without a window: measured functions and a measured `impl`, your own
+//! metrics, and the loop around [`PanelState`](vor::viz::PanelState).
 //!
 //! ```text
 //! cargo run --release --example custom_metrics --features viz
 //! ```
 //!
-//! A swarm flies about for 120 frames. egui runs as it would in a window, but nobody sees its
-//! pictures; at the end the example prints what the panel knows.
+//! A swarm flies for 120 frames. egui runs as in a window, but its pictures are discarded. At the
+//! end the example prints the content of the panel.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -18,7 +18,7 @@ use vor_examples::{Generator, Outcome};
 
 const FRAMES: usize = 120;
 
-/// What this program notes of each frame.
+/// The program's own values of a frame.
 struct Workload {
     alive: usize,
     mean_speed: f32,
@@ -45,7 +45,7 @@ struct Swarm {
     birds: Vec<Bird>,
 }
 
-/// Scopes are named `Swarm::steer`, `Swarm::fly`; what is skipped has none.
+/// The scopes are `Swarm::steer` and `Swarm::fly`; a skipped function has none.
 #[vor::all_functions]
 impl Swarm {
     #[vor::skip]
@@ -60,7 +60,7 @@ impl Swarm {
         }
     }
 
-    /// Pulls every bird towards the middle of all.
+    /// Pulls every bird towards the centre of the swarm.
     fn steer(&mut self) {
         let count = self.birds.len().max(1) as f32;
         let middle = [0, 1].map(|axis| {
@@ -83,9 +83,9 @@ impl Swarm {
                 bird.position[axis] += bird.velocity[axis] * 0.016;
             }
         }
-        // Who strays too far does not come back.
+        // A bird that strays too far does not come back.
         self.birds
-            .retain(|bird| bird.position.iter().all(|place| place.abs() < 1.1));
+            .retain(|bird| bird.position.iter().all(|axis| axis.abs() < 1.1));
     }
 }
 
@@ -103,10 +103,10 @@ fn simulate(swarm: &mut Swarm) -> Workload {
 }
 
 fn main() -> ExitCode {
-    vor_examples::run(fly_and_tell)
+    vor_examples::run(fly_and_report)
 }
 
-fn fly_and_tell(out: &mut dyn Write) -> Outcome {
+fn fly_and_report(out: &mut dyn Write) -> Outcome {
     vor::enable();
     let mut swarm = Swarm::new(&mut Generator::new(7));
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
@@ -114,7 +114,7 @@ fn fly_and_tell(out: &mut dyn Write) -> Outcome {
     let ctx = egui::Context::default();
     for _ in 0..FRAMES {
         let workload = simulate(&mut swarm);
-        // While the panel is paused, both rings stand still together.
+        // A paused panel shows neither new frames nor new values, so that its graphs stay aligned.
         if !state.is_paused() {
             state.tick();
             if history.len() == PanelConfig::FRAME_MS.history_capacity {
@@ -125,17 +125,17 @@ fn fly_and_tell(out: &mut dyn Write) -> Outcome {
         let mut output = ctx.run_ui(egui::RawInput::default(), |ui| {
             vor::viz::show(ui, &mut state, &history, METRICS);
         });
-        // In a window these would go to the graphics card.
+        // A window would upload these to the GPU.
         output.textures_delta.clear();
     }
-    // Frames reach the panel some milliseconds after their end.
+    // A frame reaches the panel some milliseconds after its end.
     vor::flush();
     state.tick();
 
     let store = state.store();
     writeln!(
         out,
-        "The panel knows {} frames and {} spans.",
+        "The panel holds {} frames and {} spans.",
         store.frames().len(),
         store.stored_spans()
     )?;
@@ -166,13 +166,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_panel_knows_every_frame_and_span() {
+    fn the_panel_holds_every_frame_and_span() {
         let mut out = Vec::new();
-        fly_and_tell(&mut out).expect("the example runs");
+        fly_and_report(&mut out).expect("the example runs");
         let text = String::from_utf8(out).expect("it prints text");
         // 121 ticks, and four scopes in each of 120 frames.
         assert!(
-            text.starts_with("The panel knows 121 frames and 480 spans."),
+            text.starts_with("The panel holds 121 frames and 480 spans."),
             "{text}"
         );
     }

@@ -1,11 +1,11 @@
-//! A sink of one's own: it prints the frames that took too long, and which calls made them slow.
+//! Your own sink: it prints the frames that took too long, and the calls that made them slow.
 //!
 //! ```text
 //! cargo run --release --example custom_sink
 //! ```
 //!
-//! The program moves particles. Most frames sort a few of them, and one in forty all; the sink
-//! finds those without being told.
+//! The program moves particles. Most frames sort a few of them, one in forty sorts all, and the
+//! sink finds those.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use vor_examples::{Generator, duration};
 
 const FRAMES: u64 = 200;
 const PARTICLES: usize = 60_000;
-/// Times the usual length from which a frame counts as slow.
+/// A frame is slow if it takes this many times the median.
 const SLOW: f64 = 3.0;
 
 fn main() {
@@ -27,17 +27,17 @@ fn main() {
         world.update(frame);
         vor::record_metric("energy", world.energy());
         vor::frame_mark();
-        // Stands for the wait for the display.
+        // In place of the wait for the display.
         std::thread::sleep(Duration::from_micros(200));
     }
-    // The sink is called on vor's own thread; a flush waits for it.
+    // vor calls the sink on its own thread; a flush waits for it.
     vor::flush();
 }
 
-/// Prints slow frames, with the heaviest call at each depth.
+/// Prints slow frames, with the longest call at each depth.
 #[derive(Debug, Default)]
 struct SlowFrames {
-    lengths: vor::FrameStats,
+    durations: vor::FrameStats,
 }
 
 impl vor::sinks::FrameSink for SlowFrames {
@@ -46,58 +46,59 @@ impl vor::sinks::FrameSink for SlowFrames {
     }
 
     fn accept_frame(&mut self, frame: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
-        let length_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
-        let usual_ns = self.lengths.p50_ns();
-        self.lengths.record_ns(length_ns);
-        // The first frames say what is usual.
-        if self.lengths.count() > 20 && length_ns as f64 > SLOW * usual_ns as f64 {
-            print_slow(&mut io::stdout().lock(), frame, length_ns, usual_ns)
-                // An error switches this sink off; vor says so once, and the program goes on.
+        let duration_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
+        let median_ns = self.durations.p50_ns();
+        self.durations.record_ns(duration_ns);
+        // The first frames only define the median.
+        if self.durations.count() > 20 && duration_ns as f64 > SLOW * median_ns as f64 {
+            print_slow(&mut io::stdout().lock(), frame, duration_ns, median_ns)
+                // vor reports an error once and turns the sink off; the program continues.
                 .map_err(|error| vor::Error::sink(format!("cannot print: {error}")))?;
         }
         Ok(())
     }
 }
 
-/// Prints a frame and the heaviest calls of its threads.
+/// Prints a frame and the longest calls of its threads.
 fn print_slow(
     out: &mut impl Write,
     frame: &vor::capture::FrameSnapshot,
-    length_ns: u64,
-    usual_ns: u64,
+    duration_ns: u64,
+    median_ns: u64,
 ) -> io::Result<()> {
     let energy = frame.metric("energy").unwrap_or(f64::NAN);
-    let (length, usual) = (duration(length_ns), duration(usual_ns));
     writeln!(
         out,
-        "frame {}: {length} instead of {usual}, energy {energy:.1}",
-        frame.index
+        "frame {}: {} instead of {}, energy {energy:.1}",
+        frame.index,
+        duration(duration_ns),
+        duration(median_ns)
     )?;
     for thread in &frame.threads {
-        print_heaviest(out, frame, thread)?;
+        print_longest(out, frame, thread)?;
     }
     Ok(())
 }
 
 /// Prints the longest span of a thread, the longest inside it, and so on.
-fn print_heaviest(
+fn print_longest(
     out: &mut impl Write,
     frame: &vor::capture::FrameSnapshot,
     thread: &vor::capture::ThreadTree,
 ) -> io::Result<()> {
-    // The spans directly inside `spans[begin..end]`: each is followed by its own subtree.
+    // `spans[begin..end]` holds siblings, each followed by its own subtree.
     let (mut begin, mut end) = (0, thread.spans.len());
     while begin < end {
-        let mut heaviest = begin;
+        let mut longest = begin;
         let mut next = begin;
         while next < end {
-            if thread.spans[next].duration_ticks > thread.spans[heaviest].duration_ticks {
-                heaviest = next;
+            if thread.spans[next].duration_ticks > thread.spans[longest].duration_ticks {
+                longest = next;
             }
             next += thread.spans[next].subtree_len as usize;
         }
-        let span = &thread.spans[heaviest];
-        let length_ns = frame
+        let span = &thread.spans[longest];
+        let duration_ns = frame
             .catalog
             .timeline
             .duration_ns(span.start_ticks, span.duration_ticks);
@@ -106,11 +107,11 @@ fn print_heaviest(
             out,
             "{:indent$}{} {}{}",
             "",
-            duration(length_ns),
+            duration(duration_ns),
             frame.catalog.site_name(span.site),
             arguments(frame, thread, span)
         )?;
-        (begin, end) = (heaviest + 1, heaviest + span.subtree_len as usize);
+        (begin, end) = (longest + 1, longest + span.subtree_len as usize);
     }
     Ok(())
 }
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Returns how many of the first `count` particles moved to bring these into order.
+    /// Sorts the first `count` particles by position, and returns the number that changed places.
     #[vor::profile(name = "World::sort", args(count))]
     fn sort(&mut self, count: usize) -> usize {
         let mut order: Vec<usize> = (0..count).collect();

@@ -1,5 +1,5 @@
-//! A training loop without a window: loss and speed as metrics, a frame per step, and the capture
-//! read back.
+//! A training loop without a window: loss and speed as metrics, a frame per step, and a capture
+//! that the program reads back.
 //!
 //! ```text
 //! cargo run --release --example headless
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The network is a perceptron with one hidden layer. It learns which points of a square lie inside
-//! a circle; the points come from a seeded generator, so every run learns the same. Without
+//! a circle. The points come from a seeded generator, so every run learns the same. Without
 //! `VOR_RECORD_SPANS` the capture holds metrics only: tens of bytes per step.
 
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ fn train_and_read_back(out: &mut dyn Write) -> Outcome {
         "{STEPS} steps, accuracy on unseen points {:.1} %.",
         network.accuracy(&unseen) * 100.0
     )?;
-    // There is none where `VOR_RECORD` names a place that cannot be written; vor has said so.
+    // None if `VOR_RECORD` names a path that cannot be written, which vor has reported.
     if let Some(capture) = vor::capture_path() {
         print_capture(out, &capture)?;
         vor_examples::print_how_to_open(out, &capture)?;
@@ -50,7 +50,7 @@ fn train_and_read_back(out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Trains, a frame per step, and returns the loss of each.
+/// Trains with a frame per step, and returns the loss of each step.
 fn train(network: &mut Network, generator: &mut Generator, steps: usize) -> Vec<f32> {
     vor::record_metric_unit("samples_per_s", "1/s");
     let mut losses = Vec::with_capacity(steps);
@@ -69,7 +69,7 @@ fn train(network: &mut Network, generator: &mut Generator, steps: usize) -> Vec<
     losses
 }
 
-/// Reads the capture back: the columns, and every hundredth frame.
+/// Reads the capture back, and prints every hundredth frame.
 fn print_capture(out: &mut dyn Write, path: &Path) -> io::Result<()> {
     let mut reader = vor::Reader::open(path)?;
     let frame_ms = reader
@@ -135,7 +135,7 @@ struct Network {
     output: [f32; HIDDEN + 1],
 }
 
-/// What a batch asks of the weights, and its mean loss.
+/// The gradient of a batch, summed over its samples, and the mean loss.
 #[derive(Clone, Debug)]
 struct Gradient {
     hidden: [[f32; 3]; HIDDEN],
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Learns from a batch and returns its loss before that.
+    /// Learns from a batch, and returns the loss before that.
     fn train(&mut self, batch: &[Sample]) -> f32 {
         let gradient = self.gradient(batch);
         self.step(&gradient);
@@ -200,8 +200,8 @@ impl Network {
         }
     }
 
-    /// Returns the hidden layer and the prediction. Called for every sample, and shorter than a
-    /// scope is worth.
+    /// Returns the hidden layer and the prediction. It runs for every sample and is too short to
+    /// be worth a scope.
     #[vor::skip]
     fn forward(&self, point: [f32; 2]) -> ([f32; HIDDEN], f32) {
         let hidden = self
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_network_learns_the_circle_and_the_capture_says_how() {
+    fn the_network_learns_the_circle_and_the_capture_holds_every_loss() {
         let mut generator = Generator::new(1);
         let mut network = Network::new(&mut generator);
         let unseen = generate(&mut Generator::new(2));
@@ -243,7 +243,7 @@ mod tests {
             "{before} before, {after} after"
         );
 
-        // The capture says the same, step by step and to the bit.
+        // The capture holds the same losses, to the bit.
         let mut reader = vor::Reader::open(&path).unwrap();
         let mut read_back = Vec::new();
         while let Some(frame) = reader.next_frame().unwrap() {
@@ -288,10 +288,10 @@ mod tests {
         };
         for unit in 0..HIDDEN {
             let slope = (loss_with(unit, 1e-2) - loss_with(unit, -1e-2)) / 2e-2;
-            let told = gradient.hidden[unit][0] / BATCH as f32;
+            let computed = gradient.hidden[unit][0] / BATCH as f32;
             assert!(
-                (slope - told).abs() < 1e-3,
-                "unit {unit}: {slope} measured, {told} told"
+                (slope - computed).abs() < 1e-3,
+                "unit {unit}: {slope} measured, {computed} computed"
             );
         }
     }

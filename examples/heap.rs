@@ -1,12 +1,12 @@
-//! Who holds the memory? A small server's cache that forgets to forget, and the view that shows it.
+//! A memory leak, found by scope: the sessions of a small server, which are never dropped.
 //!
 //! ```text
 //! cargo run --release --example heap
 //! ```
 //!
-//! The allocator of the program keeps what is in use by the scopes that allocated it, of every
-//! object. A snapshot after the first requests and one after many more differ by what the requests
-//! between them left behind: a leak has a stack and a size.
+//! The program's allocator knows the scopes that allocated each live object. One snapshot follows
+//! the first requests, another one many more. Their difference is the memory that the requests
+//! between them left behind, so the leak has a stack of scopes and a size.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,20 +14,17 @@ use std::process::ExitCode;
 
 use vor_examples::Outcome;
 
-/// Knows every object. `.sampled(vor::heap::DEFAULT_SAMPLE_BYTES)` estimates the same at a fraction of
-/// the cost, for programs in production.
+/// Tracks every object. In production, `.sampled(vor::heap::DEFAULT_SAMPLE_BYTES)` estimates the
+/// same at a fraction of the cost.
 #[global_allocator]
 static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system().exact();
 
-/// Bytes of a reply.
 const REPLY_BYTES: usize = 4096;
-/// Bytes of what the cache keeps of a session, although nobody asks for it again.
 const SESSION_BYTES: usize = 1000;
 const WARM_UP_REQUESTS: u64 = 100;
 const REQUESTS: u64 = 1000;
 
-/// Replies to the last few pages, which is meant to be there, and sessions, which are never
-/// dropped.
+/// A cache of pages, which is bounded, and the sessions, which leak.
 #[derive(Default)]
 struct Server {
     pages: HashMap<u64, Vec<u8>>,
@@ -41,13 +38,13 @@ impl Server {
         self.page(request % 16)
     }
 
-    /// One object per request, which stays.
+    /// Allocates one object per request, and never frees it.
     #[vor::profile]
     fn remember(&mut self, request: u64) {
         self.sessions.insert(request, Box::new([0; SESSION_BYTES]));
     }
 
-    /// One object per page, however many requests there are.
+    /// Replaces the one object of a page.
     #[vor::profile]
     fn page(&mut self, page: u64) -> usize {
         let render = || vec![page as u8; REPLY_BYTES];
@@ -77,12 +74,13 @@ fn serve(out: &mut dyn Write) -> Outcome {
     answer(&mut server, WARM_UP_REQUESTS..WARM_UP_REQUESTS + REQUESTS);
     let later = vor::heap::heap_snapshot();
 
-    writeln!(out, "in use, by the scopes that allocated it:")?;
+    writeln!(out, "live heap by allocating scopes:")?;
+    writeln!(out, "{:>12} {:>8}", "bytes", "objects")?;
     for stack in later.stacks.iter().take(5) {
         let (objects, bytes) = (stack.inuse_objects as i64, stack.inuse_bytes as i64);
         writeln!(out, "{:>12} {:>8}  {}", bytes, objects, path(&stack.scopes))?;
     }
-    writeln!(out, "\nmore than {REQUESTS} requests ago:")?;
+    writeln!(out, "\ngrowth over {REQUESTS} requests:")?;
     writeln!(out, "{:>12} {:>8}", "bytes", "objects")?;
     for leak in later
         .difference(&warm)
@@ -109,11 +107,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_leak_is_told_to_the_byte_and_the_cache_is_none() {
+    fn the_leak_is_exact_to_the_byte_and_the_cache_does_not_grow() {
         let mut out = Vec::new();
         serve(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let (_, leaks) = text.split_once("requests ago:").unwrap();
+        let (_, leaks) = text.split_once("growth over").unwrap();
         let leak = format!(
             "{:>+12} {:>+8}  ",
             REQUESTS as i64 * SESSION_BYTES as i64,

@@ -1,12 +1,12 @@
-//! Scopes left on in a loop that runs millions of times a second, and what they cost there.
+//! The cost of scopes in a loop that runs millions of times per second.
 //!
 //! ```text
 //! cargo run --release --example hot_loop
 //! ```
 //!
-//! First the price of an empty scope beside that of the two clock readings in it, as `calibrate()`
-//! measures them on this machine. Then a checksum over small blocks: bare, with a scope around
-//! each, and with what people write by hand, two `Instant`s around each.
+//! It prints the cost of an empty scope and of the two clock reads in it, as `calibrate()` measures
+//! them on this machine. Then it times a checksum of small blocks: bare, with a scope around each,
+//! and with the usual code by hand, two `Instant`s around each.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use vor_examples::Outcome;
 
-/// Bytes of a block: at about 1 ns per byte, work that a scope is worth.
+/// At about 1 ns per byte, a block is work that is worth a scope.
 const BLOCK_BYTES: usize = 256;
-/// Blocks to a round: few, so that most rounds run without an interruption.
+/// Blocks per round: few, so that most rounds run without an interruption.
 const BLOCKS: usize = 1000;
 const ROUNDS: usize = 2001;
 
@@ -36,9 +36,9 @@ fn measure(out: &mut dyn Write) -> Outcome {
     vor::calibrate();
     let (scope_ns, floor_ns) = (vor::empty_span_ns(), vor::clock_floor_ns());
     writeln!(out, "an empty scope          {scope_ns:>4} ns")?;
-    writeln!(out, "two clock readings      {floor_ns:>4} ns")?;
+    writeln!(out, "two clock reads         {floor_ns:>4} ns")?;
     match vor::SpanBudget::new().max_ratio(1.1).check() {
-        Ok(()) => writeln!(out, "span budget: within 1.1 times two clock readings")?,
+        Ok(()) => writeln!(out, "span budget: within 1.1 times two clock reads")?,
         Err(error) => writeln!(out, "{error}")?,
     }
 
@@ -47,7 +47,7 @@ fn measure(out: &mut dyn Write) -> Outcome {
         .map(|_| generator.bits() as u8)
         .collect();
     let (mut bare, mut measured, mut by_hand) = (Vec::new(), Vec::new(), Vec::new());
-    // They take turns, so that a machine that gets busier slows all.
+    // The variants alternate, so that a load on the machine slows all of them.
     for _ in 0..ROUNDS {
         bare.push(nanoseconds_per_block(&input, checksum));
         measured.push(nanoseconds_per_block(&input, checksum_with_scope));
@@ -60,9 +60,9 @@ fn measure(out: &mut dyn Write) -> Outcome {
         out,
         "\na block of {BLOCK_BYTES} bytes     {bare_ns:>6.1} ns"
     )?;
-    for (what, rounds) in [("a scope", &mut measured), ("two Instants", &mut by_hand)] {
+    for (variant, rounds) in [("a scope", &mut measured), ("two Instants", &mut by_hand)] {
         let more_ns = median(rounds) - bare_ns;
-        writeln!(out, "  with {what:<12}     {more_ns:>6.1} ns more")?;
+        writeln!(out, "  with {variant:<12}     {more_ns:>6.1} ns more")?;
     }
 
     let (spans, dropped) = (
@@ -76,7 +76,7 @@ fn measure(out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// A sum that every byte changes and whose order matters.
+/// A checksum that depends on every byte and on their order.
 #[inline(never)]
 fn checksum(sum: u32, block: &[u8]) -> u32 {
     block.iter().fold(sum, |sum: u32, byte| {
@@ -98,8 +98,8 @@ fn checksum_with_instants(sum: u32, block: &[u8]) -> u32 {
     sum
 }
 
-/// Sums up block after block. Each begins with the sum of the one before, so the processor cannot
-/// overlap them where nothing stands between.
+/// Computes the checksum of block after block. Each starts with the sum of the previous block, so
+/// the CPU cannot run them in parallel.
 fn nanoseconds_per_block(input: &[u8], work: fn(u32, &[u8]) -> u32) -> f64 {
     let begin = Instant::now();
     let blocks = input.chunks_exact(BLOCK_BYTES);
@@ -112,14 +112,14 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// What reached the sink.
+/// The spans that reached the sink, and those that were dropped.
 #[derive(Debug, Default)]
 struct Counts {
     spans: AtomicU64,
     dropped: AtomicU64,
 }
 
-/// Counts spans and drops. Frames carry both, so it needs no trees.
+/// Adds up the two counts, which every frame has, so it needs no span trees.
 struct CountingSink(Arc<Counts>);
 
 impl vor::sinks::FrameSink for CountingSink {

@@ -1,12 +1,12 @@
-//! A window with the live panel: something moves above, and below stands what it costs.
+//! A window with the live panel: particles move above, and the panel below shows their cost.
 //!
 //! ```text
 //! cargo run --release --example live_panel --features viz
 //! ```
 //!
-//! Particles fall and bounce; the slider says how many. Worker threads compute them in slices, and
-//! each frame's work is in the panel some milliseconds later: pause it, click a bar, scroll over
-//! the flame chart, press `?`.
+//! Particles fall and bounce; a slider sets their number. Worker threads compute them in slices. A
+//! frame is in the panel some milliseconds after its end: pause it, click a bar, scroll over the
+//! flame chart, press `?`.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,8 +17,9 @@ use vor_examples::stage::Stage;
 
 const WORKERS: usize = 3;
 
-/// Particles to move, and where they belong.
+/// A part of the particles, on its way to a worker and back.
 struct Slice {
+    /// The index of the first particle.
     first: usize,
     particles: Vec<Particle>,
     bounces: usize,
@@ -37,8 +38,7 @@ impl App {
             let (sender, receiver) = channel::<Slice>();
             let finished = finished.clone();
             let worker = std::thread::Builder::new().name(format!("worker {}", i + 1));
-            // Without the thread its slices come back to nobody, and the particles of them stand
-            // still.
+            // If the thread cannot start, its particles stand still.
             let _ = worker.spawn(move || {
                 for mut slice in receiver {
                     slice.bounces = advance(&mut slice.particles);
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("live_panel: no window can be opened: {error}");
+            eprintln!("live_panel: cannot open a window: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,11 +1,11 @@
-//! A capture in a window: while it is being written, or afterwards.
+//! A capture in a window, while a program writes it or afterwards.
 //!
 //! ```text
 //! VOR_RECORD=run.vor VOR_RECORD_SPANS=1 cargo run --release --example headless
 //! cargo run --release --example replay --features viz -- run.vor
 //! ```
 //!
-//! This is all that a program needs to show captures; the viewer `vor-viz` does more.
+//! A program needs no more than this to show captures; the viewer `vor-viz` does more.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ impl eframe::App for App {
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
-        eprintln!("replay: name the capture: replay run.vor");
+        eprintln!("usage: replay CAPTURE");
         return ExitCode::from(2);
     };
     let replay = match ReplayState::open(&path) {
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("replay: no window can be opened: {error}");
+            eprintln!("replay: cannot open a window: {error}");
             ExitCode::FAILURE
         }
     }

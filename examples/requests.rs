@@ -1,15 +1,19 @@
-//! A server with three hundred requests open at once: what belongs to no single thread, in a trace
-//! for Perfetto.
+//! A server with three hundred open requests: work that belongs to no single thread, in a trace for
+//! Perfetto.
 //!
 //! ```text
 //! cargo run --release --example requests -- requests.pftrace
 //! ```
 //!
-//! Three threads poll the requests, whichever is free. A request asks the storage twice, and while
-//! the answer is under way its thread polls others. So no call stack shows a request as a whole:
-//! its life is an asynchronous span with steps, its future a task whose polls say when it ran and
-//! where, and flows lead from each question to where the storage reads the page, and on to where
-//! the request goes on. Open the file in `ui.perfetto.dev`.
+//! Three threads poll the requests. A request reads from the storage twice, and meanwhile its
+//! thread polls others, so no call stack shows a whole request. Three kinds of events do:
+//!
+//! - An asynchronous span with steps covers the life of the request.
+//! - Its future is a task, whose polls show when and where it ran.
+//! - Flows lead from each query to the thread of the storage, and on to the scope that uses the
+//!   page.
+//!
+//! Open the file in `ui.perfetto.dev`.
 
 use std::future::Future;
 use std::io::Write;
@@ -28,10 +32,11 @@ use vor_examples::{Generator, Outcome};
 
 const REQUESTS: u64 = 300;
 const THREADS: usize = 3;
-/// The storage answers as many questions at once, after the time that a disk would take.
+/// Queries that the storage answers together.
 const BATCH: usize = 16;
+/// The time that a disk would take for a batch.
 const DISK: Duration = Duration::from_micros(200);
-/// The server says how it is this often: a frame.
+/// The time between reports of the server, each a frame.
 const REPORT: Duration = Duration::from_millis(2);
 
 fn main() -> ExitCode {
@@ -61,7 +66,7 @@ fn record(out: &mut dyn Write, path: &Path) -> Outcome {
     Ok(())
 }
 
-/// What came of all requests.
+/// The totals of all requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     answers: u64,
@@ -69,7 +74,7 @@ struct Served {
     most_open: usize,
 }
 
-/// Takes all requests in at once, and reports until all are answered.
+/// Accepts all requests, and reports until all are answered.
 fn serve(requests: u64) -> Result<Served, Box<dyn std::error::Error>> {
     for (metric, unit) in [
         ("open_requests", "count"),
@@ -79,18 +84,18 @@ fn serve(requests: u64) -> Result<Served, Box<dyn std::error::Error>> {
         vor::record_metric_unit(metric, unit);
     }
     let (queue, tasks) = unbounded();
-    let (ask, questions) = unbounded();
-    let (ask_first, urgent) = unbounded();
+    let (to_storage, queries) = unbounded();
+    let (to_storage_urgent, urgent) = unbounded();
     let (answer, answers) = unbounded();
     let storage = Arc::new(Storage {
-        ask,
-        ask_first,
+        queries: to_storage,
+        urgent: to_storage_urgent,
         open: AtomicUsize::new(0),
     });
     let mut threads = vec![
         thread::Builder::new()
             .name("storage".into())
-            .spawn(move || read_pages(&questions, &urgent))?,
+            .spawn(move || read_pages(&queries, &urgent))?,
     ];
     for number in 1..=THREADS {
         let tasks = tasks.clone();
@@ -122,7 +127,7 @@ fn serve(requests: u64) -> Result<Served, Box<dyn std::error::Error>> {
     Ok(served)
 }
 
-/// Collects answers until it is time for a report.
+/// Collects answers until the next report is due.
 fn report(answers: &Receiver<Answer>, served: &mut Served) {
     let (begin, before) = (Instant::now(), *served);
     let mut open = 0;
@@ -152,11 +157,11 @@ fn report(answers: &Receiver<Answer>, served: &mut Served) {
 struct Answer {
     request: u64,
     bytes: usize,
-    /// How many requests were open when it was made, its own included.
+    /// The number of open requests at that time, including this one.
     open: usize,
 }
 
-/// One request, from the first byte to the answer.
+/// A request, from the first byte to the answer.
 async fn respond(number: u64, storage: Arc<Storage>, answer: Sender<Answer>) {
     let request = vor::async_span("request", number);
     storage.open.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +185,7 @@ async fn respond(number: u64, storage: Arc<Storage>, answer: Sender<Answer>) {
     };
     request.step("rendered");
     let open = storage.open.fetch_sub(1, Ordering::Relaxed);
-    // Nobody waits for answers any more when the program ends early.
+    // The receiver is gone if the program ends early.
     let _ = answer.send(Answer {
         request: number,
         bytes,
@@ -198,42 +203,43 @@ fn render(content: u64) -> usize {
     bytes
 }
 
-/// Something to do: as many thousands of random numbers.
+/// Work: draws thousands of random numbers.
 fn compute(seed: u64, thousands: u64) -> u64 {
     let mut generator = Generator::new(seed);
     (0..thousands * 1000).fold(0, |sum, _| sum ^ generator.bits()) >> 40
 }
 
-/// The end of the storage that requests see.
+/// The interface of the storage to requests.
 #[derive(Debug)]
 struct Storage {
-    ask: Sender<Question>,
-    /// For requests that are nearly done; those are the ones to finish.
-    ask_first: Sender<Question>,
+    queries: Sender<Query>,
+    /// For requests that are nearly complete, which go first.
+    urgent: Sender<Query>,
+    /// The number of open requests.
     open: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Question {
+struct Query {
     page: u64,
     flow: FlowId,
     reply: Arc<Reply>,
 }
 
 impl Storage {
-    /// Asks for a page; the flow that comes with it began here and passed the storage.
+    /// Reads a page, and returns it with the flow that started here and passed the storage.
     async fn read(&self, page: u64, is_urgent: bool) -> (u64, FlowId) {
         let reply = Arc::new(Reply::default());
         let flow = {
             vor::profile_scope!("ask", page = page);
             let flow = vor::flow();
-            // A storage that is gone never replies, and the request stays open.
-            let storage = if is_urgent {
-                &self.ask_first
+            let queue = if is_urgent {
+                &self.urgent
             } else {
-                &self.ask
+                &self.queries
             };
-            let _ = storage.send(Question {
+            // A storage that has ended never replies, and the request stays open.
+            let _ = queue.send(Query {
                 page,
                 flow,
                 reply: Arc::clone(&reply),
@@ -244,17 +250,17 @@ impl Storage {
     }
 }
 
-/// The storage: reads what it was asked for, several pages at a time, the urgent ones first.
-fn read_pages(questions: &Receiver<Question>, urgent: &Receiver<Question>) {
+/// The thread of the storage: reads pages in batches, the urgent ones first.
+fn read_pages(queries: &Receiver<Query>, urgent: &Receiver<Query>) {
     loop {
-        let asked = crossbeam_channel::select! {
-            recv(urgent) -> question => question,
-            recv(questions) -> question => question,
+        let received = crossbeam_channel::select! {
+            recv(urgent) -> query => query,
+            recv(queries) -> query => query,
         };
-        // Both ways to ask are gone at once, with the last request.
-        let Ok(first) = asked else { return };
-        let others = urgent.try_iter().chain(questions.try_iter());
-        let batch: Vec<Question> = std::iter::once(first)
+        // The last request drops the senders of both queues.
+        let Ok(first) = received else { return };
+        let others = urgent.try_iter().chain(queries.try_iter());
+        let batch: Vec<Query> = std::iter::once(first)
             .chain(others.take(BATCH - 1))
             .collect();
         vor::profile_scope!("read batch", pages = batch.len());
@@ -262,7 +268,7 @@ fn read_pages(questions: &Receiver<Question>, urgent: &Receiver<Question>) {
             vor::profile_scope!("disk");
             thread::sleep(DISK);
         }
-        for Question { page, flow, reply } in batch {
+        for Query { page, flow, reply } in batch {
             vor::profile_scope!("read page", page = page);
             flow.step();
             reply.set(compute(page, 12));
@@ -270,7 +276,7 @@ fn read_pages(questions: &Receiver<Question>, urgent: &Receiver<Question>) {
     }
 }
 
-/// Where a reply is put, and who waits for it.
+/// The slot of a reply, and the task that waits for it.
 #[derive(Debug, Default)]
 struct Reply(Mutex<(Option<u64>, Option<Waker>)>);
 
@@ -299,7 +305,7 @@ impl Future for Pending {
     }
 }
 
-/// A future and the queue that it goes to when it can go on.
+/// A future, and the queue that it enters when it can make progress.
 struct Task {
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     queue: Sender<Arc<Task>>,
@@ -318,12 +324,12 @@ impl Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         let queue = self.queue.clone();
-        // The threads are gone only when the server is.
+        // The threads end only with the server.
         let _ = queue.send(self);
     }
 }
 
-/// An executor's thread: polls what can go on, until no task is left.
+/// The thread of an executor: polls tasks from the queue until none is left.
 fn execute(tasks: &Receiver<Arc<Task>>) {
     for task in tasks {
         let mut future = locked(&task.future);
@@ -332,7 +338,7 @@ fn execute(tasks: &Receiver<Arc<Task>>) {
         if let Some(running) = &mut *future
             && running.as_mut().poll(&mut context).is_ready()
         {
-            // With the last task the last sender of the queue goes, and the threads end.
+            // The last task drops the last sender of the queue, and the threads end.
             *future = None;
         }
     }

@@ -1,10 +1,10 @@
-//! A web server that is instrumented with `tracing` alone, and what vor costs it.
+//! A web server that is instrumented with `tracing` only, and the cost of vor there.
 //!
-//! Run it without arguments: it starts servers as processes of their own, sends them requests in
-//! turn, and prints the CPU time that each takes for one, and how much of it the threads took that
-//! are vor's own. Servers with vor are compared with those that have a subscriber which does
-//! nothing, in pairs that follow each other, since requests per second say little on a busy
-//! machine. `traced_server FOLDER` leaves captures of the servers with vor there.
+//! Without arguments it starts servers as separate processes, sends them requests in turn, and
+//! prints the CPU time per request and the share of vor's own threads. It compares servers with vor
+//! to servers with a subscriber that does nothing, in alternating turns, since requests per second
+//! mean little on a busy machine. `traced_server FOLDER` stores captures of the servers with vor in
+//! a folder.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -26,7 +26,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry;
 use vor_examples::{Outcome, run};
 
-/// Says to a process that it is a server, and which.
+/// The variable that makes a process a server of a kind.
 const MODE: &str = "TRACED_SERVER_MODE";
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Wants everything and does nothing.
+/// A subscriber that enables everything and does nothing.
 struct NoOp;
 
 impl Subscriber for NoOp {
@@ -53,7 +53,7 @@ impl Subscriber for NoOp {
     fn exit(&self, _: &Id) {}
 }
 
-/// The same as a layer.
+/// A layer that does nothing.
 struct NoOpLayer;
 
 impl<S: Subscriber> Layer<S> for NoOpLayer {}
@@ -75,23 +75,24 @@ fn serve(mode: &str, out: &mut dyn Write) -> Outcome {
     })
 }
 
-/// Serves on a port of the loopback address, which `tell` is told of, until the process ends.
-fn listen(tell: impl FnOnce(SocketAddr) -> io::Result<()>) -> Outcome {
+/// Serves on a loopback port until the process ends. `report` receives the address.
+fn listen(report: impl FnOnce(SocketAddr) -> io::Result<()>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_io()
         .build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        tell(listener.local_addr()?)?;
+        report(listener.local_addr()?)?;
         loop {
             let (stream, _) = listener.accept().await?;
             tokio::spawn(async move {
                 let service = service_fn(|request| async {
-                    let span = info_span!("request", method = %request.method(), path = request.uri().path(), status = 0_u16);
+                    let (method, path) = (request.method(), request.uri().path());
+                    let span = info_span!("request", %method, path, status = 0_u16);
                     answer(request).instrument(span).await
                 });
-                // A client that went away is no matter.
+                // A client may disconnect.
                 let _ = http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
@@ -130,7 +131,7 @@ async fn authorise(token: u64) -> u64 {
 #[instrument(skip(user))]
 async fn query(user: u64) -> Vec<u64> {
     let plan = info_span!("plan", user).in_scope(|| user % 64 + 100);
-    // As a database would, it lets others go on.
+    // Other requests run meanwhile, as with a database.
     tokio::task::yield_now().await;
     (0..plan).map(|row| row.wrapping_mul(user)).collect()
 }
@@ -148,10 +149,9 @@ fn render(rows: &[u64]) -> String {
     text
 }
 
-/// Returns the CPU time of all threads of this process, and of those of them that are vor's own, in
-/// nanoseconds.
+/// Returns the CPU time of all threads of this process and of vor's own threads, in nanoseconds.
 fn cpu_ns() -> String {
-    let (mut all, mut of_vor) = (0, 0);
+    let (mut all, mut vor_ns) = (0, 0);
     for entry in fs::read_dir("/proc/self/task")
         .into_iter()
         .flatten()
@@ -165,10 +165,10 @@ fn cpu_ns() -> String {
         let ns: u64 = first.unwrap_or(0);
         all += ns;
         if read("comm").starts_with("vor-") {
-            of_vor += ns;
+            vor_ns += ns;
         }
     }
-    format!("{all} {of_vor}")
+    format!("{all} {vor_ns}")
 }
 
 /// A connection to a server.
@@ -203,15 +203,15 @@ impl Client {
         Ok(String::from_utf8(body)?)
     }
 
-    /// Returns what [`cpu_ns`] tells of the server.
+    /// Returns the two values of [`cpu_ns`] in the server.
     fn cpu_ns(&mut self) -> Result<[f64; 2], Box<dyn Error>> {
         let answer = self.get("/cpu")?;
-        let (all, of_vor) = answer.split_once(' ').ok_or("no times")?;
-        Ok([all.parse()?, of_vor.parse()?])
+        let (all, vor_ns) = answer.split_once(' ').ok_or("no times")?;
+        Ok([all.parse()?, vor_ns.parse()?])
     }
 
-    /// Returns the CPU time that the server takes for each of so many requests, and how much of it
-    /// its threads take that are vor's own, in nanoseconds.
+    /// Returns the server's CPU time per request and the part of vor's own threads, in
+    /// nanoseconds.
     fn measure(&mut self, requests: u64) -> Result<[f64; 2], Box<dyn Error>> {
         let before = self.cpu_ns()?;
         for i in 0..requests {
@@ -222,7 +222,7 @@ impl Client {
     }
 }
 
-/// A server in a process of its own, and a connection to it.
+/// A server in a separate process, and a connection to it.
 struct Server {
     process: Child,
     client: Client,
@@ -247,14 +247,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has nothing to finish but a capture, which is whole up to its last record.
+        // Its capture is complete up to the last record without a clean exit.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Requests of one turn, and pairs of turns.
+/// Requests per turn.
 const REQUESTS: u64 = 4000;
+/// Pairs of turns, one with vor and one without.
 const PAIRS: usize = 41;
 
 fn compare(out: &mut dyn Write) -> Outcome {
@@ -269,8 +270,8 @@ fn compare(out: &mut dyn Write) -> Outcome {
         with.measure(REQUESTS)?;
         let (mut more, mut times, mut drained) = (Vec::new(), Vec::new(), Vec::new());
         for pair in 0..PAIRS {
-            // Who goes first alternates too.
-            let ([a, _], [b, of_vor]) = if pair % 2 == 0 {
+            // The order alternates too.
+            let ([a, _], [b, vor_ns]) = if pair % 2 == 0 {
                 let a = without.measure(REQUESTS)?;
                 (a, with.measure(REQUESTS)?)
             } else {
@@ -279,14 +280,15 @@ fn compare(out: &mut dyn Write) -> Outcome {
             };
             more.push(100.0 * (b / a - 1.0));
             times.push(a);
-            drained.push(100.0 * of_vor / a);
+            drained.push(100.0 * vor_ns / a);
         }
         for values in [&mut more, &mut times, &mut drained] {
             values.sort_unstable_by(f64::total_cmp);
         }
         writeln!(
             out,
-            "{mode:<12} over {floor:<10} {:>6.1} us of CPU per request without it, {:+.1} % with it (quartiles {:+.1} and {:+.1}), {:+.1} % in vor's threads",
+            "{mode:<12} over {floor:<10} {:>6.1} us of CPU per request without it, \
+             {:+.1} % with it (quartiles {:+.1} and {:+.1}), {:+.1} % in vor's threads",
             times[PAIRS / 2] / 1000.0,
             more[PAIRS / 2],
             more[PAIRS / 4],
@@ -306,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// A scope as the capture has it.
+    /// A scope of the capture.
     #[derive(Debug)]
     struct Scope {
         name: String,
@@ -316,30 +318,30 @@ mod tests {
         args: Vec<String>,
     }
 
-    /// What the capture has of the one thread that answers.
+    /// The content of the capture, for the one thread that answers.
     #[derive(Default)]
-    struct Kept {
+    struct Recording {
         scopes: Vec<Scope>,
         tasks: Vec<(String, AsyncSpan)>,
         polls: Vec<(u64, u64, u64)>,
         messages: Vec<(u64, String)>,
     }
 
-    impl Kept {
+    impl Recording {
         fn read(path: &std::path::Path) -> Result<Self, Box<dyn Error>> {
-            let mut kept = Self::default();
+            let mut recording = Self::default();
             let mut capture = Capture::open(path)?;
             for batch in capture.batches()? {
                 let batch = batch?;
                 for thread in &batch.threads {
                     assert_eq!(thread.dropped_spans, 0);
-                    kept.take(thread, &batch.catalog);
+                    recording.add(thread, &batch.catalog);
                 }
             }
-            Ok(kept)
+            Ok(recording)
         }
 
-        fn take(&mut self, thread: &ThreadBatch, catalog: &vor::capture::Catalog) {
+        fn add(&mut self, thread: &ThreadBatch, catalog: &vor::capture::Catalog) {
             for i in 0..thread.len() {
                 let site = catalog.site(thread.sites[i]).unwrap();
                 let values = thread.args.iter().find(|args| args.span == i as u32);
@@ -369,7 +371,7 @@ mod tests {
                 .extend(messages.map(|message| (message.ticks, message.text.to_string())));
         }
 
-        /// Returns the scopes of a name that lie within a time.
+        /// Returns the scopes of a name within a range of ticks.
         fn within(&self, name: &str, start: u64, end: u64) -> Vec<&Scope> {
             let of_name = self.scopes.iter().filter(|scope| scope.name == name);
             of_name
@@ -377,7 +379,7 @@ mod tests {
                 .collect()
         }
 
-        /// Returns the tasks of a name that lie within a time.
+        /// Returns the tasks of a name within a range of ticks.
         fn tasks_within(&self, name: &str, start: u64, end: u64) -> Vec<AsyncSpan> {
             let of_name = self.tasks.iter().filter(|(of, _)| of == name);
             let tasks = of_name.map(|(_, task)| *task);
@@ -386,7 +388,7 @@ mod tests {
                 .collect()
         }
 
-        /// Checks that the polls of a task are scopes of its name, and that there are so many.
+        /// Checks the number of polls of a task, and that each is a scope of its name.
         fn expect_polls(&self, name: &str, task: AsyncSpan, count: usize) {
             let (start, end) = (task.start_ticks, task.end_ticks());
             let scopes = self.within(name, start, end);
@@ -419,11 +421,11 @@ mod tests {
             registry().with(vor::tracing::TracingLayer::new()),
         )?;
         vor::Config::new().capture(&path).enable();
-        let (tell, told) = mpsc::channel();
+        let (sender, addresses) = mpsc::channel();
         std::thread::spawn(move || {
-            listen(|address| tell.send(address).map_err(io::Error::other)).is_ok()
+            listen(|address| sender.send(address).map_err(io::Error::other)).is_ok()
         });
-        let address = told.recv_timeout(Duration::from_secs(60))?;
+        let address = addresses.recv_timeout(Duration::from_secs(60))?;
         let mut client = Client::connect(&address.to_string())?;
         let paths = (0..ITEMS).map(|i| format!("/items/{i}"));
         let paths: Vec<String> = paths.chain(["/elsewhere".to_owned()]).collect();
@@ -434,15 +436,15 @@ mod tests {
         assert_eq!(vor::close_capture(), Some(path.clone()));
         vor::disable();
 
-        let kept = Kept::read(&path)?;
-        let requests = kept.tasks_within("request", 0, u64::MAX);
+        let recording = Recording::read(&path)?;
+        let requests = recording.tasks_within("request", 0, u64::MAX);
         assert_eq!(requests.len(), paths.len());
         for ((request, path), answer) in requests.iter().zip(&paths).zip(&answers) {
             let (start, end) = (request.start_ticks, request.end_ticks());
             let is_item = path.starts_with("/items/");
-            // `Instrumented` enters a span once more where its future is dropped.
-            kept.expect_polls("request", *request, if is_item { 3 } else { 2 });
-            let scopes = kept.within("request", start, end);
+            // `Instrumented` enters a span once more when its future is dropped.
+            recording.expect_polls("request", *request, if is_item { 3 } else { 2 });
+            let scopes = recording.within("request", start, end);
             let status = if is_item { 200 } else { 404 };
             let fields = [
                 "method=GET".to_owned(),
@@ -451,21 +453,21 @@ mod tests {
             ];
             assert_eq!(scopes.last().unwrap().args, fields);
             for (name, polls) in [("authorise", 2), ("query", 3)] {
-                let tasks = kept.tasks_within(name, start, end);
+                let tasks = recording.tasks_within(name, start, end);
                 assert_eq!(tasks.len(), usize::from(is_item), "{name}");
                 if let [task] = tasks[..] {
-                    kept.expect_polls(name, task, polls);
+                    recording.expect_polls(name, task, polls);
                 }
             }
             let rows = answer
                 .split_terminator([',', '[', ']'])
                 .filter(|row| !row.is_empty())
                 .count();
-            let rendered: Vec<_> = kept.within("render", start, end);
+            let rendered: Vec<_> = recording.within("render", start, end);
             let rendered: Vec<_> = rendered.iter().map(|scope| scope.args.concat()).collect();
-            let authorised = kept.within("authorise", start, end);
+            let authorised = recording.within("authorise", start, end);
             let authorised: Vec<_> = authorised.iter().map(|scope| scope.args.concat()).collect();
-            let messages: Vec<_> = kept
+            let messages: Vec<_> = recording
                 .messages
                 .iter()
                 .filter(|(at, _)| start <= *at && *at <= end)
@@ -473,7 +475,7 @@ mod tests {
             if is_item {
                 assert_eq!(rendered, [format!("rows={rows}")]);
                 assert_eq!(authorised, vec![format!("token={}", path.len()); 2]);
-                assert_eq!(kept.within("plan", start, end).len(), 1);
+                assert_eq!(recording.within("plan", start, end).len(), 1);
                 assert!(messages.is_empty());
             } else {
                 assert_eq!((rendered.len(), authorised.len()), (0, 0));
@@ -484,7 +486,10 @@ mod tests {
             }
         }
         assert_eq!(
-            (kept.messages.len(), kept.within("plan", 0, u64::MAX).len()),
+            (
+                recording.messages.len(),
+                recording.within("plan", 0, u64::MAX).len()
+            ),
             (1, ITEMS as usize)
         );
         Ok(())

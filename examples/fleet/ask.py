@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Asks the fleet's data set the same questions in DuckDB and in Spark, and compares their answers with each other and with the library's.
+"""Queries the data set of the fleet in DuckDB and in Spark, and compares the answers with each
+other and with those of the library.
 
     ask.py <folder of the fleet> [--only duckdb]
 
-Ends with 1 where two answers differ, and with 3 where Spark cannot be had; DuckDB's answers are then checked all the same.
+Ends with status 1 if two answers differ, and with 3 without Spark, after checking DuckDB's answers.
 """
 
 import argparse
@@ -17,7 +18,7 @@ HERE = pathlib.Path(__file__).parent
 QUESTIONS = ["p99", "p99_sketches", "regressed"]
 TABLES = ["spans", "metrics", "sketches"]
 
-# What a sketch's percentile may be off from the exact one: half a bucket, which is at most 1/32 of its lowest value wide.
+# The error of a sketch's percentile: half a bucket, which is at most 1/32 of its lowest value wide.
 SKETCH_ERROR = 1 / 64
 
 
@@ -30,32 +31,31 @@ def duckdb_answers(data):
 
     print(f"duckdb {duckdb.__version__}")
     connection = duckdb.connect()
-    # Spark's words for what DuckDB calls otherwise, so that the questions are the same text for both.
+    # Names of Spark for functions of DuckDB, so that both run the same SQL.
     connection.execute("CREATE MACRO explode(list) AS unnest(list)")
     connection.execute("CREATE MACRO date_add(day, days) AS day + CAST(days AS INTEGER)")
     for table in TABLES:
         files = f"{data}/{table}/**/*.parquet"
-        connection.execute(
-            f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}', hive_partitioning = true)"
-        )
+        rows = f"read_parquet('{files}', hive_partitioning = true)"
+        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM {rows}")
     for name in QUESTIONS:
         yield name, connection.execute(question(name)).fetchall()
 
 
 def spark_session():
-    # Nothing of it leaves this machine, and the executors need no name of it that can be looked up.
+    # All traffic stays on this machine, and the executors need no host name that resolves.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
     from pyspark.sql import SparkSession
 
-    # Two executors in processes of their own, as in a cluster.
+    # Two executors in separate processes, as in a cluster.
     session = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .appName("fleet")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        # The files are many and small; by default 32 of them would be a task.
+        # There are many small files; by default 32 of them would be a task.
         .config("spark.sql.files.openCostInBytes", "65536")
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "1g")
@@ -100,19 +100,19 @@ def compare_with_library(answers, expected):
         sums = tuple(int(row[column]) for column in numbers)
         exact[key] = (*sums, int(row["exact_p99_ns"]))
         sketched[key] = (*sums, int(row["p99_ns"]))
-    check(len(exact) > 0, "the library expects nothing")
+    check(len(exact) > 0, "expected.tsv is empty")
     for name, values in [("p99", exact), ("p99_sketches", sketched)]:
         found = {row[:3]: row[3:] for row in answers[name]}
-        check(found.keys() == values.keys(), f"{name}: other scopes than the library has")
+        check(found.keys() == values.keys(), f"{name}: the scopes differ from the library's")
         for key, value in values.items():
-            check(found[key] == value, f"{name}: {key}: expected {value}, found {found[key]}")
+            check(found[key] == value, f"{name}: {key}: {found[key]}, in the library {value}")
     worst = max(abs(sketched[key][3] - exact[key][3]) / exact[key][3] for key in exact)
     check(worst <= SKETCH_ERROR, f"a sketch is {worst:.2%} off")
-    print(f"p99 of {len(exact)} scopes is what the library says; sketches are off by {worst:.2%} at most")
+    print(f"p99 of {len(exact)} scopes is the library's; sketches are off by {worst:.2%} at most")
     regressed = [(row[0], row[1]) for row in answers["regressed"]]
-    check(regressed == [("2.5.0", "decode")], f"`decode` of 2.5.0 regressed, found {regressed}")
+    check(regressed == [("2.5.0", "decode")], f"not `decode` of 2.5.0 regressed, but {regressed}")
     ratio = answers["regressed"][0][-1]
-    check(1.4 < ratio < 1.6, f"a ratio of about 1.5 was expected, found {ratio}")
+    check(1.4 < ratio < 1.6, f"the ratio is {ratio}, not about 1.5")
     print(f"since yesterday: decode of 2.5.0 takes {ratio:.3f} times as long")
 
 
@@ -132,7 +132,7 @@ def main():
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        print("ask.py: pyspark is missing: only DuckDB was asked", file=sys.stderr)
+        print("ask.py: pyspark is missing: only DuckDB's answers are checked", file=sys.stderr)
         sys.exit(3)
     spark = gather("spark", spark_answers(data))
     for name in QUESTIONS:

@@ -1,4 +1,5 @@
--- p99 of every scope by host and version, within 1/64 of the exact one, from the sketches: they merge by adding up the counts of each bucket.
+-- p99 of every scope by host and version, within 1/64 of the exact one, from the sketches, which
+-- merge by adding up the counts of each bucket.
 WITH merged AS (
     SELECT host, version, name, b.middle_ns AS middle_ns, sum(b.count) AS spans
     FROM (SELECT host, version, name, explode(buckets) AS b FROM sketches)

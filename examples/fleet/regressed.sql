@@ -1,5 +1,5 @@
--- What regressed since yesterday: scopes of a version whose own time per span, without that of the scopes inside, grew by over 15 %. A scope
--- around a slow one has a longer length as well, but not more time of its own.
+-- The scopes of a version whose self time per span grew by over 15 % since yesterday. A scope
+-- around a slow one has a longer duration too, but not more self time.
 WITH days AS (
     SELECT version,
            name,

@@ -1,8 +1,7 @@
-//! A process of the fleet: a server whose capture is made of numbers from a seed, without a
-//! recording.
+//! A process of the fleet: a server whose capture is generated from a seed, without a recording.
 //!
-//! Each frame is a request: `request` around `parse`, some `query`, each around a `decode`, and
-//! `render`. Lengths have a long tail, as those of real work have.
+//! Each frame is a request: `request` contains `parse`, several `query`, each with a `decode`, and
+//! `render`. Durations have a long tail, like those of real work.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use vor_examples::Generator;
 const HOSTS: usize = 5;
 const VERSIONS: [&str; 2] = ["2.4.0", "2.5.0"];
 
-/// The begin of 2026-03-08 in UTC, and of two days.
+/// The start of 2026-03-08 in UTC, the first of two days.
 const FIRST_DAY_S: u64 = 1_772_928_000;
 const DAY_S: u64 = 86_400;
 
@@ -31,23 +30,23 @@ const QUERY: u32 = 3;
 const DECODE: u32 = 4;
 const RENDER: u32 = 5;
 
-/// What tells a process from the others.
+/// The properties of a process.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub host: String,
     pub version: &'static str,
     pid: u32,
     begin_s: u64,
-    /// How much longer than usual `decode` takes, in percent.
+    /// The extra time of `decode`, in percent.
     slow_percent: u64,
     seed: u64,
 }
 
 impl Process {
-    /// Returns one of the processes of a fleet of `captures`.
+    /// Returns a process of a fleet with `captures` processes.
     pub fn of_fleet(number: usize, captures: usize) -> Self {
         let version = VERSIONS[number / HOSTS % 2];
-        // Some processes run over the first midnight, and all have ended by the second.
+        // Some processes run past the first midnight, and all end before the second.
         let since_first_day_s = (2 * DAY_S - 3600) * number as u64 / captures as u64;
         let is_slow = version == VERSIONS[1] && since_first_day_s >= DAY_S;
         Self {
@@ -106,7 +105,7 @@ impl Process {
                 catalog: Arc::clone(&catalog),
                 threads: vec![requests.serve(ThreadId(0)), requests.serve(ThreadId(1))],
             });
-            // Seconds pass between requests, so that a capture has a few minutes.
+            // Seconds pass between requests, so that a capture covers a few minutes.
             requests.now += 5_000_000_000;
             encoder.encode(RecordRef::Batch(&batch), &mut file);
             let metric = |column, value| filled!(MetricValue { column, value });
@@ -128,7 +127,7 @@ impl Process {
     }
 }
 
-/// Returns what the ids and ticks of a process's capture mean. A tick is a nanosecond.
+/// Returns the catalog of a process's capture. A tick is a nanosecond.
 pub fn catalog(process: &Process) -> Catalog {
     let begin_ns = process.begin_s as i64 * 1_000_000_000;
     let mut timeline = Timeline::default();
@@ -185,7 +184,7 @@ pub fn catalog(process: &Process) -> Catalog {
     })
 }
 
-/// Serves requests one after the other.
+/// A generator of requests, which follow each other.
 struct Requests {
     generator: Generator,
     now: u64,
@@ -199,8 +198,8 @@ impl Requests {
         self.leaf(&mut spans, PARSE, 20_000);
         for _ in 0..1 + self.below(5) {
             let query = self.now;
-            self.now += self.length_ns(80_000);
-            let usual_ns = self.length_ns(60_000);
+            self.now += self.duration_ns(80_000);
+            let usual_ns = self.duration_ns(60_000);
             let decode = self.now;
             self.now += usual_ns * (100 + self.slow_percent) / 100;
             self.end(&mut spans, DECODE, decode, None);
@@ -220,7 +219,7 @@ impl Requests {
 
     fn leaf(&mut self, spans: &mut ThreadBatch, site: u32, usual_ns: u64) {
         let start = self.now;
-        self.now += self.length_ns(usual_ns);
+        self.now += self.duration_ns(usual_ns);
         self.end(spans, site, start, None);
     }
 
@@ -234,12 +233,12 @@ impl Requests {
         spans.start_ticks.push(start);
         spans.duration_ticks.push(self.now - start);
         spans.sites.push(SiteId(site));
-        // The next one begins a little later.
+        // The next span starts a little later.
         self.now += 50 + self.below(50);
     }
 
-    /// Returns a length around the usual one; one of 64 takes several times as long.
-    fn length_ns(&mut self, usual_ns: u64) -> u64 {
+    /// Returns a duration around the usual one; one of 64 is several times as long.
+    fn duration_ns(&mut self, usual_ns: u64) -> u64 {
         let common = usual_ns / 2 + self.below(usual_ns);
         match self.below(64) {
             0 => common * (2 + self.below(6)),

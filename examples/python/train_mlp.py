@@ -1,10 +1,11 @@
-"""A small network learns to tell two spirals apart, with batches made by worker processes as a data loader makes them.
+"""A small network learns to separate two spirals, with batches from worker processes, like those of
+a data loader.
 
     VOR_RECORD=train.vor VOR_RECORD_SPANS=1 python examples/python/train_mlp.py
     vor stats train.vor
     vor merge train.vor train.*.vor -o train.pftrace    # with the workers, on one time axis
 
-Needs NumPy. Without the variables nothing is recorded, and the program does the same.
+It needs NumPy. Without the variables it does the same and records nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HIDDEN = 64
 
 @vor.profile(args=True)
 def make_batch(seed: int) -> Batch:
-    """Draw points of two spirals, and which each is of."""
+    """Draw points of two spirals, and the spiral of each."""
     random = np.random.default_rng(seed)
     of = random.integers(0, 2, BATCH)
     with vor.scope("spiral"):
@@ -36,7 +37,7 @@ def make_batch(seed: int) -> Batch:
 
 
 def batches(steps: int, workers: int) -> Iterator[Batch]:
-    """Yield batches in order, made some ahead by processes of their own."""
+    """Yield batches in order, which other processes make in advance."""
     with multiprocessing.Pool(workers) as pool:
         yield from pool.imap(make_batch, range(steps))
         pool.close()
@@ -45,20 +46,22 @@ def batches(steps: int, workers: int) -> Iterator[Batch]:
 
 @vor.profile
 class Network:
-    """Two layers with tanh between them and a logistic end."""
+    """Two layers with tanh between them and a logistic output."""
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
         self.weights = [random.normal(0.0, 1.0, (2, HIDDEN)), random.normal(0.0, 0.1, (HIDDEN, 1))]
         self.biases = [np.zeros(HIDDEN), np.zeros(1)]
 
-    def forward(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what is between the layers, and how sure it is that a point is of the second spiral."""
+    def forward(
+        self, points: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the hidden layer, and the probability of the second spiral for each point."""
         hidden = np.tanh(points @ self.weights[0] + self.biases[0])
         return hidden, 1.0 / (1.0 + np.exp(-(hidden @ self.weights[1] + self.biases[1])[:, 0]))
 
     def step(self, points: NDArray[np.float64], of: NDArray[np.float64], rate: float) -> float:
-        """Learn from a batch; return the loss before that."""
+        """Learn from a batch, and return the loss before that."""
         hidden, sure = self.forward(points)
         with vor.scope("backward"):
             error = (sure - of)[:, None] / len(of)
@@ -78,7 +81,8 @@ def main(steps: int = 200, workers: int = 2) -> None:
     for points, of in vor.steps(batches(steps, workers)):
         losses.append(network.step(points, of, rate=1.0))
         vor.record_metric("loss", losses[-1])
-    print(f"loss {np.mean(losses[:10]):.3f} at first, {np.mean(losses[-10:]):.3f} after {steps} steps")
+    first, last = np.mean(losses[:10]), np.mean(losses[-10:])
+    print(f"loss {first:.3f} at first, {last:.3f} after {steps} steps")
 
 
 if __name__ == "__main__":

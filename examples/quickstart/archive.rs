@@ -1,31 +1,31 @@
-//! The archive that the quickstart writes: files cut into blocks, each compressed on its own, in
-//! whatever order they come.
+//! The archive that the quickstart writes: files in blocks, each compressed on its own, in any
+//! order.
 //!
 //! ```text
 //! archive = "vorpack1" | block… | 0xffff
 //! block   = path_len u16 | path | offset u64 | raw_len u32 | packed_len u32 | packed
 //! ```
 //!
-//! Integers are little-endian, and what is packed is a raw LZ4 block. Every block names its file,
-//! so blocks need no order and the archive no table.
+//! Integers are little-endian, and `packed` is a raw LZ4 block. Every block names its file, so
+//! blocks need no order and the archive needs no table.
 
 use std::io::{self, Write};
 
 const MAGIC: &[u8; 8] = b"vorpack1";
-/// Stands where the length of the next block's path would.
+/// Takes the place of `path_len` after the last block.
 const END: u16 = u16::MAX;
 
 /// A piece of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Path of the file below the packed folder, with `/` between its parts. What is not UTF-8 in
-    /// it is replaced.
+    /// Path of the file below the packed folder, with `/` between its parts. Bytes that are not
+    /// UTF-8 are replaced.
     pub path: String,
-    /// Where the piece begins in the file, in bytes.
+    /// The start of the piece in the file, in bytes.
     pub offset: u64,
-    /// Its bytes before compression.
+    /// The number of bytes before compression.
     pub raw_len: u32,
-    /// Its bytes: raw up to the compressor, packed after it.
+    /// The content: raw before the compressor, packed after it.
     pub bytes: Vec<u8>,
 }
 
@@ -36,13 +36,13 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins an archive.
+    /// Starts an archive.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         Ok(Self { out })
     }
 
-    /// Appends a packed block and returns the bytes it took.
+    /// Appends a packed block, and returns its size in the archive.
     pub fn put(&mut self, block: &Block) -> io::Result<u64> {
         let path = block.path.as_bytes();
         let too_long = |what| {
@@ -102,7 +102,7 @@ pub mod tests {
             content.resize(content.len().max(offset + raw.len()), 0);
             content[offset..][..raw.len()].copy_from_slice(&raw);
         }
-        assert!(rest.is_empty(), "{} bytes behind the end", rest.len());
+        assert!(rest.is_empty(), "{} bytes after the end", rest.len());
         files
     }
 }

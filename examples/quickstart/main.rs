@@ -1,5 +1,5 @@
-//! Packs a folder into a compressed archive with several threads, records itself doing so, and says
-//! what was slow.
+//! Packs a folder into a compressed archive with several threads, records itself, and prints its
+//! slowest scopes.
 //!
 //! ```text
 //! cargo run --release --example quickstart [FOLDER]
@@ -19,22 +19,22 @@ use std::time::Instant;
 use vor_examples::Outcome;
 
 fn main() -> ExitCode {
-    vor_examples::run(pack_and_tell)
+    vor_examples::run(pack_and_report)
 }
 
-fn pack_and_tell(out: &mut dyn Write) -> Outcome {
+fn pack_and_report(out: &mut dyn Write) -> Outcome {
     if std::env::args_os().any(|argument| argument == "--help" || argument == "-h") {
         writeln!(out, "usage: quickstart [FOLDER]")?;
         return Ok(());
     }
     let folder = folder_to_pack()?;
-    // Spans are what this example is about, so the capture holds them without VOR_RECORD_SPANS; the
-    // other variables hold.
+    // This example is about spans, so the capture holds them without VOR_RECORD_SPANS. The other
+    // variables apply.
     vor_examples::config("quickstart")
         .spans(true)
         .stats(true)
         .enable();
-    // There is none where VOR_RECORD names a place that cannot be written; vor has said so.
+    // None if VOR_RECORD names a path that cannot be written, which vor has reported.
     let capture = vor::capture_path();
     let archive = archive_path(capture.as_deref());
 
@@ -52,7 +52,8 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
 
     writeln!(
         out,
-        "Packed {} files of {}: {:.2} MB into {:.2} MB in {seconds:.3} s, {} frames.\nThe archive is {}.\n",
+        "Packed {} files of {}: {:.2} MB into {:.2} MB in {seconds:.3} s, {} frames.\n\
+         The archive is {}.\n",
         totals.files,
         folder.display(),
         totals.raw_bytes as f64 / 1e6,
@@ -61,7 +62,7 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
         archive.display(),
     )?;
     if totals.unreadable > 0 {
-        writeln!(out, "Could not read {}; see above.\n", totals.unreadable)?;
+        writeln!(out, "{} could not be read; see above.\n", totals.unreadable)?;
     }
     vor_examples::print_slowest(out, vor::stats(), 10)?;
     if let Some(capture) = capture {
@@ -71,8 +72,8 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Returns where the archive goes: into the temporary folder, under the name of a capture that is
-/// there.
+/// Returns the path of the archive: in the temporary folder, named after the capture if that is
+/// there too.
 fn archive_path(capture: Option<&Path>) -> PathBuf {
     let temporary = std::env::temp_dir();
     let name = capture
@@ -82,7 +83,7 @@ fn archive_path(capture: Option<&Path>) -> PathBuf {
     temporary.join(name).with_extension("vorpack")
 }
 
-/// Prints what the capture holds, as a program finds it that opens the file.
+/// Opens the capture as any program can, and prints its content in brief.
 fn print_read_back(out: &mut dyn Write, path: &Path) -> Outcome {
     let mut capture = vor::capture::Capture::open(path)?;
     let info = capture.info();
@@ -108,27 +109,21 @@ fn print_read_back(out: &mut dyn Write, path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Returns the folder that the argument names, or this repository's.
+/// Returns the folder that the argument names, or this repository.
 fn folder_to_pack() -> Result<PathBuf, String> {
     let mut arguments = std::env::args_os().skip(1);
     let named = arguments.next().map(PathBuf::from);
     if let Some(second) = arguments.next() {
         return Err(format!(
-            "expected one folder, found also `{}`",
+            "`{}`: only one folder can be packed",
             second.display()
         ));
     }
     let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     match std::fs::canonicalize(&folder) {
         Ok(found) if found.is_dir() => Ok(found),
-        Ok(_) => Err(format!(
-            "expected a folder, found a file: {}",
-            folder.display()
-        )),
-        Err(error) => Err(format!(
-            "expected a folder at {}: {error}",
-            folder.display()
-        )),
+        Ok(_) => Err(format!("{}: not a folder", folder.display())),
+        Err(error) => Err(format!("{}: {error}", folder.display())),
     }
 }
 
@@ -138,9 +133,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_capture_tells_what_was_done() {
+    fn the_capture_holds_every_file_block_and_byte() {
         const FILES: usize = 100;
-        let _alone = pipeline::tests::alone();
+        let _recorder = pipeline::tests::lock_recorder();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("input");
         std::fs::create_dir(&input).unwrap();
@@ -148,7 +143,7 @@ mod tests {
             std::fs::write(input.join(number.to_string()), vec![7; number * 10]).unwrap();
         }
         let path = folder.path().join("run.vor");
-        // I/O adds up also while recording is off, and other tests have some.
+        // I/O is counted while recording is off too, and other tests have some.
         let _ = vor::drain_io();
         vor::Config::new().capture(&path).enable();
         let totals = pipeline::pack(&input, &folder.path().join("out"), &[]).unwrap();
@@ -205,7 +200,7 @@ mod tests {
         let moved_mb = (totals.raw_bytes + totals.packed_bytes) as f64 / 1e6;
         assert!(
             (io_mb - moved_mb).abs() < 1e-9,
-            "{io_mb} MB told, {moved_mb} MB moved"
+            "{io_mb} MB recorded, {moved_mb} MB moved"
         );
         assert!(
             frames

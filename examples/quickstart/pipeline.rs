@@ -1,12 +1,12 @@
-//! The work that is measured: a pipeline from a folder to an archive.
+//! The measured work: a pipeline from a folder to an archive.
 //!
 //! ```text
 //! walker ──paths──▶ readers ──blocks──▶ compressors ──packed──▶ writer
 //! ```
 //!
-//! Each arrow is a bounded queue, so a slow stage holds up the ones before it and memory stays
-//! small, whatever the folder holds. The writer ends a frame every [`BATCH_BLOCKS`] blocks; what
-//! the stages count and measure in between belongs to that frame.
+//! Each arrow is a bounded queue, so a slow stage delays the stages before it, and memory use does
+//! not depend on the folder. The writer ends a frame every [`BATCH_BLOCKS`] blocks. Counters and
+//! metrics of all stages in between belong to that frame.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write as _};
@@ -21,16 +21,16 @@ use crate::archive::{Block, Writer};
 
 /// Bytes of a file that are compressed together.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Blocks to a frame.
+/// Blocks per frame.
 const BATCH_BLOCKS: u64 = 16;
-/// Places in each queue.
+/// Capacity of each queue.
 const QUEUE: usize = 16;
 const READERS: usize = 2;
 
 static FILES: vor::Counter = vor::Counter::new("files", "");
 static COMPRESS_TIME: vor::Histogram = vor::Histogram::new("compress_time", "us");
 
-/// What was packed.
+/// The totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Files that are in the archive.
@@ -45,9 +45,9 @@ pub struct Totals {
     pub packed_bytes: u64,
 }
 
-/// Packs `folder` into an archive at `archive`. Files at the paths in `without` are left out, and
-/// so is the archive itself.
-pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<Totals> {
+/// Packs `folder` into an archive at `archive`, without the files in `excluded` and the archive
+/// itself.
+pub fn pack(folder: &Path, archive: &Path, excluded: &[PathBuf]) -> io::Result<Totals> {
     for (name, unit) in [
         ("throughput", "MB/s"),
         ("ratio", "x"),
@@ -57,8 +57,8 @@ pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<To
         vor::record_metric_unit(name, unit);
     }
     let out = Writer::new(BufWriter::new(File::create(archive)?))?;
-    let mut without = without.to_vec();
-    without.extend(archive.canonicalize());
+    let mut excluded = excluded.to_vec();
+    excluded.extend(archive.canonicalize());
     let unreadable = Unreadable::default();
     let files = AtomicU64::new(0);
     let compressors = thread::available_parallelism()
@@ -71,7 +71,7 @@ pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<To
     thread::scope(|scope| {
         let walker = Walker {
             to_readers,
-            without: &without,
+            excluded: &excluded,
             unreadable: &unreadable,
         };
         named(scope, "walker".into(), move || walker.run(folder))?;
@@ -86,7 +86,7 @@ pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<To
                             FILES.add(1);
                         }
                         Ok(Next::Stop) => break,
-                        Err(error) => unreadable.note(&path, &error),
+                        Err(error) => unreadable.report(&path, &error),
                     }
                 }
             })?;
@@ -95,14 +95,14 @@ pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<To
             let (blocks, to_writer) = (blocks.clone(), to_writer.clone());
             named(scope, format!("compressor-{number}"), move || {
                 for block in blocks {
-                    // The writer is gone only if it failed, and it says why.
+                    // The writer ends early only with an error, which it returns.
                     if to_writer.send(compress(block)).is_err() {
                         break;
                     }
                 }
             })?;
         }
-        // A queue ends when its last sender is gone, so only the stages may hold one.
+        // A queue ends when its last sender is dropped, so only the stages may own senders.
         drop((paths, to_compressors, to_writer));
         let queues = Queues { blocks, packed };
         let writer = named(scope, "writer".into(), move || write(out, queues))?;
@@ -125,17 +125,17 @@ fn named<'scope, T: Send + 'scope>(
     thread::Builder::new().name(name).spawn_scoped(scope, work)
 }
 
-/// Counts what could not be read.
+/// The number of files and folders that could not be read.
 #[derive(Debug, Default)]
 struct Unreadable(AtomicU64);
 
 impl Unreadable {
-    fn note(&self, path: &Path, error: &io::Error) {
+    fn report(&self, path: &Path, error: &io::Error) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        // A closed stderr stops no work.
+        // A closed stderr does not stop the work.
         drop(writeln!(
             io::stderr(),
-            "quickstart: left out {}: {error}",
+            "quickstart: skipped {}: {error}",
             path.display()
         ));
     }
@@ -144,7 +144,7 @@ impl Unreadable {
 /// Finds the files below a folder.
 struct Walker<'a> {
     to_readers: Sender<PathBuf>,
-    without: &'a [PathBuf],
+    excluded: &'a [PathBuf],
     unreadable: &'a Unreadable,
 }
 
@@ -154,19 +154,19 @@ impl Walker<'_> {
         self.walk(folder);
     }
 
-    /// Hands on the files of a folder and walks its folders. Links are not followed, so there are
-    /// no circles.
+    /// Sends the files of a folder to the readers, and walks its folders. It does not follow
+    /// links, so there are no cycles.
     fn walk(&self, folder: &Path) {
         let entries = match self.list(folder) {
             Ok(entries) => entries,
-            Err(error) => return self.unreadable.note(folder, &error),
+            Err(error) => return self.unreadable.report(folder, &error),
         };
         for (path, kind) in entries {
-            if kind.is_dir() && !is_left_out(&path) {
+            if kind.is_dir() && !is_cache(&path) {
                 self.walk(&path);
-            } else if kind.is_file() && !self.without.contains(&path) {
+            } else if kind.is_file() && !self.excluded.contains(&path) {
                 vor::profile_scope!("wait for readers");
-                // The readers are gone only if the stages behind them are.
+                // The readers end early only if the later stages do.
                 if self.to_readers.send(path).is_err() {
                     return;
                 }
@@ -174,7 +174,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Returns what is in a folder, by name.
+    /// Returns the entries of a folder, sorted by path.
     fn list(&self, folder: &Path) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(folder)? {
@@ -186,19 +186,19 @@ impl Walker<'_> {
     }
 }
 
-/// Returns whether a folder holds what can be made again: git's own files, and caches, which say so
-/// by a tag (cargo's `target` does).
-fn is_left_out(folder: &Path) -> bool {
+/// Returns whether a folder holds files that can be made again: those of git, and caches, which a
+/// tag marks (as in cargo's `target`).
+fn is_cache(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == ".git") || folder.join("CACHEDIR.TAG").exists()
 }
 
-/// What a reader does after a file.
+/// The next step of a reader after a file.
 enum Next {
     File,
     Stop,
 }
 
-/// Hands on a file in blocks.
+/// Sends a file to the compressors in blocks.
 fn read_file(path: &Path, folder: &Path, to_compressors: &Sender<Block>) -> io::Result<Next> {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
@@ -209,7 +209,7 @@ fn read_file(path: &Path, folder: &Path, to_compressors: &Sender<Block>) -> io::
     loop {
         let bytes = read_block(&mut input)?;
         let raw_len = bytes.len();
-        // An empty file is one empty block; behind others there is nothing to keep.
+        // An empty file is one empty block; after others an empty block is pointless.
         if raw_len == 0 && offset > 0 {
             return Ok(Next::File);
         }
@@ -221,7 +221,7 @@ fn read_file(path: &Path, folder: &Path, to_compressors: &Sender<Block>) -> io::
         };
         offset += raw_len as u64;
         vor::profile_scope!("wait for compressors");
-        // The compressors are gone only if the writer behind them is.
+        // The compressors end early only if the writer does.
         if to_compressors.send(block).is_err() {
             return Ok(Next::Stop);
         }
@@ -248,13 +248,13 @@ fn compress(block: Block) -> Block {
     Block { bytes, ..block }
 }
 
-/// The queues whose depth the writer reports: a full one stands before the stage that is too slow.
+/// The queues whose depth the writer records: the stage after a full one is too slow.
 struct Queues {
     blocks: Receiver<Block>,
     packed: Receiver<Block>,
 }
 
-/// Writes the blocks as they come, and ends a frame after each batch of them.
+/// Writes blocks as they arrive, and ends a frame after each batch.
 fn write(mut out: Writer<BufWriter<File>>, queues: Queues) -> io::Result<Totals> {
     let mut totals = Totals::default();
     let mut batch = Batch::new();
@@ -273,7 +273,7 @@ fn write(mut out: Writer<BufWriter<File>>, queues: Queues) -> io::Result<Totals>
             batch = Batch::new();
         }
     }
-    // A folder without files has a frame too, so that there is one to look at.
+    // A folder without files has a frame too, so that the capture is not empty.
     if batch.blocks > 0 || totals.frames == 0 {
         batch.end(&queues, &mut totals);
     }
@@ -334,20 +334,20 @@ pub mod tests {
     use crate::archive::tests::unpack;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Keeps the recorder to one test: it is the process's.
-    pub fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs one test at a time, since the process has one recorder.
+    pub fn lock_recorder() -> MutexGuard<'static, ()> {
+        static RECORDER: Mutex<()> = Mutex::new(());
+        RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[test]
-    fn what_was_packed_comes_back() {
-        let _alone = alone();
+    fn an_archive_unpacks_to_the_same_files() {
+        let _recorder = lock_recorder();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("input");
         let mut generator = vor_examples::Generator::new(1);
         let mut expected = std::collections::BTreeMap::new();
-        // Below, at and above the length of a block, and enough of them for several frames.
+        // Below, at and above the size of a block, and enough blocks for several frames.
         for (number, length) in [
             0,
             1,
@@ -386,13 +386,13 @@ pub mod tests {
         );
         // 40 blocks, two for the file just above one, and one for each of the other five.
         assert_eq!(totals.frames, 47_u64.div_ceil(BATCH_BLOCKS));
-        // The magic before the blocks, the end mark behind them.
+        // The magic before the blocks, the end mark after them.
         assert_eq!(totals.packed_bytes, bytes.len() as u64 - 8 - 2);
     }
 
     #[test]
     fn an_empty_folder_has_a_frame_too() {
-        let _alone = alone();
+        let _recorder = lock_recorder();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("input");
         std::fs::create_dir(&input).unwrap();
@@ -403,15 +403,15 @@ pub mod tests {
     }
 
     #[test]
-    fn an_archive_that_cannot_be_made_is_an_error() {
-        let _alone = alone();
+    fn an_archive_that_cannot_be_created_is_an_error() {
+        let _recorder = lock_recorder();
         let folder = tempfile::tempdir().unwrap();
         assert!(pack(folder.path(), &folder.path().join("no/such/folder"), &[]).is_err());
     }
 
     #[test]
     fn the_archive_and_the_capture_are_not_packed() {
-        let _alone = alone();
+        let _recorder = lock_recorder();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().canonicalize().unwrap();
         for name in ["a", "run.vor"] {

@@ -1,5 +1,5 @@
-//! What the examples share: where captures go, how they end, how a table of scopes looks, and
-//! random numbers that are the same in every run.
+//! Code that the examples share: the place of captures, errors, a table of scopes, and random
+//! numbers that are the same in every run.
 
 #[cfg(feature = "viz")]
 pub mod particles;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How an example ends: any error is told in one line.
+/// The result of an example. [`run`] reports an error in one line.
 pub type Outcome = Result<(), Box<dyn Error>>;
 
 /// Runs an example with stdout to write to.
 ///
-/// An error is one line on stderr and exit code 2. A reader that has seen enough (`… | head -1`) is
-/// none; the example ends early then, and its capture is finished like any other.
+/// An error is one line on stderr and exit code 2. A closed pipe (`… | head -1`) is not an error;
+/// the example then ends early, and its capture is complete all the same.
 pub fn run(example: impl FnOnce(&mut dyn Write) -> Outcome) -> ExitCode {
     let mut out = io::stdout().lock();
     let outcome = example(&mut out).and_then(|()| Ok(out.flush()?));
@@ -28,7 +28,7 @@ pub fn run(example: impl FnOnce(&mut dyn Write) -> Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where stderr is closed too there is nobody left to tell.
+            // If stderr is closed too, nothing can be reported.
             drop(writeln!(io::stderr(), "{}: {error}", program()));
             ExitCode::from(2)
         }
@@ -41,7 +41,7 @@ fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Returns what this program is called.
+/// Returns the name of this program.
 fn program() -> String {
     let path = std::env::args_os()
         .next()
@@ -50,25 +50,26 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Returns the settings of the environment; without `VOR_RECORD`, the capture goes to
+/// Returns the configuration of the environment. Without `VOR_RECORD`, the capture goes to
 /// `vor-<example>.vor` in the temporary folder.
 ///
-/// vor never overwrites a capture; it keeps the earlier one under another name. The temporary
-/// folder is no place to collect them, so what an earlier run of the example left there is removed,
-/// unless it is being written: then this run takes a name with its process id.
+/// vor never overwrites a capture; it renames the earlier one. Captures should not pile up in the
+/// temporary folder, so that of an earlier run is removed there. If another run still writes it,
+/// this run adds its process id to the name.
 #[must_use]
 pub fn config(example: &str) -> vor::Config {
     let config = vor::Config::from_env();
     match std::env::var_os("VOR_RECORD") {
-        // vor has said what is wrong with a path that it cannot use.
+        // vor reports a path that it cannot use.
         Some(_) => config,
-        None => config.capture(fresh(&std::env::temp_dir(), example)),
+        None => config.capture(free_path(&std::env::temp_dir(), example)),
     }
 }
 
-fn fresh(folder: &Path, example: &str) -> PathBuf {
+/// Returns the path for a capture, after removing that of an earlier run.
+fn free_path(folder: &Path, example: &str) -> PathBuf {
     let path = folder.join(format!("vor-{example}.vor"));
-    // A recorder locks its capture for as long as it writes.
+    // A recorder locks its capture while it writes.
     let in_use = File::open(&path).is_ok_and(|file| file.try_lock().is_err());
     if in_use || (std::fs::remove_file(&path).is_err() && path.exists()) {
         return folder.join(format!("vor-{example}-{}.vor", std::process::id()));
@@ -76,14 +77,14 @@ fn fresh(folder: &Path, example: &str) -> PathBuf {
     path
 }
 
-/// Says how the capture at `path` is opened.
+/// Prints commands that open the capture at `path`.
 ///
 /// # Errors
 ///
 /// `out` cannot be written, or the capture cannot be read.
 pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
     let spans = vor::capture::Capture::open(path)?.info().spans;
-    let questions = if spans > 0 {
+    let commands = if spans > 0 {
         [
             "stats",
             "frames --slowest 5",
@@ -97,28 +98,29 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
         ]
     };
     let path = quoted(path);
-    writeln!(out, "\nThe capture is {path}. Ask it:")?;
-    for question in questions {
+    writeln!(out, "\nThe capture is {path}. To look at it:")?;
+    for command in commands {
         writeln!(
             out,
-            "  cargo run -q --release -p vor --features cli -- {question} {path}"
+            "  cargo run -q --release -p vor --features cli -- {command} {path}"
         )?;
     }
     if spans > 0 {
         writeln!(
             out,
-            "The last one makes a trace to drop into https://ui.perfetto.dev."
+            "The last command writes a trace to drop into https://ui.perfetto.dev."
         )?;
     } else {
         writeln!(
             out,
-            "It holds metrics only; VOR_RECORD_SPANS=1 records all spans, VOR_RECORD_SLOW_FRAMES_MS those of slow frames."
+            "It holds metrics only; VOR_RECORD_SPANS=1 keeps all spans, \
+             VOR_RECORD_SLOW_FRAMES_MS those of slow frames."
         )?;
     }
     Ok(())
 }
 
-/// Returns a path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/\\:._-+~".contains(c);
@@ -168,7 +170,7 @@ pub fn print_slowest(
     Ok(())
 }
 
-/// Returns a length in three or four digits and its unit.
+/// Formats a duration with one decimal and a unit.
 #[must_use]
 pub fn duration(ns: u64) -> String {
     format!("{:.1?}", Duration::from_nanos(ns))
@@ -195,22 +197,22 @@ impl Generator {
 
     /// Returns a number from -1 to 1, 1 not included.
     pub fn signed_unit(&mut self) -> f32 {
-        // 24 bits are what an f32 holds exactly.
+        // An f32 holds 24 bits exactly.
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 }
 
-/// The code in `docs/panel.md` compiles, and runs where it may.
+/// The code in `docs/panel.md` compiles, and runs if it may.
 #[cfg(all(doctest, feature = "viz"))]
 #[doc = include_str!("../../docs/panel.md")]
 struct Panel;
 
-/// The code in the README compiles, and runs where it may.
+/// The code in the README compiles, and runs if it may.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// So does that in the page on other people's instrumentation.
+/// So does the code in the page on instrumentation by other crates.
 #[cfg(all(doctest, feature = "profiling"))]
 #[doc = include_str!("../../docs/profiling.md")]
 struct Profiling;
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_exit_code_2_and_a_closed_pipe_is_none() {
+    fn errors_are_exit_code_2_and_a_closed_pipe_is_not() {
         let code =
             |error: Option<Box<dyn Error>>| format!("{:?}", run(|_| error.map_or(Ok(()), Err)));
         let success = format!("{:?}", ExitCode::SUCCESS);
@@ -237,16 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_capture_goes_and_one_in_use_stays() {
+    fn an_earlier_capture_is_removed_unless_a_run_writes_it() {
         let folder = tempfile::tempdir().unwrap();
-        let path = fresh(folder.path(), "x");
+        let path = free_path(folder.path(), "x");
         std::fs::write(&path, "left behind").unwrap();
-        assert_eq!(fresh(folder.path(), "x"), path);
+        assert_eq!(free_path(folder.path(), "x"), path);
         assert!(!path.exists());
 
         let in_use = File::create(&path).unwrap();
         in_use.lock().unwrap();
-        assert_ne!(fresh(folder.path(), "x"), path);
+        assert_ne!(free_path(folder.path(), "x"), path);
         assert!(path.exists());
     }
 

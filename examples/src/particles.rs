@@ -5,48 +5,49 @@ use crate::Generator;
 /// A point in the unit square that moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Particle {
-    /// Where it is, from 0 to 1.
-    pub place: [f32; 2],
-    /// Where it goes, in hundredths of the square per frame.
-    pub speed: [f32; 2],
+    /// From 0 to 1.
+    pub position: [f32; 2],
+    /// In hundredths of the square per frame.
+    pub velocity: [f32; 2],
 }
 
 /// Particles in the unit square.
 #[derive(Debug)]
 pub struct Particles {
-    /// Those that there are.
+    /// The particles in the air.
     pub all: Vec<Particle>,
-    /// How many there shall be.
-    pub wanted: usize,
+    /// The number after the next [`spawn`](Self::spawn).
+    pub target: usize,
     generator: Generator,
 }
 
 impl Particles {
-    /// Makes none yet, and says how many there shall be.
+    /// Starts without particles; `target` is the number after the first
+    /// [`spawn`](Self::spawn).
     #[must_use]
-    pub fn new(wanted: usize) -> Self {
+    pub fn new(target: usize) -> Self {
         Self {
             all: Vec::new(),
-            wanted,
+            target,
             generator: Generator::new(3),
         }
     }
 
-    /// Makes as many as there shall be.
+    /// Adds or removes particles until there are as many as the target.
     #[vor::profile]
     pub fn spawn(&mut self) {
-        self.all.truncate(self.wanted);
-        while self.all.len() < self.wanted {
+        self.all.truncate(self.target);
+        while self.all.len() < self.target {
             let mut number = || (self.generator.signed_unit() + 1.0) / 2.0;
             self.all.push(Particle {
-                place: [number(), number()],
-                speed: [number() - 0.5, number() - 0.5],
+                position: [number(), number()],
+                velocity: [number() - 0.5, number() - 0.5],
             });
         }
     }
 
-    /// Moves all of them for one frame, in so many slices, each of which is a scope; returns how
-    /// many bounced.
+    /// Moves all particles for one frame, in slices that are a scope each, and returns the number
+    /// of bounces.
     #[vor::profile]
     pub fn simulate(&mut self, slices: usize) -> usize {
         self.spawn();
@@ -55,17 +56,17 @@ impl Particles {
     }
 }
 
-/// Moves particles for one frame and returns how many bounced.
+/// Moves particles for one frame, and returns the number of bounces.
 #[vor::profile(args(particles = particles.len()))]
 pub fn advance(particles: &mut [Particle]) -> usize {
     let mut bounces = 0;
     for particle in particles {
-        particle.speed[1] -= 0.01;
+        particle.velocity[1] -= 0.01;
         for axis in 0..2 {
-            particle.place[axis] += particle.speed[axis] * 0.01;
-            if !(0.0..=1.0).contains(&particle.place[axis]) {
-                particle.place[axis] = particle.place[axis].clamp(0.0, 1.0);
-                particle.speed[axis] *= -0.98;
+            particle.position[axis] += particle.velocity[axis] * 0.01;
+            if !(0.0..=1.0).contains(&particle.position[axis]) {
+                particle.position[axis] = particle.position[axis].clamp(0.0, 1.0);
+                particle.velocity[axis] *= -0.98;
                 bounces += 1;
             }
         }

@@ -1,5 +1,5 @@
-//! What the examples with a panel show: particles, a slider that says how many, and the panel below
-//! them.
+//! The window of the examples with a panel: particles, a slider for their number, and the panel
+//! below.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use vor::viz::{Metric, PanelConfig, PanelState};
 
 use crate::particles::Particles;
 
-/// What the program notes of each frame.
+/// The program's own values of a frame.
 #[derive(Debug)]
 pub struct Workload {
     particles: usize,
@@ -25,7 +25,7 @@ const METRICS: &[Metric<Workload>] = &[
     .describe("particles in the air"),
     Metric::new("bounces", |workload: &Workload| workload.bounces as f64, "")
         .as_integer()
-        .describe("particles that met the ground or a wall in the frame"),
+        .describe("particles that hit the ground or a wall in the frame"),
 ];
 
 /// The particles, and the panel below them.
@@ -39,7 +39,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes a stage with 4000 particles. Recording is on from then on.
+    /// Makes a stage with 4000 particles, and turns recording on.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -50,10 +50,10 @@ impl Stage {
         }
     }
 
-    /// Shows the particles, of which so many bounced, and the panel; ends the frame.
+    /// Shows the particles and the panel, and ends the frame, which had a number of bounces.
     pub fn show(&mut self, ui: &mut Ui, bounces: usize) {
         ui.add(
-            Slider::new(&mut self.particles.wanted, 0..=200_000)
+            Slider::new(&mut self.particles.target, 0..=200_000)
                 .logarithmic(true)
                 .text("particles"),
         );
@@ -63,7 +63,7 @@ impl Stage {
         ui.painter()
             .rect_filled(rect, 4.0, ui.visuals().extreme_bg_color);
         self.draw(ui, rect);
-        // Skip both while the panel is paused, so that all graphs stand still together.
+        // A paused panel shows neither new frames nor new values, so that its graphs stay aligned.
         if !self.state.is_paused() {
             self.state.tick();
             if self.history.len() == PanelConfig::FRAME_MS.history_capacity {
@@ -82,16 +82,16 @@ impl Stage {
     fn draw(&mut self, ui: &Ui, rect: Rect) {
         self.mesh.clear();
         for particle in &self.particles.all {
-            let [x, y] = particle.place;
-            let place = pos2(
+            let [x, y] = particle.position;
+            let center = pos2(
                 rect.left() + x * rect.width(),
                 rect.bottom() - y * rect.height(),
             );
-            let heat = (particle.speed[0].abs() + particle.speed[1].abs()).min(1.0);
+            let heat = (particle.velocity[0].abs() + particle.velocity[1].abs()).min(1.0);
             let color =
                 Color32::from_rgb(90 + (150.0 * heat) as u8, 150, 250 - (140.0 * heat) as u8);
             self.mesh
-                .add_colored_rect(Rect::from_center_size(place, vec2(2.0, 2.0)), color);
+                .add_colored_rect(Rect::from_center_size(center, vec2(2.0, 2.0)), color);
         }
         ui.painter().add(self.mesh.clone());
     }

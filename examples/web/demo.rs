@@ -1,4 +1,4 @@
-//! What moves, and the panel below it, in a canvas.
+//! The particles and the panel in a canvas of the page.
 
 use eframe::egui;
 use eframe::wasm_bindgen::{JsCast as _, JsValue};
@@ -10,11 +10,11 @@ use crate::SLICES;
 
 struct App {
     stage: Stage,
-    /// Shows the scopes in the developer tools for as long as it is kept.
+    /// Shows the scopes in the developer tools until it is dropped.
     _timeline: vor::Guard,
 }
 
-/// Draws into the canvas called `demo`.
+/// Draws into the canvas `demo`.
 pub(crate) fn start() {
     wasm_bindgen_futures::spawn_local(async {
         if let Err(error) = run().await {
@@ -26,9 +26,7 @@ pub(crate) fn start() {
 async fn run() -> Result<(), JsValue> {
     let document = web_sys::window().and_then(|window| window.document());
     let canvas = document.and_then(|document| document.get_element_by_id("demo"));
-    let canvas: HtmlCanvasElement = canvas
-        .ok_or("the page has no canvas called `demo`")?
-        .dyn_into()?;
+    let canvas: HtmlCanvasElement = canvas.ok_or("the page has no canvas `demo`")?.dyn_into()?;
     let runner = eframe::WebRunner::new();
     let create = |_: &eframe::CreationContext<'_>| {
         let app: Box<dyn eframe::App> = Box::new(App::new());
@@ -41,7 +39,7 @@ async fn run() -> Result<(), JsValue> {
 
 impl App {
     fn new() -> Self {
-        // Recording is on before the panel is made, so that the first frame is in it.
+        // Turns recording on before the panel exists, so that the panel has the first frame.
         let timeline = vor::BrowserSink.install();
         Self {
             stage: Stage::new(),
@@ -52,7 +50,7 @@ impl App {
 
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut egui::Ui, _: &mut eframe::Frame) {
-        // What is drawn while the panel is paused is no frame, but is shown all the same.
+        // The particles move while the panel is paused too, without ending frames.
         let bounces = self.stage.particles.simulate(SLICES);
         egui::CentralPanel::default().show(ui, |ui| self.stage.show(ui, bounces));
     }

@@ -1,5 +1,5 @@
-//! The live panel in a page: particles move above, and below stands what they cost. The same scopes
-//! stand in the Performance panel of the browser's developer tools.
+//! The live panel in a web page: particles move above, and the panel below shows their cost. The
+//! Performance panel of the browser's developer tools shows the same scopes.
 //!
 //! ```text
 //! cargo build --profile web --target wasm32-unknown-unknown -p vor-examples --bin web --features web
@@ -7,18 +7,18 @@
 //! cp examples/web/index.html demo
 //! ```
 //!
-//! Any server of static files shows the folder then. A page has one thread, and no worker of vor's:
-//! frames are finished inside their marks, and are in the panel at once.
+//! Then any static file server can serve the folder. A page has one thread and no drain thread of
+//! vor: `frame_mark` processes the frame itself, so it is in the panel immediately.
 //!
-//! Loaded by a worker, which has no page to draw into, the program moves particles for a few
-//! frames, and ends: its scopes stand on the worker's own timeline.
+//! A web worker has no page to draw into. There the program moves particles for a few frames and
+//! ends, and its scopes are on the timeline of the worker.
 
 #[cfg(target_arch = "wasm32")]
 mod demo;
 #[cfg(target_arch = "wasm32")]
 mod worker;
 
-/// Slices in which the particles are moved: each is a scope.
+/// The number of slices of the particles, each a scope.
 #[cfg(target_arch = "wasm32")]
 const SLICES: usize = 8;
 
@@ -34,6 +34,6 @@ fn main() {
 #[cfg(not(target_arch = "wasm32"))]
 fn main() {
     eprintln!(
-        "web: this program is a page; build it for wasm32-unknown-unknown, as its first lines say"
+        "web: this program is a web page: build it for wasm32-unknown-unknown, as its source says"
     );
 }

@@ -1,14 +1,13 @@
-//! Work beside a page.
+//! The program in a web worker.
 
 use vor::Sink as _;
 use vor_examples::particles::Particles;
 
 use crate::SLICES;
 
-/// Frames that are worked on.
 const FRAMES: usize = 20;
 
-/// Works, with its scopes in the developer tools.
+/// Moves particles, with its scopes in the developer tools.
 pub(crate) fn run() {
     let _timeline = vor::BrowserSink.install();
     let mut particles = Particles::new(200_000);
