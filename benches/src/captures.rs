@@ -1,4 +1,4 @@
-//! Captures of any size, made of one frame over and over.
+//! Captures of any size, which repeat one frame.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,8 +10,8 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::FrameSink;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
-/// Writes a capture whose frames all hold the spans of `batch`, one frame after the other, until
-/// `is_enough` says so of their number. Returns how many frames it has.
+/// Writes a capture whose frames all hold the spans of `batch`, until `is_enough` accepts the
+/// number of frames. Returns that number.
 ///
 /// # Errors
 ///

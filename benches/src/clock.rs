@@ -1,4 +1,4 @@
-//! The floor: the processor's counter without anything around it, and the CPU time of threads.
+//! The floor: the CPU's counter without any code around it, and the CPU time of threads.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::hint::black_box;
 #[must_use]
 #[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
 pub fn bare_ticks() -> u64 {
-    // SAFETY: every x86-64 processor has RDTSC, and it only reads a counter.
+    // SAFETY: every x86-64 CPU has RDTSC, and it only reads a counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -36,7 +36,7 @@ pub fn bare_ticks() -> u64 {
     vor_recorder::clock::ticks()
 }
 
-/// The floor, `passes` times: two readings of the counter.
+/// The floor, `passes` times: two reads of the counter.
 #[inline(never)]
 pub fn two_ticks(passes: u32) {
     for _ in 0..passes {
@@ -45,14 +45,14 @@ pub fn two_ticks(passes: u32) {
     }
 }
 
-/// Two readings of the counter around a block, and a store: the least that a profiler of blocks can
-/// cost in a program.
+/// Two reads of the counter around a block, and a store: the minimal cost of a profiler of blocks
+/// in a program.
 #[derive(Debug)]
 pub struct TwoReads {
     begin: u64,
 }
 
-/// Places that the stores go to, one after the other.
+/// The targets of the stores, in turn.
 const PLACES: usize = 4096;
 
 thread_local! {
@@ -85,8 +85,8 @@ impl Drop for TwoReads {
     }
 }
 
-/// Returns the CPU time that the calling thread has used, in nanoseconds; where that cannot be
-/// asked, the time that passed.
+/// Returns the CPU time of the calling thread, in nanoseconds, or the elapsed time on systems
+/// without it.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     #[cfg(unix)]
@@ -95,8 +95,8 @@ pub fn thread_cpu_ns() -> u64 {
     return passed_ns();
 }
 
-/// Returns the CPU time that all threads of this process have used, in nanoseconds; where that
-/// cannot be asked, the time that passed.
+/// Returns the CPU time of all threads of this process, in nanoseconds, or the elapsed time on
+/// systems without it.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     #[cfg(unix)]
@@ -112,10 +112,10 @@ fn cpu_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
+    // SAFETY: `time` is valid for the write of the result, and the call touches nothing else.
     let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
-    // A clock that failed leaves the time at zero; a rate made of it is infinite and cannot pass
-    // for a measurement.
+    // A clock that fails leaves the time at zero. A rate computed from it is infinite, which cannot
+    // pass for a measurement.
     if failed {
         0
     } else {

@@ -1,5 +1,5 @@
-//! What the benches share: the bare clock, interleaved rounds, work of known shape, captures, and
-//! what the system says of the process.
+//! Code that the benches share: the bare clock, interleaved rounds, work of known shape, captures,
+//! and the system's values of the process.
 
 pub mod captures;
 pub mod clock;

@@ -1,8 +1,8 @@
-//! Other profilers recording the same two scopes: an empty one, and one with two integers.
+//! Other profilers that record the same two scopes: an empty one, and one with two integers.
 //!
-//! Each is set up as its documentation says, and a contestant's loop keeps it where it is cheapest:
-//! puffin's and fastrace's scopes run inside an open one. What they recorded is thrown away between
-//! rounds where they let us. Tracy has no server here, so it keeps its events in memory.
+//! Each is set up as its documentation says, in its cheapest situation: scopes of puffin and
+//! fastrace run inside an open one. Their recordings are discarded between rounds if they allow it.
+//! Tracy has no server here, so it keeps its events in memory.
 
 use std::hint::black_box;
 
@@ -11,13 +11,13 @@ use fastrace::prelude::{LocalSpan, Span, SpanContext, SpanRecord};
 /// A profiler in the contest.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// What it is called in tables.
+    /// The name in tables.
     pub name: &'static str,
     /// Runs empty scopes.
     pub empty: fn(u32),
     /// Runs scopes with two integers.
     pub two_args: fn(u32),
-    /// Throws away what was recorded.
+    /// Discards the recording.
     pub discard: fn(),
 }
 
@@ -29,7 +29,7 @@ pub const PERFETTO: &str = if cfg!(feature = "peers-fastant") {
 };
 /// The names of the other peers.
 pub const PUFFIN: &str = "puffin";
-/// What vor 0.2.1 did in every scope, no subscriber listening.
+/// The work of vor 0.2.1 in every scope, without a subscriber.
 pub const PUFFIN_AND_TRACING: &str = "puffin + tracing span";
 
 struct Ignore;
@@ -40,12 +40,12 @@ impl fastrace::collector::Reporter for Ignore {
     }
 }
 
-/// Starts all of them but `tracing`, whose subscriber would also listen to the others' spans.
+/// Starts all peers except `tracing`, whose subscriber would receive the others' spans too.
 ///
 /// # Panics
 ///
-/// Panics when a profiler refuses to start, since a contest with one that does not record says
-/// nothing.
+/// Panics if a profiler does not start, since a comparison with one that does not record is
+/// meaningless.
 #[must_use]
 pub fn start() -> Vec<Peer> {
     tracy_client::Client::start();
@@ -89,8 +89,8 @@ pub fn start() -> Vec<Peer> {
     ]
 }
 
-/// Returns perfetto-recorder with room for everything made beforehand, untimed. A program that
-/// knows how much it will record can have it so; the documentation's examples do not.
+/// Returns perfetto-recorder with all memory allocated in advance, untimed. A program that knows
+/// the size of its recording can do so; the documentation's examples do not.
 #[must_use]
 pub fn perfetto_with_room() -> Peer {
     Peer {
@@ -101,7 +101,7 @@ pub fn perfetto_with_room() -> Peer {
     }
 }
 
-/// Runs `measure` with `tracing` going to a Chrome trace that is thrown away.
+/// Runs `measure` with a `tracing` subscriber that writes a Chrome trace, which is discarded.
 pub fn with_tracing_chrome<R>(measure: impl FnOnce(Peer) -> R) -> R {
     use tracing_subscriber::prelude::*;
     let (layer, guard) = tracing_chrome::ChromeLayerBuilder::new()

@@ -1,43 +1,42 @@
-//! What the system says of this process and of its children, read from `/proc`.
+//! The system's values of this process and its children, read from `/proc`.
 //!
-//! Everything returns `None` where there is no such file, and what hangs on it is then not
-//! measured.
+//! Every function returns `None` if there is no such file; the benches then skip the value.
 
 use std::fs;
 use std::path::Path;
 
-/// Returns the most memory that was ever resident, in KiB.
+/// Returns the peak of resident memory, in KiB.
 #[must_use]
 pub fn peak_resident_kib() -> Option<u64> {
     status_number("/proc/self/status", "VmHWM:")
 }
 
-/// Returns the most memory that was ever resident of another process, in KiB.
+/// Returns the peak of another process's resident memory, in KiB.
 #[must_use]
 pub fn peak_resident_kib_of(pid: u32) -> Option<u64> {
     status_number(format!("/proc/{pid}/status"), "VmHWM:")
 }
 
-/// Returns the memory that is resident now, in KiB.
+/// Returns the resident memory, in KiB.
 #[must_use]
 pub fn resident_kib() -> Option<u64> {
     status_number("/proc/self/status", "VmRSS:")
 }
 
-/// Returns the CPU time of all children that have ended and were waited for, in nanoseconds; its
-/// resolution is 10 ms.
+/// Returns the CPU time of all children that have ended and were waited for, in nanoseconds, with a
+/// resolution of 10 ms.
 #[must_use]
 pub fn children_cpu_ns() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything; what follows it is the third field. Fields 16 and
-    // 17 are cutime and cstime, in units that Linux fixes at a hundredth of a second for this file.
+    // The name in parentheses may hold any character; the third field follows it. Fields 16 and 17
+    // are cutime and cstime, in units that Linux fixes at a hundredth of a second for this file.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let hundredths: u64 =
         fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
     Some(hundredths * 10_000_000)
 }
 
-/// Returns how often the threads called `name` have gone to sleep of their own will.
+/// Returns the number of voluntary context switches of the threads named `name`.
 #[must_use]
 pub fn sleeps_of(name: &str) -> Option<u64> {
     let mut sleeps = 0;
@@ -60,7 +59,7 @@ fn status_number(path: impl AsRef<Path>, key: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The system counts per core and adds up late, so both numbers are off by some hundred KiB.
+    /// The system counts per core and adds up late, so both values are off by some hundred KiB.
     #[test]
     fn the_peak_remembers_what_is_resident_no_more() {
         const KIB: u64 = 64 << 10;

@@ -1,15 +1,15 @@
 //! Interleaved rounds: A B C, A B C, …, each a short loop, compared round by round.
 //!
-//! A machine that is busy with other things slows whole stretches of time. Contestants that run
-//! within the same hundred microseconds are slowed alike, so the median of the ratios within rounds
-//! holds still where the times themselves do not.
+//! Other load on a machine slows whole periods of time. Contestants that run within the same
+//! hundred microseconds are slowed alike, so the median of the ratios within rounds is stable while
+//! the times are not.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 #[cfg(target_arch = "wasm32")]
 use web_time::Instant;
 
-/// Something to time: a loop that runs its body as often as it is told.
+/// A loop to time, which runs its body a given number of times.
 pub type Loop<'a> = Box<dyn FnMut(u32) + 'a>;
 
 /// Nanoseconds per pass of one contestant, round by round.
@@ -44,14 +44,12 @@ pub fn contest(
     times
 }
 
-/// Keeps the rounds in which the first contestant ran at its own pace, and returns how many that
-/// are.
+/// Keeps the rounds in which the first contestant ran at full speed, and returns their number.
 ///
-/// Where two processors share a core, a neighbour slows whatever is not a bare clock reading more
-/// than it slows those, so that the ratio tells of the neighbour. The first contestant is the bare
-/// clock: a round in which that takes over 2 % more than in the quickest tenth of the rounds had a
-/// neighbour. If the machine was never quiet for long, what is kept is little, and the caller says
-/// how much.
+/// If two CPUs share a core, a neighbour slows other code more than bare clock reads, so the ratio
+/// depends on the neighbour. The first contestant is the bare clock: a round in which it takes over
+/// 2 % more than in the fastest tenth of the rounds had a neighbour. On a machine that was never
+/// quiet for long, few rounds are left, and the caller reports their number.
 pub fn keep_quiet(times: &mut [Times]) -> usize {
     let Some(reference) = times.first() else {
         return 0;
@@ -100,7 +98,7 @@ impl Times {
     }
 }
 
-/// Returns the median of `values`; of none, NaN.
+/// Returns the median of `values`, or NaN if there are none.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
@@ -139,7 +137,7 @@ mod tests {
             3,
             &mut || pauses += 1,
         );
-        // One round more than asked for warms up.
+        // One more round for the warm-up.
         assert_eq!((a, b, pauses), (70, 140, 2));
     }
 }

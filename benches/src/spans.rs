@@ -1,4 +1,4 @@
-//! Batches, frames and captures for the benches of the drain's side: made ones of known shape, and
+//! Batches, frames and captures for the benches of the drain: generated ones of known shape, and
 //! the totals of real ones.
 
 use std::path::Path;
@@ -14,10 +14,10 @@ use vor_capture::model::timeline::{ClockSync, Timeline};
 
 use crate::work::Sequence;
 
-/// Call sites of the made spans.
+/// The call sites of generated spans.
 const SITES: u64 = 32;
 
-/// The shape of made spans; a tick is a nanosecond in them.
+/// The shape of generated spans, whose ticks are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One after the other, 200 to 800 ns each, with the clock's own time between them.
@@ -27,7 +27,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Makes a batch of at least `count` spans of one thread, beginning at `start_ticks`.
+    /// Generates a batch of at least `count` spans of one thread, from `start_ticks` on.
     #[must_use]
     pub fn batch(self, count: usize, start_ticks: u64) -> SpanBatch {
         let mut made = Made {
@@ -129,14 +129,14 @@ pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
     })
 }
 
-/// What a capture holds in all.
+/// The totals of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of the file.
     pub bytes: u64,
     /// Spans in its batches.
     pub spans: u64,
-    /// Spans that it says were dropped.
+    /// Spans that it counts as dropped.
     pub dropped_spans: u64,
     /// Frames of the main set.
     pub frames: u64,

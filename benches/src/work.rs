@@ -1,7 +1,7 @@
-//! Work that takes a known kind of time and that the compiler cannot remove.
+//! Work of a known kind, which the compiler cannot remove.
 
-/// Multiplies along a chain of `steps`: each step waits for the last, so that nothing around it can
-/// hide in it.
+/// Multiplies along a chain of `steps`. Each step depends on the previous one, so the cost of code
+/// around the chain is not hidden by it.
 #[inline(always)]
 #[must_use]
 pub fn chain(seed: u64, steps: u32) -> u64 {
@@ -12,12 +12,12 @@ pub fn chain(seed: u64, steps: u32) -> u64 {
     x
 }
 
-/// A sequence of numbers that look random and are the same in every run.
+/// A sequence of pseudo-random numbers, the same in every run.
 #[derive(Clone, Debug)]
 pub struct Sequence(u64);
 
 impl Sequence {
-    /// Begins a sequence.
+    /// Starts a sequence.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
