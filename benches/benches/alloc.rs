@@ -1,12 +1,12 @@
-//! What does tracking cost the allocator? A malloc and a free, of one object again and again, and
-//! of a random one of 4096.
+//! The cost of tracking for the allocator: a malloc and a free, of one object repeatedly and of a
+//! random one of 4096.
 //!
-//! Criterion shows the times; what they are over the bare allocator is told by interleaved rounds,
-//! since a few nanoseconds are less than a busy machine's noise. With the feature `peers`, other
-//! allocators that tell who allocated take part in rounds of their own.
+//! Criterion shows the times. Interleaved rounds give the difference to the bare allocator, since a
+//! few nanoseconds are less than the noise of a busy machine. With the feature `peers`, other
+//! allocators that attribute allocations run in separate rounds.
 //!
-//! What the samples of a heap take themselves is counted, and, in processes of their own, the
-//! memory that a program has more because its heap is sampled.
+//! The bench also counts the memory of the samples of a heap, and measures the additional memory of
+//! a program with a sampled heap, in separate processes.
 
 #![expect(unsafe_code, reason = "allocators are called by hand")]
 
@@ -28,13 +28,13 @@ static SAMPLED: TrackingAllocator =
     TrackingAllocator::system().sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
 static EXACT: TrackingAllocator = TrackingAllocator::system().exact();
 
-/// Counts what the program holds beside the allocators that are timed: the tables of vor.
+/// Counts the memory of the program apart from the timed allocators: the tables of vor.
 struct Held(AtomicUsize);
 
 #[global_allocator]
 static HELD: Held = Held(AtomicUsize::new(0));
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(layout.size(), Ordering::Relaxed);
@@ -51,12 +51,12 @@ unsafe impl GlobalAlloc for Held {
 
 /// Objects of the random set.
 const OBJECTS: usize = 4096;
-/// Bytes of the object that is made again and again.
+/// Bytes of the object that is allocated repeatedly.
 const HOT_BYTES: usize = 64;
 /// Live samples beside which a free is timed: those of 16 GiB.
 const LIVE_SAMPLES: f64 = 32_000.0;
 
-/// Allocates and gives back one object again and again. Always inlined, so that the allocator is as
+/// Allocates and frees one object repeatedly. Always inlined, so that the allocator is as
 /// constant as a global one.
 #[inline(always)]
 fn hot(allocator: &'static impl GlobalAlloc, pairs: u32) {
@@ -71,7 +71,7 @@ fn hot(allocator: &'static impl GlobalAlloc, pairs: u32) {
     }
 }
 
-/// Objects of many sizes, one of which is given back and made anew in each step.
+/// Objects of many sizes, one of which is freed and allocated again in each step.
 struct RandomSet {
     objects: Vec<(*mut u8, Layout)>,
     random: u64,
@@ -158,7 +158,7 @@ fn criterion_groups(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Returns loops over the named allocators: of one object again and again, and of a random one.
+/// Returns loops over the named allocators: of one object repeatedly, and of a random one.
 macro_rules! loops {
     (hot: $($allocator:ident),+) => {
         [$(Box::new(|pairs| hot(&$allocator, pairs)) as Loop<'_>),+]
@@ -171,7 +171,7 @@ macro_rules! loops {
     };
 }
 
-/// Runs rounds of pairs, and prints what each contestant takes over the first, the bare allocator.
+/// Runs rounds of pairs, and prints the cost of each contestant over the bare allocator.
 fn print_over_bare(name: &str, rounds: usize, pairs: u32, loops: &mut [Loop<'_>]) {
     let times = contest(rounds, pairs, loops, usize::MAX, &mut || {});
     if let [bare, tracked @ ..] = times.as_slice() {
@@ -183,10 +183,10 @@ fn print_over_bare(name: &str, rounds: usize, pairs: u32, loops: &mut [Loop<'_>]
     }
 }
 
-/// Pairs of a turn with the random set: so many that the caches hold the set of whose turn it is.
+/// Pairs per turn with the random set: enough to fill the caches with the set of that turn.
 const RANDOM_PAIRS: u32 = 40_000;
 
-/// Prints what the modes cost over the bare allocator.
+/// Prints the cost of the modes over the bare allocator.
 fn over_bare(scopes: &str) {
     println!("ns per pair, {scopes}: bare, over it counting, sampled, exact");
     let mut hot_loops = loops!(hot: BARE, COUNTING, SAMPLED, EXACT);
@@ -199,7 +199,7 @@ fn over_bare(scopes: &str) {
 
 #[cfg(feature = "peers")]
 mod peers {
-    //! Other allocators that tell who allocated what is in use.
+    //! Other allocators that attribute the live heap.
 
     use tracing_prof::reporter::ProfileReporter;
     use tracing_prof::{ProfileConfig, ProfileLayer};
@@ -211,7 +211,7 @@ mod peers {
         tracing_prof::TrackingAllocator::system();
     static DHAT: dhat::Alloc = dhat::Alloc;
 
-    /// Takes what it is told and does nothing with it.
+    /// A reporter that discards its input.
     struct Nobody;
 
     impl ProfileReporter for Nobody {}
@@ -230,7 +230,7 @@ mod peers {
         print_over_bare("and filled", 101, RANDOM_PAIRS, &mut filled_loops);
     }
 
-    /// Prints what they cost. No scope of vor's is open, as in the first table.
+    /// Prints their cost. No scope of vor is open, as in the first table.
     pub(super) fn print() {
         with_tracing_prof("no span is open");
         let layer = ProfileLayer::new(
@@ -245,7 +245,7 @@ mod peers {
             let _inner = tracing::info_span!("inner").entered();
             with_tracing_prof("two spans are open");
         });
-        // In testing it writes no file at its end.
+        // In test mode it writes no file at its end.
         let _profiler = dhat::Profiler::builder().testing().build();
         println!("ns per pair: bare, over it exact, dhat");
         print_over_bare("hot", 101, 200, &mut loops!(hot: BARE, EXACT, DHAT));
@@ -254,7 +254,7 @@ mod peers {
     }
 }
 
-/// Hands out addresses as glibc's are for large objects, at which there is nothing.
+/// Returns addresses like those of glibc for large objects, without memory behind them.
 struct Nowhere(AtomicUsize);
 
 static NOWHERE: TrackingAllocator<Nowhere> =
@@ -274,7 +274,7 @@ unsafe impl GlobalAlloc for Nowhere {
 /// Bytes of the smallest heap that has so many samples.
 const SAMPLED_HEAP_BYTES: f64 = LIVE_SAMPLES * vor::heap::DEFAULT_SAMPLE_BYTES as f64;
 
-/// Makes as many live samples as a heap of 16 GiB has, without the heap, and prints what they take.
+/// Makes as many live samples as a heap of 16 GiB has, without the heap, and prints their memory.
 fn fill_with_samples() {
     let layout = Layout::new::<[u8; vor::heap::DEFAULT_SAMPLE_BYTES as usize]>();
     // An object as long as the interval has a sample with this chance.
@@ -297,14 +297,14 @@ fn fill_with_samples() {
     );
 }
 
-/// Bytes of each object of a small heap, and how many there are: 256 MiB in all.
+/// Size and number of the objects of a small heap of 256 MiB.
 const SMALL_BYTES: usize = 64;
 const SMALL_OBJECTS: usize = (256 << 20) / SMALL_BYTES;
 
-/// What a process is to fill its memory by.
+/// The allocator that a process fills its memory with.
 const MEMORY_OF: &str = "VOR_BENCH_MEMORY_OF";
 
-/// Makes a heap of small objects, gives every other one back, fills the gaps again, and prints the
+/// Makes a heap of small objects, frees every other one, fills the gaps again, and prints the
 /// resident memory.
 fn fill_heap(mode: &str) {
     macro_rules! fill {
@@ -333,7 +333,7 @@ fn fill_heap(mode: &str) {
     }
 }
 
-/// Prints how much more memory a process has whose heap is kept.
+/// Prints the additional memory of a process with a tracked heap.
 fn memory() {
     let resident = |mode: &str| -> Option<f64> {
         let program = std::env::current_exe().ok()?;

@@ -116,7 +116,7 @@ fn measure(is_asked: impl Fn(&str) -> bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Formats, and how many million spans a second an export is to write.
+/// Formats, with the target of an export in million spans per second.
 const FORMATS: [(&str, f64); 7] = [
     ("perfetto", 8.0),
     ("chrome", 5.0),
@@ -127,14 +127,14 @@ const FORMATS: [(&str, f64); 7] = [
     ("firefox", 0.0),
 ];
 
-/// What a run of the command took: medians, and the most memory.
+/// The cost of a run of the command: medians, and the peak of memory.
 struct Took {
     wall_s: f64,
     cpu_s: f64,
     resident_mb: f64,
 }
 
-/// Returns where the command is.
+/// Returns the path of the command.
 fn command() -> Result<PathBuf, Box<dyn Error>> {
     if let Some(path) = std::env::var_os("VOR_COMMAND") {
         return Ok(path.into());

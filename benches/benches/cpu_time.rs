@@ -1,5 +1,5 @@
-//! What does it cost to know a span's processor time, and how exact is it? `VOR_CPU_SOURCE=clock`
-//! measures the thread's clock in place of the marks.
+//! The cost of a span's CPU time, and its accuracy. `VOR_CPU_SOURCE=clock` measures the thread's
+//! clock in place of the marks.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one processor where that
+/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one CPU where that
 /// can be had.
 fn accuracy(name: &str, competitor: bool) {
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -65,7 +65,7 @@ fn accuracy(name: &str, competitor: bool) {
                     std::hint::spin_loop();
                 }
             };
-            // It stays on the processor of the thread that starts it.
+            // It stays on the CPU of the thread that starts it.
             let other = std::thread::spawn(compete);
             spans(name);
             STOP.store(true, Ordering::Relaxed);

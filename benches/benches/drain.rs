@@ -1,5 +1,5 @@
-//! What does a span cost behind the rings, in each sink? Times are per batch; the throughput is in
-//! spans. Beside a clock read.
+//! The cost of a span after the rings, in each sink, beside a clock read. Times are per batch; the
+//! throughput is in spans.
 
 use std::hint::black_box;
 use std::io;
@@ -21,7 +21,7 @@ use vor_export::samply::SamplyExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 use vor_recorder::sinks::puffin::PuffinSink;
 
-/// Spans of a batch, as many as the drain takes from a thread at once.
+/// Spans per batch: as many as the drain takes from a thread in one pass.
 const SPANS: usize = 1 << 16;
 
 fn drain(criterion: &mut Criterion) {

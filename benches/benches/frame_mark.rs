@@ -1,5 +1,5 @@
-//! Does a mark cost the same whatever was recorded since the last? With a capture on; beside a
-//! clock read.
+//! The cost of a mark, which must not depend on the spans since the last one. With a capture, and
+//! beside a clock read.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

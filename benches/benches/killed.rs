@@ -1,9 +1,9 @@
-//! How much does a killed program lose? The time between the SIGKILL and the end of the last span
-//! in its capture, over many kills at random moments.
+//! The loss of a killed program: the time between the SIGKILL and the end of the last span in its
+//! capture, over many kills at random moments.
 //!
 //! - *idle*: one thread with a span of 20 µs every millisecond.
 //! - *moderate*: a thread flat out on every second core, with spans of a microsecond.
-//! - *saturated*: two such threads for each core, so that the worker has to wait for a processor.
+//! - *saturated*: two such threads for each core, so that the worker has to wait for a CPU.
 //!
 //! `-- --kills N` kills N times under each load (100); `-- --only saturated` under one.
 
@@ -52,7 +52,7 @@ fn record(threads: usize, path: &str) -> ! {
     }
 }
 
-/// Returns the end of the last span of a capture, and how many spans it holds.
+/// Returns the end of the last span of a capture, and the number of its spans.
 fn last_end(path: &Path) -> Result<(u64, u64), Failure> {
     let mut reader = Reader::open(path)?;
     let (mut last, mut spans) = (0, 0);
@@ -72,7 +72,7 @@ fn last_end(path: &Path) -> Result<(u64, u64), Failure> {
 /// A capture of this size holds more than its header.
 const BEGUN_BYTES: u64 = 1_000;
 
-/// Starts a child, and returns when its capture has begun.
+/// Starts a child, and returns when its capture has started.
 fn start(path: &Path, threads: usize) -> Result<Child, Failure> {
     let mut command = Command::new(env::current_exe()?);
     command.env(CHILD, format!("{threads} {}", path.display()));
@@ -86,12 +86,12 @@ fn start(path: &Path, threads: usize) -> Result<Child, Failure> {
     Ok(child)
 }
 
-/// Returns what stands behind an option.
+/// Returns the value of an option.
 fn option(name: &str) -> Option<String> {
     env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// Returns what was lost at each of so many kills, in nanoseconds, sorted.
+/// Returns the loss of each kill, in nanoseconds, sorted.
 fn lost_ns(threads: usize, kills: usize) -> Result<Vec<f64>, Failure> {
     const NS: u64 = 1_000_000_000;
     let ticks_per_ns = clock::approximate_ticks(NS) as f64 / NS as f64;

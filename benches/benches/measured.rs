@@ -1,11 +1,11 @@
-//! What does a scope cost of which more than the length is measured, for all scopes of the program?
-//! Beside two clock readings, in rounds that take turns.
+//! The cost of a scope that measures more than its duration, for all scopes of the program. Beside
+//! two clock reads, in interleaved rounds.
 //!
-//! With `VOR_CPU_SOURCE=clock`, processor time comes from the thread's clock, and the floor is two
-//! readings of both clocks.
+//! With `VOR_CPU_SOURCE=clock`, CPU time comes from the thread's clock, and the floor is two reads
+//! of both clocks.
 //!
-//! A program that measures does so for good, so the modes follow each other: only lengths, then
-//! processor time too, then allocations as well.
+//! A program cannot stop measuring, so the modes follow each other: durations only, then CPU time
+//! too, then allocations as well.
 
 use std::hint::black_box;
 
@@ -19,7 +19,7 @@ static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::s
 
 const ROUNDS: usize = 400;
 const SCOPES: u32 = 1000;
-/// Where each asks the system twice, in rounds as short as those.
+/// The same for scopes that call the system twice each, so that rounds take as long.
 const SLOW_ROUNDS: usize = 8_000;
 const SLOW_SCOPES: u32 = 25;
 
@@ -30,7 +30,7 @@ fn both_clocks(passes: u32) {
     }
 }
 
-/// A scope of which the length alone is recorded, and two readings of the thread's clock.
+/// A scope that records only its duration, and two reads of the thread's clock.
 fn scope_and_clock(passes: u32) {
     for _ in 0..passes {
         vor::profile_scope!("and the clock");
@@ -115,7 +115,7 @@ fn measure(mode: &str) {
     }
 }
 
-/// What a scope costs where each asks the system twice.
+/// Measures scopes that each call the system twice.
 fn measure_by_the_clock() {
     let mut contestants: [Loop<'_>; 3] = [
         Box::new(both_clocks),

@@ -1,4 +1,4 @@
-//! What do numbers cost the program that records them? Beside a clock read.
+//! The cost of metrics for the program that records them, beside a clock read.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
-//! What does a poll of a GPU cost beside what the driver's library takes?
+//! The cost of a poll of a GPU, beside the calls of the driver's library.
 //!
-//! The library is that of the tests, whose functions take next to nothing, and the same functions
-//! are called without vor between in the same rounds. On a machine with a card, `.ci/gpu` tells
-//! what a poll takes with the real one.
+//! The library is that of the tests, whose functions take almost no time. The same functions are
+//! called without vor in the same rounds. On a machine with a card, `.ci/gpu` prints the cost of a
+//! poll with the real library.
 
 #![allow(
     clippy::expect_used,

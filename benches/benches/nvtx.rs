@@ -1,12 +1,12 @@
-//! What does a scope cost while an NVTX tool takes it, and what does the tool cost by itself?
+//! The cost of a scope with an NVTX tool attached, and of the tool itself.
 //!
-//! The scope is recorded as well, and reads the clock twice for that. So three differences are
-//! printed: over the tool's own push and pop, which includes the readings; over these and two
-//! readings of the clock; and over these and the scope as it is without a tool, which is what a
-//! range adds to a recorded scope.
+//! The scope is also recorded, for which it reads the clock twice. So the bench prints three
+//! differences: over the tool's own push and pop, which includes the reads; over these and two
+//! clock reads; and over these and the scope without a tool, which is the cost of a range for a
+//! recorded scope.
 //!
-//! A tool is attached for the life of a process, so rounds with and without one are processes in
-//! turn. The tool is that of the tests, without its log.
+//! A tool is attached until the process ends, so rounds with and without one are processes in turn.
+//! The tool is that of the tests, without its log.
 
 #![allow(
     clippy::expect_used,
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// Runs this program again, and returns what it printed: a number per contestant.
+/// Runs this program again, and returns its output: a number per contestant.
 fn child(tool: Option<&Path>) -> Vec<f64> {
     let mut command = Command::new(std::env::current_exe().expect("a bench has a path"));
     command.env(CHILD, "1").env_remove(TOOL);

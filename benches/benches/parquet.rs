@@ -1,5 +1,5 @@
-//! How fast does a capture file become Parquet? Times are per capture, from its bytes to those of
-//! the tables; the throughput is in spans. Beside a clock read, and beside decoding alone.
+//! The speed of the conversion of a capture to Parquet, beside a clock read and beside decoding
+//! alone. Times are per capture, from its bytes to those of the tables; the throughput is in spans.
 
 use std::hint::black_box;
 use std::io;
@@ -20,7 +20,7 @@ use vor_export::parquet::{Origin, SketchParquet, SpanParquet};
 const FRAMES: u64 = 32;
 const SPANS: usize = 1 << 15;
 
-/// Makes a capture, in which one span out of `args_every` has an argument.
+/// Generates a capture in which one span out of `args_every` has an argument.
 fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
     let mut encoder = Encoder::new(Header {
         file_id: 1,
@@ -74,7 +74,7 @@ fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
     (out, spans)
 }
 
-/// Gives what a capture holds to a sink, as an export does.
+/// Passes the content of a capture to a sink, as an export does.
 fn export(bytes: &[u8], mut sink: impl FrameSink) -> Result<(), Error> {
     let mut reader = Reader::new(bytes)?;
     while let Some(event) = reader.next_event()? {
@@ -87,7 +87,7 @@ fn export(bytes: &[u8], mut sink: impl FrameSink) -> Result<(), Error> {
     sink.finish()
 }
 
-/// Counts what a table takes.
+/// Counts the bytes of a table.
 #[derive(Debug, Default)]
 struct Count(u64);
 

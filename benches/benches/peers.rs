@@ -1,4 +1,4 @@
-//! What do other profilers' scopes cost, in the same run? `--features peers`; `peers-fastant` gives
+//! The cost of other profilers' scopes in the same run. `--features peers`; `peers-fastant` gives
 //! perfetto-recorder its fast clock.
 
 use std::hint::black_box;

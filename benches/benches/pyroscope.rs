@@ -1,9 +1,9 @@
-//! Does a server that is ill slow the program that pushes profiles to it? The processor time that a
-//! thread takes for the same work, while the server is well, is not there, stalls, resets and
-//! refuses, over the time that it takes while nothing is pushed.
+//! The effect of a broken server on a program that pushes profiles to it: the CPU time of a thread
+//! for the same work while the server works, is absent, stalls, resets and refuses, over the time
+//! without pushes.
 //!
-//! The stretches take turns, and the ratios within a round are told: what else the machine does is
-//! the same for all.
+//! The phases alternate, and the results are ratios within a round, so other load on the machine
+//! affects all of them.
 
 use std::hint::black_box;
 use std::net::TcpListener;
@@ -17,22 +17,22 @@ use vor_recorder::sinks::pyroscope::PyroscopeSink;
 use vor_fixtures::server::{FINE, Mode, Server};
 
 const ROUNDS: usize = 9;
-/// How long the work of a stretch goes on; within it a failed push is tried again.
+/// The duration of a phase, within which a failed push is retried.
 const STRETCH: Duration = Duration::from_millis(1_500);
-/// Scopes between two looks at the clock.
+/// Scopes between two checks of the time.
 const SCOPES: u64 = 5_000;
 
-/// What is pushed to.
+/// The server of a phase.
 enum To {
     Nobody,
-    /// An address at which nobody listens.
+    /// An address without a listener.
     Nothing,
     Server(Mode),
 }
 
-/// What a stretch showed.
+/// The result of a phase.
 struct Stretch {
-    /// Processor time per scope.
+    /// CPU time per scope.
     cpu_ns: f64,
     sent: u64,
     lost: u64,

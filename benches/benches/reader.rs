@@ -1,5 +1,5 @@
-//! How fast is a capture read back? Times are per capture; the throughput is in spans. Beside a
-//! clock read.
+//! The speed of reading a capture, beside a clock read. Times are per capture; the throughput is in
+//! spans.
 
 use std::cell::Cell;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What does a scope cost the program that is measured? Beside the bare clock, which is the floor.
+//! The cost of a scope for the measured program, beside the bare clock, which is the floor.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use vor_benches::work::chain;
 /// Passes between two flushes: what fits a ring, so that no sample measures drops.
 const CHUNK: u64 = 10_000;
 
-/// Times `pass`, with the rings emptied untimed now and then.
+/// Times `pass`, and drains the rings untimed in between.
 fn flushed(bencher: &mut Bencher<'_>, mut pass: impl FnMut(u64)) {
     bencher.iter_custom(|passes| {
         let mut passed = Duration::ZERO;

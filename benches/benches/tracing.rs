@@ -1,9 +1,9 @@
-//! What does a span of `tracing` cost under vor's layer and under its subscriber? Beside
-//! subscribers that do nothing, which are the floors. `--features tracing`; with `tracing-peers`,
-//! beside other layers too: each is given the cheapest place to write to.
+//! The cost of a span of `tracing` under vor's layer and under its subscriber, beside subscribers
+//! that do nothing, which are the floors. `--features tracing`; `tracing-peers` adds other layers,
+//! each with the cheapest output.
 //!
-//! All run in turn within the same fractions of a second, and each span is compared with the same
-//! one of its floor.
+//! All run in turn within the same fractions of a second, and each span is compared to the same
+//! span of its floor.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use tracing_subscriber::registry;
 use vor_benches::clock::two_ticks;
 use vor_benches::rounds::{self, Loop, Times};
 
-/// Wants everything and does nothing.
+/// A subscriber that enables everything and does nothing.
 struct NoOp;
 
 impl Subscriber for NoOp {
@@ -31,12 +31,12 @@ impl Subscriber for NoOp {
     fn exit(&self, _: &Id) {}
 }
 
-/// The same as a layer.
+/// A layer that does nothing.
 struct NoOpLayer;
 
 impl<S: Subscriber> Layer<S> for NoOpLayer {}
 
-/// What a contestant runs: a shape of spans.
+/// The shape of the spans that a contestant runs.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
@@ -105,7 +105,7 @@ const SHAPES: [Shape; 5] = [
 const PASSES: u32 = 500;
 const ROUNDS: usize = 2001;
 
-/// What runs, each over the floor that is named beside it by its place.
+/// The contestants, each with the index of its floor.
 fn contestants() -> Vec<(&'static str, Option<usize>, Dispatch)> {
     let all = vec![
         ("no-op Subscriber", None, Dispatch::new(NoOp)),
@@ -134,7 +134,7 @@ fn contestants() -> Vec<(&'static str, Option<usize>, Dispatch)> {
 fn peers() -> [(&'static str, Option<usize>, Dispatch); 4] {
     use tracing_prof::{ProfileConfig, ProfileLayer, ProfileReporter};
 
-    /// Takes what is measured and does nothing with it.
+    /// A reporter that discards its input.
     struct NoReport;
 
     impl ProfileReporter for NoReport {}

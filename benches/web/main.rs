@@ -1,7 +1,7 @@
-//! What does a scope cost in a browser, and what do frames hold there?
+//! The cost of a scope in a browser, and the content of frames there.
 //!
-//! The program is loaded by a page or a worker, measures for some seconds, and leaves its answer as
-//! the global `vorBench`; `.ci/web` opens it in Chromium and prints what it says.
+//! A page or a worker loads the program. It measures for some seconds, and stores its answer in the
+//! global `vorBench`; `.ci/web` opens it in Chromium and prints the answer.
 
 #[cfg(target_arch = "wasm32")]
 mod page;

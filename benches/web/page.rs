@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 #[wasm_bindgen]
 extern "C" {
-    /// What has the page's clock. A page that looks it up at each reading takes half as long again.
+    /// The object with the page's clock. Looking it up at each read takes half as long again.
     type Performance;
     #[wasm_bindgen(thread_local_v2, js_name = performance)]
     static PERFORMANCE: Performance;
@@ -28,7 +28,7 @@ const ROUNDS: usize = 100;
 /// all loops record in a round, and before the first, fits a ring.
 const PASSES: u32 = 25_000;
 
-/// What was in the frames.
+/// The content of the frames.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     rows: BTreeSet<String>,
@@ -142,7 +142,7 @@ fn puffin_frame() -> Vec<String> {
     let names = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&names);
     puffin::set_scopes_on(true);
-    // What began before puffin's scopes were on is no whole frame.
+    // A frame that started before puffin's scopes were on is incomplete.
     drain::frame_mark();
     let frames = puffin::GlobalProfiler::lock().add_sink(Box::new(move |frame| {
         if let Ok(mut names) = sink.lock() {

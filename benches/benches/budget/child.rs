@@ -1,7 +1,7 @@
-//! Programs in a process of their own: what they do, and how they tell the parent.
+//! Programs in separate processes: their tasks, and their reports to the parent.
 //!
-//! The parent passes a task, a length in seconds and the path of the capture. The child prints one
-//! `key value` per line.
+//! The parent passes a task, a duration in seconds and the path of the capture. The child prints
+//! one `key value` per line.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,10 +17,10 @@ use vor_benches::work::{Sequence, chain};
 /// First argument of a child.
 pub const FLAG: &str = "--child";
 
-/// Steps of [`chain`] per nanosecond, roughly: the exact length does not matter, its spread does.
+/// Steps of [`chain`] per nanosecond, roughly: the exact duration does not matter, its spread does.
 const STEPS_PER_100_NS: u64 = 52;
 
-/// What a child does.
+/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Empty scopes without a pause.
@@ -63,7 +63,7 @@ const TASKS: [(&str, Task); 15] = [
     ("open", Task::Open),
 ];
 
-/// Runs a child and returns what it printed.
+/// Runs a child, and returns its output.
 pub fn spawn(
     task: Task,
     seconds: f64,
@@ -96,7 +96,7 @@ pub fn values_of(output: &[u8]) -> Result<HashMap<String, f64>, Box<dyn std::err
     Ok(values)
 }
 
-/// Is the child.
+/// Runs the task of a child.
 pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     let task = args
         .next()
@@ -153,7 +153,7 @@ fn told(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     }
 }
 
-/// Records frames of so many spans, and prints what they cost.
+/// Records frames with a number of spans each, and prints their cost.
 fn frames(path: Option<&str>, length: Duration, spans: u64) {
     println!("floor_ns {}", floor_ns());
     record(path, length, |_| {
@@ -166,7 +166,7 @@ fn frames(path: Option<&str>, length: Duration, spans: u64) {
     });
 }
 
-/// Returns what two readings of the clock cost: the median over short rounds.
+/// Returns the cost of two clock reads: the median over short rounds.
 fn floor_ns() -> f64 {
     const PASSES: u32 = 10_000;
     let round = |_| {
@@ -177,7 +177,7 @@ fn floor_ns() -> f64 {
     median((0..101).map(round).collect())
 }
 
-/// Records for a time and prints what it cost.
+/// Records for a time, and prints the cost.
 fn record(path: Option<&str>, length: Duration, mut scope: impl FnMut(u64) -> u64) {
     match path {
         Some(path) => vor::Config::new().capture(path).enable(),
@@ -248,7 +248,7 @@ fn marks(path: &str) {
     }
 }
 
-/// Prints what an idle recorder costs.
+/// Prints the cost of an idle recorder.
 fn idle(path: &str, length: Duration) {
     let before_kib = process::resident_kib();
     vor::Config::new().capture(path).enable();

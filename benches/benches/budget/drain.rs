@@ -1,5 +1,5 @@
-//! What a span costs behind the rings, sink by sink, on made batches: CPU time of the thread that
-//! feeds the sink.
+//! The cost of a span after the rings, sink by sink, on generated batches: CPU time of the thread
+//! that feeds the sink.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use vor_recorder::sinks::puffin::PuffinSink;
 use crate::Options;
 use crate::table::{Table, Target};
 
-/// Spans of a batch, as many as the drain takes from a thread at once.
+/// Spans per batch: as many as the drain takes from a thread in one pass.
 const SPANS: usize = 1 << 16;
 const ROUNDS: usize = 31;
 
-/// Measures the sinks, the decoder, and what a frame's sample of the process costs.
+/// Measures the sinks, the decoder, and the sample of the process in every frame.
 pub fn measure(_: &Options, table: &mut Table) {
     let mut sampler = ProcessSampler::new();
     let samples = (0..1001).map(|_| {

@@ -1,4 +1,4 @@
-//! What the program that is measured pays: scopes, phases, metrics, each against the bare clock in
+//! The cost for the measured program: scopes, phases and metrics, each against the bare clock in
 //! the same rounds.
 
 use std::hint::black_box;
@@ -23,7 +23,7 @@ fn nothing(passes: u32) {
     }
 }
 
-/// The least that a profiler could do.
+/// The minimal work of a profiler.
 fn two_ticks_and_a_store(passes: u32) {
     for i in 0..passes {
         let _reads = TwoReads::new();
@@ -110,7 +110,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     add_switched_off(table, "scope switched off, over the empty loop", &times);
 
     vor::Config::new().enable();
-    // A flush after every second round, some 14 000 records, stands for the worker, which comes
+    // A flush after every second round, some 14 000 records, replaces the worker, which runs
     // every 20 ms and may get no core here.
     let mut contestants: [Loop<'_>; 9] = [
         Box::new(two_ticks),
@@ -190,7 +190,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     );
 }
 
-/// Adds what a scope that is switched off costs. Its target is a number of instructions: they take
+/// Adds the cost of a scope that is off. Its target is a number of instructions: they take
 /// one or two cycles, by how the code lies, and a cycle is another time on each machine.
 fn add_switched_off(table: &mut Table, question: &str, times: &[Times]) {
     table.add_noted(
@@ -209,7 +209,7 @@ fn named(passes: u32) {
     }
 }
 
-/// Adds the row that others are divided by.
+/// Adds the row that is the divisor of the others.
 fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
     table.add_noted(
         "two clock reads (the floor)",

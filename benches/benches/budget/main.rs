@@ -1,16 +1,16 @@
-//! Every number that vor promises, measured in one run: `cargo bench -p vor-benches --bench
+//! Every figure that vor promises, measured in one run: `cargo bench -p vor-benches --bench
 //! budget`.
 //!
-//! Ratios are medians over interleaved rounds in one process. What needs a process of its own (a
-//! capture from beginning to end, memory, idleness) runs in a child: this program again, told what
-//! to do by its arguments. The exit code is 1 when a target is missed.
+//! Ratios are medians over interleaved rounds in one process. Measurements of a whole process (a
+//! capture from start to end, memory, idleness) run in a child: this program again, with a task as
+//! its argument. The exit code is 1 if a target is missed.
 //!
 //! ```text
 //! cargo bench -p vor-benches --bench budget -- [--seconds S] [--only TEXT]
 //! ```
 //!
-//! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds
-//! the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`,
+//! `--seconds` sets the duration of each recording (10), `--only` runs the groups whose name
+//! contains the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`,
 //! `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
 
 mod child;
@@ -30,10 +30,10 @@ use std::process::ExitCode;
 
 use table::Table;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// Length of each recording.
+    /// Duration of each recording.
     pub seconds: f64,
     only: String,
 }

@@ -1,4 +1,4 @@
-//! Against other profilers, recording, in one run.
+//! Other profilers in the same run, while they record.
 
 use vor_benches::clock::two_ticks;
 use vor_benches::peers::{self, PERFETTO, PUFFIN, PUFFIN_AND_TRACING};

@@ -1,10 +1,10 @@
-//! A real program: the `syn` parser over its own sources, as it is, with a scope in every function
-//! above single tokens that takes a `ParseStream`, and with two bare clock readings and a store in
-//! the same places.
+//! A real program: the `syn` parser over its own sources. Unchanged, with a scope in every function
+//! above single tokens that takes a `ParseStream`, and with two bare clock reads and a store in the
+//! same places.
 //!
-//! Nothing of it is kept in this repository: the sources that cargo already has are copied three
-//! times into the target folder, two copies get what is measured, and a small driver that uses all
-//! is built and run.
+//! This repository contains none of its code. The sources that cargo already has are copied three
+//! times into the target folder, two copies get instrumentation, and a small driver that uses all
+//! three is built and run.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -178,7 +178,7 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     Ok(scopes)
 }
 
-/// Returns whether a file parses single tokens and what stands around them: with all of these in,
+/// Returns whether a file parses single tokens and their surroundings: with all of these in,
 /// there is a scope per 66 ns.
 fn is_token_level(file: &Path) -> bool {
     let stem = file
@@ -225,7 +225,7 @@ fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
     inserted
 }
 
-/// Writes a file unless it says so already, so that cargo builds only what changed.
+/// Writes a file unless it has that content, so that cargo builds only changed files.
 fn write_if_new(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());

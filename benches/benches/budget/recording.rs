@@ -1,4 +1,4 @@
-//! Whole recordings, in children: from the first scope to the finished file.
+//! Whole recordings, in children: from the first scope to the complete file.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use crate::Options;
 use crate::child::{Task, spawn};
 use crate::table::{Table, Target};
 
-/// What a recording of one kind must keep.
+/// The limits of a recording of one kind.
 struct Recording {
     name: &'static str,
     task: Task,
@@ -222,7 +222,7 @@ pub fn measure_frames(options: &Options, table: &mut Table) {
     }
 }
 
-/// Measures what a mark costs its caller.
+/// Measures the cost of a mark for its caller.
 pub fn measure_marks(_: &Options, table: &mut Table) {
     let measured = tempdir()
         .map_err(Into::into)
@@ -247,7 +247,7 @@ pub fn measure_marks(_: &Options, table: &mut Table) {
     }
 }
 
-/// Measures what an idle recorder costs.
+/// Measures the cost of an idle recorder.
 pub fn measure_idle(options: &Options, table: &mut Table) {
     let length = options.seconds.max(5.0);
     let measured = tempdir()

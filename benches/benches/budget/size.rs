@@ -1,5 +1,5 @@
-//! Captures of 100 MB and of 1 GB: how soon their last frame is there, and that reading the larger
-//! takes no more memory.
+//! Captures of 100 MB and of 1 GB: the time until their last frame is available, and the memory of
+//! a reader, which must not grow with the file.
 
 use std::error::Error;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn make(path: &Path, bytes: u64) -> Result<u64, Box<dyn Error>> {
     captures::write(path, batch, |_| Ok(std::fs::metadata(path)?.len() >= bytes))
 }
 
-/// Is the child: opens the capture at its last frame, then reads all of it.
+/// Runs the child: opens the capture at its last frame, then reads all of it.
 pub fn open(path: &str) -> Result<(), Box<dyn Error>> {
     let (mut frames, mut last_spans) = (0, 0);
     let mut times = Vec::new();

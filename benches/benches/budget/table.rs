@@ -1,6 +1,6 @@
-//! The table of targets and what was measured.
+//! The table of targets and measurements.
 
-/// A question, the most that is allowed, and what was found.
+/// A question, its limit, and the measurement.
 #[derive(Clone, Debug)]
 struct Row {
     question: String,
@@ -10,14 +10,14 @@ struct Row {
     note: String,
 }
 
-/// What a measured value must keep.
+/// The limit of a measured value.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// At most this.
     AtMost(f64),
     /// At least this.
     AtLeast(f64),
-    /// Printed for the reader's sake.
+    /// Printed for information only.
     None,
 }
 
@@ -39,7 +39,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds what was measured, and prints it at once.
+    /// Adds a measurement, and prints it immediately.
     pub fn add(
         &mut self,
         question: impl Into<String>,
@@ -70,7 +70,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Says that a question could not be asked here, and why. It fails nothing, and it is not
+    /// Reports that a question cannot be measured here, and why. It does not fail, and it is not
     /// silent.
     pub fn not_measured(&mut self, question: impl Into<String>, reason: impl std::fmt::Display) {
         let text = format!("not measured: {}: {reason}", question.into());
@@ -78,7 +78,7 @@ impl Table {
         self.unmeasured.push(text);
     }
 
-    /// Prints what is exceeded, and returns whether nothing is.
+    /// Prints the exceeded limits, and returns whether there are none.
     pub fn conclude(&self) -> bool {
         let exceeded: Vec<&Row> = self
             .rows

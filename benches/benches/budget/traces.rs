@@ -1,4 +1,4 @@
-//! Traces in other programs' formats: what a span costs from the ring to a Perfetto trace, beside
+//! Traces in other programs' formats: the cost of a span from the ring to a Perfetto trace, beside
 //! the conversion of perfetto-recorder.
 
 use std::error::Error;
@@ -20,7 +20,7 @@ use crate::table::{Table, Target};
 const SPANS: u64 = 200_000;
 const ROUNDS: usize = 21;
 
-/// Measures in a child, whose recorder drains when it is told to.
+/// Measures in a child, whose recorder drains on request.
 pub fn measure(_: &Options, table: &mut Table) {
     let said = match spawn(Task::Traces, 0.0, Path::new("")) {
         Ok(said) => said,
@@ -49,7 +49,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     }
 }
 
-/// Bytes that the trace has taken so far.
+/// The size of the trace so far, in bytes.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
@@ -66,7 +66,7 @@ impl Write for Counting {
     }
 }
 
-/// Is the child.
+/// Runs the child.
 pub fn child() -> Result<(), Box<dyn Error>> {
     vor::Config::new().puffin(false).inline_drain(true).enable();
     let sink = vor::add_sink("a Perfetto trace", PerfettoExporter::new(Counting));

@@ -1,11 +1,11 @@
-//! Whether the numbers are true: busy loops of known length, against what their scopes are reported
-//! to have lasted.
+//! The accuracy of durations: busy loops of known duration against the reported duration of their
+//! scopes.
 //!
-//! The clock is read directly around the loop, within the scope: how much longer the span is, is
-//! what the scope itself adds to a length. Here is the median over the repetitions; that a span
-//! lies between what is read inside and outside of its scope, a test asserts without a tolerance.
-//! Long loops are also compared with the system's monotonic clock, which shares nothing with the
-//! calibration of ours.
+//! The clock is read directly around the loop, within the scope. The excess of the span over that
+//! is the time that the scope itself adds. This bench reports the median over the repetitions. A
+//! test asserts without a tolerance that a span lies between the clock reads inside and outside of
+//! its scope. Long loops are also compared to the system's monotonic clock, which shares nothing
+//! with the calibration of ours.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -29,10 +29,10 @@ const LENGTHS: [(u64, u32); 9] = [
     (1_000_000_000, 3),
     (10_000_000_000, 1),
 ];
-/// From this length on the system's clock takes part: its own reading takes too long beside less.
+/// The shortest duration for the system's clock: its own read takes too long for shorter ones.
 const SYSTEM_CLOCK_FROM_TICKS: u64 = 10_000_000;
 
-/// Hands on the lengths of the spans of the loop, in ticks and in reported nanoseconds.
+/// Sends the durations of the loop's spans, in ticks and in reported nanoseconds.
 struct Lengths(Sender<(u64, u64)>);
 
 impl vor::sinks::FrameSink for Lengths {
@@ -41,7 +41,7 @@ impl vor::sinks::FrameSink for Lengths {
             if frame.catalog.site_name(span.site) == "busy" {
                 let timeline = &frame.catalog.timeline;
                 let ns = timeline.duration_ns(span.start_ticks, span.duration_ticks);
-                // Nobody listens any more once something else went wrong.
+                // The receiver is gone after another failure.
                 let _ = self.0.send((span.duration_ticks, ns));
             }
         }
@@ -49,7 +49,7 @@ impl vor::sinks::FrameSink for Lengths {
     }
 }
 
-/// How long a loop was, by the counter and by the system's clock.
+/// The duration of a loop, by the counter and by the system's clock.
 struct Known {
     ticks: u64,
     ns: u64,
@@ -90,7 +90,7 @@ fn busy(length_ticks: u64) -> Known {
     Known { ticks, ns }
 }
 
-/// Measures how far reported lengths are from true ones.
+/// Measures the error of reported durations.
 pub fn measure(_: &Options, table: &mut Table) {
     for (length_ns, repetitions) in LENGTHS {
         let question = format!("truth: a loop of {length_ns} ns is off by");

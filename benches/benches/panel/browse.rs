@@ -1,5 +1,5 @@
-//! Scrubbing in a capture of 1 GB: how soon the asked frame is there, how soon its whole window is,
-//! and what memory that takes.
+//! Scrubbing in a capture of 1 GB: the time until a frame and its whole window are available, and
+//! the memory for that.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const JUMPS: usize = 41;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn benches(criterion: &mut Criterion) {
-    // Filters choose by name, so that the capture is only written where it is asked for.
+    // Filters choose by name, so that the capture is only written if the bench runs.
     let mut capture = None;
     criterion.bench_function("browse", |bencher| {
         bencher.iter_custom(|passes| {
@@ -34,7 +34,7 @@ pub fn benches(criterion: &mut Criterion) {
 /// Makes the capture, and returns the folder that keeps it.
 fn large() -> Result<(TempDir, PathBuf), Box<dyn Error>> {
     let folder = tempdir()?;
-    // One that is kept saves its making.
+    // An existing capture is used again.
     let kept = std::env::var_os("VOR_BROWSE_FILE").map(PathBuf::from);
     let path = kept.unwrap_or_else(|| folder.path().join("large.vor"));
     if !path.exists() {

@@ -1,4 +1,4 @@
-//! The flame chart by number of spans, all of its rows in view.
+//! The flame chart by number of spans, with all of its rows in view.
 
 use std::hint::black_box;
 

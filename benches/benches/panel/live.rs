@@ -1,9 +1,9 @@
-//! The panel in a program that records twelve million spans a second: does it keep up, and does
-//! anything grow?
+//! The panel in a program that records twelve million spans per second: it must keep up, and
+//! nothing may grow.
 //!
-//! A thread opens and closes scopes at that pace, which the clock and not the processor sets, while
-//! another one ticks and shows the panel sixty times a second. What is told: spans a second, how
-//! many were lost on the way to the panel, the passes, and the memory at the beginning and at the
+//! A thread opens and closes scopes at that rate, which the clock and not the CPU sets, while
+//! another one ticks and shows the panel sixty times per second. The output: spans per second,
+//! spans that were lost on the way to the panel, the passes, and the memory at the start and at the
 //! end.
 
 use std::collections::VecDeque;
@@ -19,12 +19,12 @@ use crate::headless::Headless;
 const SECONDS: u64 = 5;
 /// Spans below an outer one.
 const INNER: u32 = 7;
-/// What a second brings: a fifth more than the panel must take.
+/// Spans per second: a fifth more than the panel must take.
 const SPANS_PER_SECOND: u32 = 12_000_000;
 const PASS: Duration = Duration::from_micros(16_667);
 
 pub fn benches(criterion: &mut Criterion) {
-    // Filters choose by name, so that this minute is only spent where it is asked for.
+    // Filters choose by name, so that this minute is only spent if the bench runs.
     criterion.bench_function("live", |bencher| {
         bencher.iter_custom(|passes| {
             let mut told = run();

@@ -1,7 +1,7 @@
-//! What a pass of the panel costs: its UI and its tessellation, warm, at 1920 × 1080, without the
+//! The cost of a pass of the panel: its UI and its tessellation, warm, at 1920 × 1080, without the
 //! GPU.
 //!
-//! Each picture moves by a little from pass to pass, so that nothing is only shown again. `cargo
+//! Each picture moves a little from pass to pass, so that no pass only repeats the last one. `cargo
 //! bench -p vor-benches --features panel --bench panel`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -29,7 +29,7 @@ criterion_group!(
 criterion_group! { name = last; config = few_runs(); targets = browse::benches }
 criterion_main!(first, passes, last);
 
-/// For what takes seconds and tells more than a time.
+/// A bench that takes seconds and reports more than a time.
 fn few_runs() -> Criterion {
     Criterion::default().sample_size(10)
 }

@@ -1,8 +1,8 @@
-//! What a UI pass with tessellation costs, without the GPU: frame bars, metric rows, and the
+//! The cost of a UI pass with tessellation, without the GPU: frame bars, metric rows, and the
 //! overview of a capture.
 //!
-//! *Live* means that a frame arrives before each pass, so that everything is read and made anew.
-//! *Paused* means that nothing changes between passes.
+//! *Live* means that a frame arrives before each pass, so everything is computed again. *Paused*
+//! means that nothing changes between passes.
 
 use criterion::{BatchSize, Criterion};
 use egui::Ui;

@@ -1,10 +1,10 @@
-//! The panel beside others: puffin_egui, and that of vor 0.2.1, each with the egui it was made for.
+//! The panel beside others: puffin_egui, and that of vor 0.2.1, each with its own version of egui.
 //!
 //! All show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the GPU.
-//! *Live*, a new frame comes before each pass: `intake` is what it takes to hand it to the panel,
-//! once its scopes are in the form in which threads leave them behind, and `pass` what the panel
-//! takes for its UI and the tessellation then. *Paused*, the newest frame is kept; *panned*, it is
-//! moved by some pixels from pass to pass besides.
+//! *Live*, a new frame comes before each pass: `intake` is the time to pass it to the panel, in the
+//! form in which threads record scopes, and `pass` the time of the panel for its UI and the
+//! tessellation. *Paused*, the newest frame stays; *panned*, it also moves by some pixels from pass
+//! to pass.
 //!
 //! `cargo bench -p vor-benches --features panel-peers --bench panel_peers --ignore-rust-version`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]

@@ -1,5 +1,5 @@
-//! What do the table of scopes, the icicle and the comparison cost a pass of the UI, and what does
-//! it cost to compute them?
+//! The cost of the table of scopes, the icicle and the comparison in a pass of the UI, and the cost
+//! of computing them.
 //!
 //! A pass is the UI and the tessellation, without the GPU. The store holds a million spans of 200
 //! scopes on 4 threads, in stacks up to 8 deep; the table of many scopes has 10 000.

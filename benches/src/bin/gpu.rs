@@ -1,10 +1,9 @@
-//! What `.ci/gpu` runs on a machine with an NVIDIA card, to hold vor's rows and ranges against it.
+//! The program of `.ci/gpu`, which compares vor's rows and ranges to a real NVIDIA card.
 //!
-//! `gpu load SECONDS` keeps the card busy; `gpu copies SECONDS` keeps its bus busy and prints how
-//! much went over it; `gpu rows SECONDS` prints the mean of each row, and what the thread that asks
-//! for them took; `gpu polls` prints what asking takes; `gpu launches` prints what it takes to
-//! launch a kernel, alone and in a scope. The card is driven through the driver's own library, so
-//! no toolkit is needed.
+//! `gpu load SECONDS` keeps the card busy. `gpu copies SECONDS` keeps its bus busy and prints the
+//! bytes that went over it. `gpu rows SECONDS` prints the mean of each row and the CPU time of the
+//! thread that polls. `gpu polls` prints the cost of a poll. `gpu launches` prints the time to launch
+//! a kernel, alone and in a scope. The program uses the driver's own library, so it needs no toolkit.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -168,7 +167,7 @@ fn rows(length: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the processor time of the thread that asks the cards, in nanoseconds.
+/// Returns the CPU time of the thread that polls the cards, in nanoseconds.
 fn poller_cpu_ns() -> Option<u64> {
     for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
         let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
@@ -218,7 +217,7 @@ fn launches() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A kernel that multiplies and adds as often as it is told. The driver compiles it for the card
+/// A kernel that multiplies and adds a given number of times. The driver compiles it for the card
 /// that is there.
 const KERNEL: &CStr = c"
 .version 6.4

@@ -1,8 +1,8 @@
 //! Loops whose instructions `.ci/callgrind` counts, one per kind of scope.
 //!
 //! `instructions KIND PASSES` runs the loop of that kind; the script subtracts the loop `empty` and
-//! divides by the passes. The loops are functions of their own with known names, so that the count
-//! begins and ends with them; what the worker thread does is not in it.
+//! divides by the passes. The loops are separate functions with known names, so that the count
+//! starts and ends with them and excludes the worker thread.
 
 use std::hint::black_box;
 use std::process::ExitCode;
