@@ -1,12 +1,13 @@
-//! How long the command takes for large captures: `vor diff` of two with 10 million spans each,
+//! The time of the command for large captures: `vor diff` of two with 10 million spans each,
 //! `vor export` of one and of 2 GB, and `vor stats` of one with 100 million.
 //!
 //! ```text
-//! cargo build --release -p vor --features cli,parquet && cargo bench -p vor-benches --bench command -- [diff] [export] [large] [stats]
+//! cargo build --release -p vor --features cli,parquet
+//! cargo bench -p vor-benches --bench command -- [diff] [export] [large] [stats]
 //! ```
 //!
-//! It times the release build of the command, which it expects beside its own folder or where the
-//! variable `VOR_COMMAND` says. Each time is from the start of the process to its end, with the
+//! It times the release build of the command, beside its own folder or at the path in the variable
+//! `VOR_COMMAND`. Each time is from the start of the process to its end, with the
 //! file in the system's cache.
 
 use std::error::Error;

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! `--seconds` sets the duration of each recording (10), `--only` runs the groups whose name
-//! contains the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`,
-//! `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
+//! contains the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`,
+//! `recording`, `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also
+//! `peers`.
 
 mod child;
 mod drain;

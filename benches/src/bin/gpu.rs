@@ -2,8 +2,9 @@
 //!
 //! `gpu load SECONDS` keeps the card busy. `gpu copies SECONDS` keeps its bus busy and prints the
 //! bytes that went over it. `gpu rows SECONDS` prints the mean of each row and the CPU time of the
-//! thread that polls. `gpu polls` prints the cost of a poll. `gpu launches` prints the time to launch
-//! a kernel, alone and in a scope. The program uses the driver's own library, so it needs no toolkit.
+//! thread that polls. `gpu polls` prints the cost of a poll. `gpu launches` prints the time to
+//! launch a kernel, alone and in a scope. The program uses the driver's own library, so it needs no
+//! toolkit.
 
 use std::collections::BTreeMap;
 use std::error::Error;
