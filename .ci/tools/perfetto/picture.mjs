@@ -1,7 +1,9 @@
-// picture.mjs UI TRACE OUT.png SCRIPT.js QUERY.sql: opens a trace in the Perfetto UI of a folder, in a Chromium without a window, runs a script in the page, and shoots it.
+// picture.mjs UI TRACE OUT.png SCRIPT.js QUERY.sql: opens a trace in the Perfetto UI of a folder, in a
+// headless Chromium, runs a script in the page, and stores a screenshot.
 //
-// The script is the body of an async function of `app`, the UI's own object, and `query`, the text of the other file. The browser is driven through a pipe, so nothing but node is needed, and
-// everything is served on loopback.
+// The script is the body of an async function with the parameters `app`, the UI's own object, and
+// `query`, the text of QUERY.sql. A pipe controls the browser, so node is the only other program, and
+// a server on loopback provides all files.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -61,7 +63,7 @@ const run = async (expression) => {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const until = async (expression) => {
   for (const begin = Date.now(); !(await run(expression).catch(() => false)); await pause(200)) {
-    if (Date.now() - begin > PATIENCE_MS) throw new Error(`still not so after ${PATIENCE_MS} ms: ${expression}`);
+    if (Date.now() - begin > PATIENCE_MS) throw new Error(`not true after ${PATIENCE_MS} ms: ${expression}`);
   }
 };
 
@@ -73,8 +75,8 @@ try {
   await call('Page.navigate', { url: `${origin}/#!/?url=${origin}/trace` });
   await until('window.app?.trace && !app.trace.engine.numRequestsPending && app.omnibox !== undefined');
   await pause(2000);
-  const told = await run(`(async (app, query) => { ${fs.readFileSync(script, 'utf8')} })(app, ${JSON.stringify(fs.readFileSync(query, 'utf8'))})`);
-  if (told !== undefined && told !== null) console.log(told);
+  const answer = await run(`(async (app, query) => { ${fs.readFileSync(script, 'utf8')} })(app, ${JSON.stringify(fs.readFileSync(query, 'utf8'))})`);
+  if (answer !== undefined && answer !== null) console.log(answer);
   await pause(3000);
   const { data } = await call('Page.captureScreenshot', { format: 'png' });
   fs.writeFileSync(out, Buffer.from(data, 'base64'));

@@ -1,6 +1,8 @@
-// What `picture` does in the Perfetto UI with the trace of the example `requests`: the body of an async function of `app` and `query`.
+// The script of `picture` for the trace of the example `requests`: the body of an async function with
+// the parameters `app` and `query`.
 //
-// It shows one request's question as it goes from a thread to the storage and on to the thread where the request continues.
+// It shows a query of one request, from its thread to the storage and on to the thread where the
+// request continues.
 
 const settle = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const rows = async (sql, columns) => {

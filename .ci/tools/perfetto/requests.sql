@@ -1,4 +1,5 @@
--- Of the first requests of the example `requests`, whose tracks are on the screen, the question whose answer was used soonest.
+-- The fastest query of the first requests of the example `requests`, whose tracks are on the screen:
+-- from the scope `ask` to the end of the scope `answer`.
 with polls as (
  select p.ts, p.ts + p.dur as ends, dense_rank() over (order by p.track_id) as lane
  from slice p join slice task on task.id = p.parent_id where p.name = 'poll' and task.name = 'respond')

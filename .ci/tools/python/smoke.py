@@ -1,4 +1,4 @@
-"""Records with the package that is installed, and reads that back: exit code 0 where it works."""
+"""Records with the installed package, and reads the capture back: exit code 0 if that works."""
 
 import asyncio
 import os

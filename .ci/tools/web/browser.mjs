@@ -1,4 +1,5 @@
-// What the checks and measurements of pages share: a server of static files on loopback, and Chromium as it is on a machine without a GPU.
+// Code that the checks and measurements of pages share: a static file server on loopback, and
+// Chromium as on a machine without a GPU.
 import { createRequire } from 'node:module';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -7,15 +8,18 @@ import path from 'node:path';
 const kinds = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 
 /**
- * Serves a folder on loopback, without anything that a plain static server does not do, and starts Chromium.
+ * Serves a folder on loopback, as a plain static server does, and starts Chromium.
  *
- * `tools` has playwright-core in its node_modules. `made` gives pages that are no files by their paths.
+ * `tools` has playwright-core in its node_modules. `generated` has the content of pages without a
+ * file, by path.
  */
-export async function start({ tools, executablePath, folder, made = {} }) {
+export async function start({ tools, executablePath, folder, generated = {} }) {
   const work = path.resolve(folder);
   const server = http.createServer((request, response) => {
     const wanted = decodeURIComponent(request.url.split('?')[0]);
-    if (made[wanted]) return response.writeHead(200, { 'content-type': 'text/html' }).end(made[wanted]);
+    if (generated[wanted]) {
+      return response.writeHead(200, { 'content-type': 'text/html' }).end(generated[wanted]);
+    }
     const file = path.join(work, wanted.endsWith('/') ? `${wanted}index.html` : wanted);
     if (!file.startsWith(work + path.sep) || !fs.existsSync(file)) return response.writeHead(404).end();
     response.writeHead(200, { 'content-type': kinds[path.extname(file)] ?? 'application/octet-stream' });
@@ -23,7 +27,7 @@ export async function start({ tools, executablePath, folder, made = {} }) {
   });
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
   const { chromium } = createRequire(path.resolve(tools) + '/')('playwright-core');
-  // Nothing is forced upon it but that pages may draw by WebGL: the processor does that, and puts what it drew on the page without a GPU's ways.
+  // The only option is WebGL without a GPU: the CPU draws, and copies the picture to the page.
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--enable-unsafe-swiftshader'] });
   const stop = async () => {
     await browser.close();

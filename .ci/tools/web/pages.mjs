@@ -1,9 +1,11 @@
-// Opens the viewer's page, the live demo, a worker and the bench in Chromium and checks what they say.
+// Opens the viewer's page, the live demo, a worker and the bench in Chromium, and checks them.
 //
 //   node pages.mjs TOOLS CHROMIUM WORK PICTURES
 //
-// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and `bench`, the captures `run.vor` and `damaged.vor`, `text.vor`, which is none, and
-// `info.json` and `stats.json`, what the command says of the first. A line per check; the first that fails ends the program with status 1.
+// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and `bench`,
+// the captures `run.vor` and `damaged.vor`, `text.vor`, which is not a capture, and the output of
+// the command for the first in `info.json` and `stats.json`. It prints a line per check; the first
+// failure ends the program with status 1.
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -17,7 +19,10 @@ function check(what, holds, found) {
   console.log(`  ${what}`);
 }
 
-/** Opens a page, in which the script `before` runs first, notes what goes wrong in it, and calls `body` with it and the lines of vor that the console hides. */
+/**
+ * Opens a page, after the script `before`, and collects its errors. Calls `body` with the page and
+ * with vor's lines of level debug, which the console hides by default.
+ */
 async function visit(address, { before = '', ...options }, body) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
@@ -26,13 +31,13 @@ async function visit(address, { before = '', ...options }, body) {
   const hidden = [];
   page.on('pageerror', (error) => errors.push(error.message));
   page.on('console', (message) => {
-    // What the network answered is the concern of those who asked.
+    // A failed request is no error of the page: some checks fetch missing files.
     if (message.type() === 'debug' && message.text().startsWith('vor: ')) hidden.push(message.text());
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text());
   });
   await page.goto(`${origin}${address}`);
   await body(page, hidden);
-  check('nothing went wrong in the page', errors.length === 0, errors);
+  check('the page has no errors', errors.length === 0, errors);
   await context.close();
 }
 
@@ -56,7 +61,7 @@ async function colours(page, places) {
   );
 }
 
-/** Lets go of files over the page, as a user does with the mouse. */
+/** Drops files on the page, as a user does with the mouse. */
 async function drop(page, ...files) {
   const contents = files.map((file) => [path.basename(file), fs.readFileSync(file).toString('base64')]);
   const data = await page.evaluateHandle((files) => {
@@ -87,7 +92,7 @@ async function checkRun(page) {
   // Scopes that ended after the last mark are in no frame.
   const unknown = found.scopes.filter((name) => !names.includes(name));
   check('scopes are among those that the command knows', found.scopes.length > 0 && unknown.length === 0, found.scopes);
-  check('the page is called as the capture', (await page.title()) === 'run.vor – vor', await page.title());
+  check('the title is the name of the capture', (await page.title()) === 'run.vor – vor', await page.title());
 }
 
 const checks = {
@@ -113,16 +118,17 @@ const checks = {
       await drop(page, path.join(work, 'run.vor'));
       await checkRun(page);
       await picture(page, 'web_viewer_dark');
-      // Drawn, they take the processor more than all else: the panel's ground, below the names of tracks, is what the page is cleared with, and those of charts are cleared too.
+      // Backgrounds would cost the CPU more than anything else if they were drawn. That of the panel,
+      // below the names of tracks, is the clear colour of the page, and charts are cleared too.
       const cleared = await page.evaluate(() => window.cleared / window.vorViz.passes);
-      check('grounds of charts are cleared and not drawn', cleared > 1, cleared);
-      const grounds = await colours(page, [[60, 500], [610, 500]]);
-      check('panel and chart have their grounds', grounds.join(' ') === '27,27,27 20,20,20', grounds);
-      // What cannot be read leaves what is shown.
+      check('backgrounds of charts are cleared, not drawn', cleared > 1, cleared);
+      const backgrounds = await colours(page, [[60, 500], [610, 500]]);
+      check('panel and chart have their backgrounds', backgrounds.join(' ') === '27,27,27 20,20,20', backgrounds);
+      // An unreadable file leaves the page as it is.
       await drop(page, path.join(work, 'text.vor'));
       await until(page, () => window.vorViz.problem !== null);
       const found = await state(page);
-      check('what is no capture is told', found.problem.startsWith('text.vor: '), found.problem);
+      check('a file that is not a capture is reported', found.problem.startsWith('text.vor: '), found.problem);
       check('the capture is still shown', found.name === 'run.vor' && found.frames === info.frames, found.name);
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_refused_dark');
@@ -133,7 +139,7 @@ const checks = {
       await started(page);
       await drop(page, path.join(work, 'run.vor'), path.join(work, 'damaged.vor'));
       await until(page, () => window.vorViz.settled && window.vorViz.name === 'run.vor');
-      check('the page is called as both', (await page.title()) === 'run.vor and damaged.vor – vor', await page.title());
+      check('the title has both names', (await page.title()) === 'run.vor and damaged.vor – vor', await page.title());
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_two_light_2x');
     });
@@ -144,8 +150,8 @@ const checks = {
       await drop(page, path.join(work, 'damaged.vor'));
       await until(page, () => window.vorViz.settled && window.vorViz.name === 'damaged.vor');
       const found = await state(page);
-      check('what is left is shown', found.frames > 0 && found.frames <= info.frames, found.frames);
-      check('the damage is told', /damaged/.test(found.problem ?? ''), found.problem);
+      check('the intact part is shown', found.frames > 0 && found.frames <= info.frames, found.frames);
+      check('the damage is reported', /damaged/.test(found.problem ?? ''), found.problem);
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_damaged_light');
     });
@@ -164,7 +170,7 @@ const checks = {
         await started(page);
         await until(page, () => window.vorViz.problem !== null);
         const found = await state(page);
-        check(`${address} cannot be shown, and why is told`, says.test(found.problem) && found.frames === 0, found.problem);
+        check(`${address} cannot be shown, with a reason`, says.test(found.problem) && found.frames === 0, found.problem);
         if (address === '../absent.vor') {
           await page.waitForTimeout(300);
           await picture(page, 'web_viewer_absent_light');
@@ -190,10 +196,10 @@ const checks = {
       check('scopes lie inside of those around them', inside.length === 8 && inside.every(lies), inside);
       const entry = inside[0].detail.devtools;
       check('arguments come along', entry.properties[0][0] === 'particles' && entry.properties[0][1] === '500', entry);
-      check('tracks are told to the developer tools', entry.dataType === 'track-entry' && entry.track.length > 0, entry);
+      check('the developer tools receive tracks', entry.dataType === 'track-entry' && entry.track.length > 0, entry);
       await page.waitForTimeout(1500);
-      const kept = await page.evaluate(() => performance.getEntriesByType('measure').length);
-      check('the buffer is bounded', kept <= 8192, kept);
+      const count = await page.evaluate(() => performance.getEntriesByType('measure').length);
+      check('the buffer is bounded', count <= 8192, count);
       await picture(page, 'web_demo_dark');
     });
     await visit('/demo/', { colorScheme: 'light', viewport: { width: 1000, height: 1100 } }, async (page) => {
@@ -205,7 +211,7 @@ const checks = {
     const own = path.join(work, 'worker');
     fs.mkdirSync(own);
     fs.writeFileSync(path.join(own, 'index.html'), '<!doctype html><title>a page with a worker</title><link rel="icon" href="data:,">');
-    // The program of the demo, which works for some frames where there is no page.
+    // The program of the demo, which computes some frames if there is no page.
     fs.writeFileSync(
       path.join(own, 'worker.js'),
       `import start from '../demo/web.js';
@@ -224,7 +230,7 @@ const checks = {
             const worker = new Worker('worker.js', { type: 'module' });
             worker.onmessage = (message) => resolve(message.data);
             worker.onerror = (error) => reject(new Error(`the worker: ${error.message}`));
-            setTimeout(() => reject(new Error('the worker says nothing')), 30_000);
+            setTimeout(() => reject(new Error('the worker does not answer')), 30_000);
           }),
       );
       check('it is a worker, without a window', window === 'undefined', window);
@@ -244,28 +250,28 @@ const checks = {
       for (let frame = 0; frame < 20; frame += 1) {
         const [[work], simulations] = [of('work', frame), of('simulate', frame)];
         const inner = [...of('spawn', frame), ...of('advance', frame)];
-        const told = JSON.stringify([work, ...simulations, ...inner]);
+        const found = JSON.stringify([work, ...simulations, ...inner]);
         const holds =
           work?.detail.devtools.properties[0].join() === `frame,${frame}` &&
           work.startTime >= end(previous) - 1e-6 &&
           simulations.length === 1 + (frame % 3) &&
           simulations.every((simulate) => within(simulate, work)) &&
           inner.length === 9 * simulations.length &&
-          // As measures come in the order of time, each simulation has the next eight slices.
+          // Measures are in the order of time, so each simulation has the next eight slices.
           of('advance', frame).every((advance, i) => within(advance, simulations[Math.floor(i / 8)])) &&
           of('spawn', frame).every((spawn, i) => within(spawn, simulations[i])) &&
           inner.reduce((sum, { duration }) => sum + duration, 0) <= work.duration + 1e-6;
-        if (!holds) throw new Error(`frame ${frame} of the worker: found ${told}`);
+        if (!holds) throw new Error(`frame ${frame} of the worker: found ${found}`);
         total += work.duration;
         previous = work;
       }
       check('scopes lie in their frames and in those around them', end(previous) <= ended, [previous, ended]);
-      check('they take the time that they took', total > 0 && total <= ended - began, [total, began, ended]);
+      check('their total is within the run of the worker', total > 0 && total <= ended - began, [total, began, ended]);
       const left = await page.evaluate(() => performance.getEntriesByType('measure').length);
       check("the page's own timeline has none of them", left === 0, left);
     });
   },
-  async 'what a scope costs, and what frames hold'() {
+  async 'the cost of a scope, and the content of frames'() {
     const own = ['frame_ms', 'io_MB', 'io_ms'];
     const others = 'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB (browsers do not report it)';
     for (const [where, address, before, rows] of [
@@ -278,9 +284,9 @@ const checks = {
         console.log(`  ${where}`);
         for (const [name, ns, ratio] of answer.costs) console.log(`    ${name.padEnd(24)} ${ns.toFixed(1).padStart(8)} ns ${ratio.toFixed(2).padStart(6)} ×`);
         check('all scopes are in frames, and none is dropped', answer.spans >= 101 * 3 * 25_000 && answer.dropped === 0, answer);
-        check('rows are those that the browser tells', answer.rows.join() === rows.join(), answer.rows);
+        check('rows are those that the browser reports', answer.rows.join() === rows.join(), answer.rows);
         const memory = rows.includes('memory_mb') ? '' : 'memory_mb (there is no `performance.memory`, which only windows of Chromium have), ';
-        check('one hidden line says why others are absent', hidden.join() === `vor: these rows are absent: ${memory}${others}`, hidden);
+        check('one debug line explains the absent rows', hidden.join() === `vor: these rows are absent: ${memory}${others}`, hidden);
         check("puffin has its own scopes and vor's in one frame", answer.puffin.toSorted().join() === 'of puffin,of vor', answer.puffin);
       });
     }

@@ -1,11 +1,14 @@
-// Measures how soon the viewer's page shows a capture that is dropped on it, and how often Chromium shows pages while a pointer drags over them: pages without the viewer, the empty viewer, and the viewer with
-// the capture.
+// Measures the time until the viewer's page shows a dropped capture, and the frame rate of Chromium
+// while a pointer drags: over pages without the viewer, the empty viewer, and the viewer with the
+// capture.
 //
 //   node pan.mjs TOOLS CHROMIUM WORK CAPTURE
 //
-// TOOLS has playwright-core in its node_modules, WORK holds the page in `viewer`; `.ci/web` makes both. The capture is linked into WORK. Prints a line per page: milliseconds between frames while the pointer drags for
-// some seconds (median, and the slowest of a hundred), and how much of the processors' time a frame took in the process that draws and in the one that the page runs in. Nothing is checked: a processor
-// that draws what a GPU should is as fast as it is.
+// TOOLS has playwright-core in its node_modules, WORK holds the page in `viewer`; `.ci/web` makes
+// both. The capture is linked into WORK. The program prints a line per page: milliseconds between
+// frames while the pointer drags for some seconds (median, and the slowest of a hundred), and the CPU
+// time per frame of the process that draws and of the process of the page. It checks nothing, since a
+// CPU draws in place of a GPU.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -14,25 +17,25 @@ import { start, started } from './browser.mjs';
 
 const [tools, executablePath, folder, capture] = process.argv.slice(2);
 
-/** A page with a canvas and nothing else; `draw` is done in each frame. */
+/** A page with only a canvas; each frame runs `draw`. */
 const bare = (draw) => `<!doctype html><style>body{margin:0}canvas{width:100vw;height:100vh}</style><canvas width="1280" height="800"></canvas><script>
 const gl = document.querySelector('canvas').getContext('webgl2', { alpha: false, antialias: false, depth: false, stencil: false });
 let grey = 0;
 const draw = () => { ${draw}; requestAnimationFrame(draw); };
 requestAnimationFrame(draw);
 </script>`;
-const made = {
+const generated = {
   '/nothing/': '<!doctype html><body style="height:100vh">',
   '/cleared/': bare('grey = (grey + 0.01) % 1; gl.clearColor(grey, grey, grey, 1); gl.clear(gl.COLOR_BUFFER_BIT)'),
 };
-const { work, origin, browser, stop } = await start({ tools, executablePath, folder, made });
+const { work, origin, browser, stop } = await start({ tools, executablePath, folder, generated });
 const linked = path.join(work, 'run.vor');
 fs.rmSync(linked, { force: true });
 fs.symlinkSync(path.resolve(capture), linked);
 
 const SECONDS = 5;
 
-/** CPU time that this browser's processes of a kind have used, in milliseconds: Linux counts it in hundredths of a second. */
+/** The CPU time of this browser's processes of a kind, in milliseconds; Linux counts hundredths of a second. */
 function cpuMs(kind) {
   const children = (pid) => {
     try {
@@ -56,7 +59,7 @@ function cpuMs(kind) {
 const used = () => ['gpu-process', 'renderer'].map(cpuMs);
 
 /** Opens a page, drags over it, and prints the time between its frames. */
-async function drag(what, address, ready, moves = false) {
+async function drag(name, address, ready, moves = false) {
   const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
   await page.goto(`${origin}${address}`);
   await ready(page);
@@ -77,13 +80,13 @@ async function drag(what, address, ready, moves = false) {
   }
   const after = used();
   const shown = await page.evaluate(() => window.shown);
-  if (moves && still.equals(await page.screenshot({ clip: chart }))) throw new Error(`${what}: the chart does not move`);
+  if (moves && still.equals(await page.screenshot({ clip: chart }))) throw new Error(`${name}: the chart does not move`);
   await page.mouse.up();
   const between = shown.slice(1).map((time, i) => time - shown[i]).sort((a, b) => a - b);
   const at = (share) => (between[Math.floor(between.length * share)] ?? NaN).toFixed(1);
   const [drawing, running] = after.map((ms, i) => ((ms - before[i]) / shown.length).toFixed(1));
   console.log(
-    `${what.padEnd(32)} ${at(0.5).padStart(6)} ms, slowest of a hundred ${at(0.99).padStart(6)} ms, ` +
+    `${name.padEnd(32)} ${at(0.5).padStart(6)} ms, slowest of a hundred ${at(0.99).padStart(6)} ms, ` +
       `${((shown.length - 1) / (shown.at(-1) - shown[0]) * 1000).toFixed(1)} frames a second; CPU time a frame: drawing ${drawing} ms, the page ${running} ms`,
   );
   await page.context().close();
@@ -91,7 +94,7 @@ async function drag(what, address, ready, moves = false) {
 
 const settled = () => window.vorViz?.settled && window.vorViz.frames > 0;
 
-/** Drops the capture on the open page, prints the time until its picture is complete, and shows part of all frames that are held in place of one. */
+/** Drops the capture on the page, prints the time until its picture is complete, and zooms out to part of all frames. */
 async function drop(page) {
   await started(page);
   const took = await page.evaluate(async (holds) => {
