@@ -13,6 +13,24 @@
 //! The crate starts no thread, keeps no global state and reads no clock. Programs use the facade
 //! crate `vor`; this crate is for tools that read captures without the recorder.
 
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `reader` | [`reader::Reader`], which reads a capture from its beginning |
+//! | `seek` (default) | [`reader::Capture`], which reads any frame, and `reader` and `stats` |
+//! | `stats` | [`stats::StatsBuilder`], which adds up spans |
+//!
+//! Without features the crate writes captures.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "seek"),
+    allow(
+        dead_code,
+        reason = "the codec is whole, and without a reader only half of it is used"
+    )
+)]
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -23,6 +41,7 @@ pub mod model;
 pub mod sink;
 pub mod format;
 pub mod stats;
+#[cfg(feature = "reader")]
 pub mod reader;
 
 pub use error::Error;

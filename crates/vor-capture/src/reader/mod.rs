@@ -7,18 +7,31 @@
 //! version 2, and both report in a [`Damage`] which parts they could not read.
 
 mod assemble;
+#[cfg(feature = "seek")]
 mod capture;
+#[cfg(feature = "seek")]
 mod capture_v2;
+#[cfg(feature = "seek")]
 mod capture_v3;
+#[cfg(feature = "seek")]
+mod capture_unmarked;
+#[cfg(feature = "seek")]
 mod columns;
 mod damage;
+#[cfg(feature = "seek")]
 mod ordinals;
+#[cfg(feature = "seek")]
 mod pass;
+#[cfg(feature = "seek")]
 mod pieces;
 mod records;
+#[cfg(feature = "seek")]
 mod lookahead;
+#[cfg(feature = "seek")]
 mod skim;
+#[cfg(feature = "seek")]
 mod sparse;
+#[cfg(feature = "seek")]
 mod summary;
 mod unmarked;
 mod v3;
@@ -37,11 +50,16 @@ use crate::model::heap::HeapSnapshot;
 use v3::StreamV3;
 
 pub use assemble::Recovered;
+#[cfg(feature = "seek")]
 pub use capture::{Batches, Capture, Frames, Info, Summaries};
+#[cfg(feature = "seek")]
 pub use columns::{ArgsRow, Columns, ColumnsBuilder, MessageRow, Run, TaskRow};
 pub use damage::{Damage, Loss};
+#[cfg(feature = "seek")]
 pub use lookahead::Lookahead;
+#[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
+#[cfg(feature = "seek")]
 pub use summary::{FrameScan, FrameSummary};
 
 /// Bytes of one read.

@@ -9,25 +9,22 @@ use std::sync::Arc;
 
 use super::Recovered;
 use super::assemble::snapshot;
-use super::capture_v3::CaptureV3;
-use crate::Error;
 use crate::format::{FrameRecord, Record};
 use crate::model::batch::ThreadBatch;
 use crate::model::catalog::Catalog;
-use crate::model::frame::{FrameSnapshot, TreeBuilder};
 
 /// The sum of the batches before the first mark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnmarkedFrame {
     /// When the first event began, and when the last one ended; before any, the former is later.
-    start_ticks: u64,
-    end_ticks: u64,
-    spans: u64,
+    pub(super) start_ticks: u64,
+    pub(super) end_ticks: u64,
+    pub(super) spans: u64,
     dropped_spans: u64,
     /// The sequence number behind the last batch.
     next_seq: u64,
     /// Number of losses of the file.
-    losses: u64,
+    pub(super) losses: u64,
     /// Whether a mark came, so that there is no such frame.
     is_marked: bool,
 }
@@ -47,17 +44,6 @@ impl Default for UnmarkedFrame {
 }
 
 impl UnmarkedFrame {
-    /// Reads all batches of a capture without frames; `None` where they are empty.
-    pub(super) fn read(capture: &mut CaptureV3) -> Result<Option<Self>, Error> {
-        let mut unmarked = Self::default();
-        capture.rewind();
-        while let Some(batch) = capture.next_batch()? {
-            unmarked.add(&batch.threads);
-        }
-        unmarked.losses = capture.info().damage.count;
-        Ok((unmarked.start_ticks <= unmarked.end_ticks).then_some(unmarked))
-    }
-
     /// Takes the next record of a stream. At an end record without a mark, returns the frame and the
     /// sequence number for a record of it.
     pub(super) fn add_record(
@@ -86,7 +72,7 @@ impl UnmarkedFrame {
         None
     }
 
-    fn add(&mut self, threads: &[ThreadBatch]) {
+    pub(super) fn add(&mut self, threads: &[ThreadBatch]) {
         for thread in threads {
             self.spans = self.spans.saturating_add(thread.len() as u64);
             self.dropped_spans = self.dropped_spans.saturating_add(thread.dropped_spans);
@@ -130,53 +116,5 @@ impl UnmarkedFrame {
             frame: Arc::new(snapshot(self.record(), catalog)),
             lost_records: self.losses,
         }
-    }
-
-    /// Returns the frame with its trees, which hold up to `max_spans`.
-    pub(super) fn recovered(
-        &self,
-        capture: &mut CaptureV3,
-        max_spans: usize,
-    ) -> Result<Recovered, Error> {
-        let mut builder = TreeBuilder::new(max_spans);
-        capture.rewind();
-        while let Some(batch) = capture.next_batch()? {
-            builder.add_batch(&batch);
-        }
-        let recovered = self.without_trees(capture.catalog());
-        Ok(Recovered {
-            frame: Arc::new(FrameSnapshot {
-                threads: builder.finish().threads,
-                ..FrameSnapshot::clone(&recovered.frame)
-            }),
-            ..recovered
-        })
-    }
-
-    /// Returns the frame without trees, and its batches; `None` where they hold more than `max_items`,
-    /// or where a part is lost.
-    pub(super) fn batches(
-        &self,
-        capture: &mut CaptureV3,
-        max_items: usize,
-    ) -> Result<Option<(Recovered, Vec<ThreadBatch>)>, Error> {
-        if self.losses > 0 || self.spans > max_items as u64 {
-            return Ok(None);
-        }
-        let (mut all, mut items) = (Vec::new(), 0);
-        capture.rewind();
-        while let Some(batch) = capture.next_batch()? {
-            for thread in batch.threads {
-                items += thread.len()
-                    + thread.async_spans.len()
-                    + thread.task_events.len()
-                    + thread.flows.len();
-                all.push(thread);
-            }
-            if items > max_items {
-                return Ok(None);
-            }
-        }
-        Ok(Some((self.without_trees(capture.catalog()), all)))
     }
 }

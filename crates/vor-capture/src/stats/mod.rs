@@ -18,19 +18,30 @@
 
 mod frame_stats;
 mod histogram;
+#[cfg(feature = "stats")]
 mod by_site;
+#[cfg(feature = "stats")]
 mod ended;
+#[cfg(feature = "stats")]
 mod nested;
+#[cfg(feature = "stats")]
 mod thread_spans;
+#[cfg(feature = "stats")]
 mod measured;
 mod scope_stats;
+#[cfg(feature = "stats")]
 mod builder;
+#[cfg(feature = "stats")]
 mod blocks;
+#[cfg(feature = "stats")]
 mod times;
 
+#[cfg(feature = "stats")]
 pub use blocks::{Block, Blocks, Bucket};
+#[cfg(feature = "stats")]
 pub use builder::StatsBuilder;
 pub use frame_stats::FrameStats;
 pub use histogram::{Counted, Histogram};
 pub use scope_stats::ScopeStats;
+#[cfg(feature = "stats")]
 pub use times::{SpanMapper, SpanTimer, SpanTimes};
