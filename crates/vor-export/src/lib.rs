@@ -18,31 +18,47 @@
 //! without the recorder.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "formats", feature = "pprof")),
+    allow(dead_code, reason = "what formats share is whole, and some of them are left out")
+)]
 #![forbid(unsafe_code)]
 
 mod args;
 mod labels;
 mod text;
+#[cfg(any(feature = "formats", feature = "pprof"))]
 mod proto;
 mod chunked;
 mod per_site;
+#[cfg(any(feature = "formats", feature = "pprof"))]
 mod spill;
+#[cfg(feature = "formats")]
 mod replay;
+#[cfg(any(feature = "formats", feature = "pprof"))]
 mod stacks;
+#[cfg(any(feature = "formats", feature = "pprof"))]
 mod merged;
+#[cfg(any(feature = "formats", feature = "pprof"))]
 mod tasks;
 
+#[cfg(feature = "formats")]
 pub mod chrome;
+#[cfg(feature = "formats")]
 pub mod collapsed;
+#[cfg(feature = "formats")]
 pub mod csv;
 #[cfg(feature = "firefox")]
 pub mod firefox;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+#[cfg(feature = "formats")]
 pub mod perfetto;
 #[cfg(feature = "pprof")]
 pub mod pprof;
+#[cfg(feature = "formats")]
 pub mod samply;
+#[cfg(feature = "formats")]
 pub mod speedscope;
 
 use vor_capture::model::catalog::Catalog;

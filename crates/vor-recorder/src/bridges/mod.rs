@@ -11,4 +11,5 @@ pub mod tracing_in;
 pub mod layer;
 #[cfg(feature = "tracing")]
 pub mod subscriber;
+#[cfg(feature = "reader")]
 pub mod reader;

@@ -13,11 +13,12 @@ use vor_capture::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, Column, ProcessInfo, SiteId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_capture::model::timeline::Timeline;
-use vor_capture::stats::{ScopeStats, StatsBuilder};
+use vor_capture::stats::ScopeStats;
 
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
+use super::statistics::{self, StatsBuilder};
 use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
 use crate::drain::machine;
@@ -136,7 +137,7 @@ impl Engine {
             spare_values: SpareValues::default(),
             spare_metrics: Vec::new(),
             trees: TreeBuilder::new(max_spans_per_frame),
-            statistics: statistics.then(StatsBuilder::new),
+            statistics: statistics.then(statistics::start).flatten(),
             sampler,
             gpu_rows: GpuRows::default(),
             start_ticks,
@@ -166,7 +167,7 @@ impl Engine {
     }
 
     pub(super) fn keep_statistics(&mut self) {
-        self.statistics.get_or_insert_with(StatsBuilder::new);
+        self.statistics = self.statistics.take().or_else(statistics::start);
     }
 
     pub(super) fn start_ticks(&self) -> u64 {

@@ -22,6 +22,7 @@ mod heap;
 mod marks;
 pub(crate) mod printing;
 mod sampler;
+mod statistics;
 mod table;
 mod count_only;
 mod watchdog;

@@ -25,7 +25,7 @@ pub(crate) fn set_drain(drain: Drain) {
 
 /// Registers a function that is called on each thread before it records for the first time, with
 /// the number that the operating system gave the thread; only the first call has an effect.
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 pub(crate) fn set_thread_begins(begins: fn(u64)) {
     THREAD_BEGINS.get_or_init(|| begins);
 }

@@ -201,6 +201,7 @@ impl Config {
 
     /// Sets whether the worker keeps statistics of every scope for
     /// [`drain::stats`](crate::drain::stats).
+    #[cfg(feature = "stats")]
     #[must_use]
     pub fn stats(mut self, stats: bool) -> Self {
         self.stats = stats;

@@ -1,6 +1,11 @@
 //! [`Sink`] for each of our sinks: it builds the sink, switches recording on where it is off, and
 //! adds the sink to the recorder.
 
+#![cfg_attr(
+    not(feature = "export"),
+    allow(dead_code, unused_imports, reason = "features choose the sinks")
+)]
+
 use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 
@@ -10,9 +15,11 @@ use crate::os::report;
 use crate::setup;
 #[cfg(feature = "web")]
 use crate::sinks::browser::BrowserSink;
+#[cfg(feature = "export")]
 use crate::sinks::chrome::ChromeTraceSink;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 use crate::sinks::otlp::OtlpSink;
+#[cfg(feature = "export")]
 use crate::sinks::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 use crate::sinks::pprof::PprofSink;
@@ -20,7 +27,7 @@ use crate::sinks::pprof::PprofSink;
 use crate::sinks::puffin::PuffinSink;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 use crate::sinks::pyroscope::PyroscopeSink;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 use crate::sinks::samply::SamplySink;
 use crate::sinks::{Guard, Sink};
 
@@ -56,18 +63,21 @@ fn install<S: FrameSink + 'static>(
     }
 }
 
+#[cfg(feature = "export")]
 impl Sink for ChromeTraceSink {
     fn install(self) -> Guard {
         install(self.name(), "no Chrome trace is written", || self.build())
     }
 }
 
+#[cfg(feature = "export")]
 impl Sink for PerfettoSink {
     fn install(self) -> Guard {
         install(self.name(), "no Perfetto trace is written", || self.build())
     }
 }
 
+#[cfg(feature = "export")]
 impl TraceBuilder {
     /// Begins a trace, and switches recording on where it is off.
     #[must_use]
@@ -101,7 +111,7 @@ impl Sink for PuffinSink {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 impl Sink for SamplySink {
     fn install(self) -> Guard {
         install(self.name(), "no markers are written", || self.build())

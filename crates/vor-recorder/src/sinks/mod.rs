@@ -3,9 +3,11 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
+#[cfg(feature = "export")]
 pub mod chrome;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 pub mod otlp;
+#[cfg(feature = "export")]
 pub mod perfetto;
 #[cfg(feature = "puffin")]
 pub mod puffin;
@@ -15,8 +17,9 @@ mod profiles;
 pub mod pprof;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 pub mod pyroscope;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 pub mod samply;
+#[cfg(feature = "export")]
 mod wrapped;
 
 /// An output as in vor 0.2.1: install it once, and drop the guard to flush and end it.
