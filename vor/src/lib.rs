@@ -74,9 +74,14 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `macros` | yes | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions) and [`#[skip]`](macro@skip) |
+//! | `reader` | yes | [`Reader`]: captures frame by frame |
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE`; `tracing::TracingSubscriber` records `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
+//! | `seek` | no | [`capture::Capture`]: any frame of a capture |
+//! | `stats` | no | [`Config::statistics`]: sums per call site of what is recorded |
+//! | `export` | no | the exporters in [`export`], `sinks::PerfettoSink`, `sinks::ChromeTraceSink`, `sinks::SamplySink`, `sinks::TraceBuilder` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `criterion::CriterionProfiler`: captures and flame graphs of benchmarks under `--profile-time` |
 //! | `parquet` | no | captures as Parquet tables |
@@ -98,6 +103,7 @@ pub mod criterion;
 
 pub use vor_capture::Error;
 pub use vor_capture::model::measures::Measures;
+#[cfg(feature = "macros")]
 pub use vor_macros::{all_functions, profile, skip};
 pub use vor_recorder::clock::cpu::thread_cpu_ns;
 pub use vor_recorder::clock::ticks;
@@ -121,11 +127,14 @@ pub use vor_recorder::{frame_mark_named, message, profile_phase, profile_scope};
 
 // Names of 0.2.1, which stay in the root beside those in their modules.
 #[doc(no_inline)]
-pub use crate::capture::{Frame, MetricColumn, Reader};
+pub use crate::capture::MetricColumn;
+#[cfg(feature = "reader")]
+#[doc(no_inline)]
+pub use crate::capture::{Frame, Reader};
 #[cfg(feature = "web")]
 #[doc(no_inline)]
 pub use crate::sinks::BrowserSink;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 #[doc(no_inline)]
 pub use crate::sinks::ChromeTraceSink;
 #[doc(no_inline)]
@@ -153,10 +162,14 @@ pub mod capture {
     pub use vor_capture::model::measures::Measured;
     pub use vor_capture::model::open_scopes::OpenScopes;
     pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, Timeline};
+    #[cfg(feature = "seek")]
     pub use vor_capture::reader::{
-        Batches, Capture, Damage, Event, Frame, FrameScan, FrameSummary, Frames, Info, Lookahead,
-        Loss, Piece, Pieces, Recovered, Summaries,
+        Batches, Capture, FrameScan, FrameSummary, Frames, Info, Lookahead, Piece, Pieces,
+        Summaries,
     };
+    #[cfg(feature = "reader")]
+    pub use vor_capture::reader::{Damage, Event, Frame, Loss, Recovered};
+    #[cfg(feature = "reader")]
     pub use vor_recorder::bridges::reader::Reader;
 }
 
@@ -191,21 +204,22 @@ pub mod heap {
 /// as one line on stderr. Your own sink implements [`FrameSink`](sinks::FrameSink).
 pub mod sinks {
     pub use vor_capture::sink::{FrameSink, Interest};
+    #[cfg(feature = "export")]
     pub use vor_export::perfetto::{CounterTrack, CounterUnit};
     pub use vor_recorder::drain::SinkHandle;
     #[cfg(feature = "web")]
     pub use vor_recorder::sinks::browser::BrowserSink;
-    #[cfg(not(target_arch = "wasm32"))]
+    #[cfg(all(feature = "export", not(target_arch = "wasm32")))]
     pub use vor_recorder::sinks::chrome::ChromeTraceSink;
     #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
     pub use vor_recorder::sinks::otlp::{OtlpCounts, OtlpSink};
-    #[cfg(not(target_arch = "wasm32"))]
+    #[cfg(feature = "export")]
     pub use vor_recorder::sinks::perfetto::{PerfettoSink, TraceBuilder};
     #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
     pub use vor_recorder::sinks::pprof::PprofSink;
     #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
     pub use vor_recorder::sinks::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
-    #[cfg(not(target_arch = "wasm32"))]
+    #[cfg(all(feature = "export", not(target_arch = "wasm32")))]
     pub use vor_recorder::sinks::samply::SamplySink;
     pub use vor_recorder::sinks::{Guard, Sink};
 }
