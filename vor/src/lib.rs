@@ -226,7 +226,9 @@ pub mod sinks {
 
 /// Statistics of frames and of scopes.
 pub mod stats {
-    pub use vor_capture::stats::{FrameStats, ScopeStats, StatsBuilder};
+    #[cfg(feature = "stats")]
+    pub use vor_capture::stats::StatsBuilder;
+    pub use vor_capture::stats::{FrameStats, ScopeStats};
     pub use vor_recorder::hot::sums::ThreadStats;
 }
 
