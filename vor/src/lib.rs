@@ -181,9 +181,9 @@ pub mod export {
     pub use vor_export::parquet;
     #[cfg(feature = "pprof")]
     pub use vor_export::pprof;
-    pub use vor_export::{
-        arg_name, chrome, collapsed, csv, perfetto, samply, speedscope, thread_label,
-    };
+    pub use vor_export::{arg_name, thread_label};
+    #[cfg(feature = "export")]
+    pub use vor_export::{chrome, collapsed, csv, perfetto, samply, speedscope};
 }
 
 /// Allocations of threads and scopes, and the live heap.
