@@ -20,7 +20,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "formats", feature = "pprof")),
-    allow(dead_code, reason = "what formats share is whole, and some of them are left out")
+    allow(
+        dead_code,
+        reason = "what formats share is whole, and some of them are left out"
+    )
 )]
 #![forbid(unsafe_code)]
 
