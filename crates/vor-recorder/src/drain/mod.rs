@@ -261,22 +261,32 @@ fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = lock_engine();
-    let make = || {
+    // Sinks write on whichever thread drains, and the program must not die of what they write.
+    signals::without_signals(move || {
+        let result = work(make_if_missing(&mut engine, settings));
+        release(engine);
+        result
+    })
+}
+
+// Out of line, as `release`: `with_settings` is compiled for each of its callers.
+#[inline(never)]
+fn make_if_missing<'a>(engine: &'a mut EngineGuard, settings: &Settings) -> &'a mut Engine {
+    engine.get_or_insert_with(|| {
         Engine::new(
             settings.start_ticks,
             settings.options.max_spans_per_frame,
             settings.options.stats,
         )
-    };
-    // Sinks write on whichever thread drains, and the program must not die of what they write.
-    signals::without_signals(move || {
-        let locked_engine = engine.get_or_insert_with(make);
-        let result = work(locked_engine);
-        let ended = locked_engine.outputs.take_ended();
-        drop(engine);
-        drop(ended);
-        result
     })
+}
+
+/// Unlocks the engine, and then drops the sinks that ended meanwhile.
+#[inline(never)]
+fn release(mut engine: EngineGuard) {
+    let ended = engine.as_mut().map(|engine| engine.outputs.take_ended());
+    drop(engine);
+    drop(ended);
 }
 
 /// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go

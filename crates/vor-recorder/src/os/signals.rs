@@ -106,19 +106,41 @@ mod unix {
 
     /// Runs a write that must not end the program. Signals that it raises are discarded.
     pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
-        let mask = MaskGuard::block(&set_of(&WRITE_SIGNALS));
-        let before = pending();
-        let result = write();
-        for ((signal, was), is) in WRITE_SIGNALS.into_iter().zip(before).zip(pending()) {
-            if is && !was {
-                let mut taken = 0;
-                // SAFETY: the signal is blocked and pending, so the call takes it and returns at
-                // once.
-                unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
+        let _discarded = WriteSignals::block();
+        write()
+    }
+
+    /// Blocks the signals of writes until it is dropped, and discards those raised meanwhile.
+    struct WriteSignals {
+        pending_before: [bool; 2],
+        _mask: MaskGuard,
+    }
+
+    impl WriteSignals {
+        // Out of line, here and in `drop`: callers are many, and their code would be as many copies.
+        #[inline(never)]
+        fn block() -> Self {
+            let mask = MaskGuard::block(&set_of(&WRITE_SIGNALS));
+            Self {
+                pending_before: pending(),
+                _mask: mask,
             }
         }
-        drop(mask);
-        result
+    }
+
+    impl Drop for WriteSignals {
+        #[inline(never)]
+        fn drop(&mut self) {
+            let signals = WRITE_SIGNALS.into_iter().zip(self.pending_before);
+            for ((signal, was), is) in signals.zip(pending()) {
+                if is && !was {
+                    let mut taken = 0;
+                    // SAFETY: the signal is blocked and pending, so the call takes it and returns
+                    // at once.
+                    unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
+                }
+            }
+        }
     }
 
     /// Returns a number that is unique among the live threads. May be called in a signal handler,
