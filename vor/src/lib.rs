@@ -43,10 +43,10 @@
 //! | count allocations, and see the live heap | [`heap::TrackingAllocator`], [`heap::heap_snapshot`], [`heap::untracked`] |
 //! | count scopes instead of recording them | [`Config::count_scopes`], `VOR_COUNT_SCOPES=1`, [`stats()`], [`stats_by_thread`] |
 //! | inspect the running program | [`stats()`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
-//! | read captures | [`capture::Reader`] streams, [`capture::Capture`] seeks |
+//! | read captures | [`capture::Reader`] streams, `capture::Capture` seeks |
 //! | feed other tools | the sinks in [`sinks`], `puffin::PuffinSink`, a [`FrameSink`](sinks::FrameSink) of your own |
 //! | write another format | the exporters in [`export`] |
-//! | record a trace into memory | [`sinks::TraceBuilder`] |
+//! | record a trace into memory | `sinks::TraceBuilder` |
 //! | profile a criterion benchmark | `criterion::CriterionProfiler` |
 //! | show a panel in the program, live or for a capture | `vor::viz` |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`stats::ScopeStats`] |
@@ -74,13 +74,13 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `macros` | yes | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions) and [`#[skip]`](macro@skip) |
-//! | `reader` | yes | [`Reader`]: captures frame by frame |
+//! | `macros` | yes | the attributes `#[profile]`, `#[all_functions]` and `#[skip]` |
+//! | `reader` | yes | `Reader`: captures frame by frame |
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE`; `tracing::TracingSubscriber` records `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
-//! | `seek` | no | [`capture::Capture`]: any frame of a capture |
-//! | `stats` | no | [`Config::statistics`]: sums per call site of what is recorded |
+//! | `seek` | no | `capture::Capture`: any frame of a capture |
+//! | `stats` | no | `Config::stats`: sums per call site of what is recorded |
 //! | `export` | no | the exporters in [`export`], `sinks::PerfettoSink`, `sinks::ChromeTraceSink`, `sinks::SamplySink`, `sinks::TraceBuilder` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `criterion::CriterionProfiler`: captures and flame graphs of benchmarks under `--profile-time` |
@@ -144,7 +144,7 @@ pub use crate::stats::FrameStats;
 
 /// The model of a capture, which sinks receive too, and the readers of captures.
 ///
-/// [`Reader`] streams the frames of a file, [`Capture`](capture::Capture) seeks in it.
+/// [`Reader`] streams the frames of a file, `Capture` seeks in it.
 ///
 /// Structs of the model may get more fields. To make one, for example to test a sink, use
 /// [`filled!`](capture::filled) or set the fields of a default.

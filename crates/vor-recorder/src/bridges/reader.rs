@@ -96,7 +96,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     ///
     /// The input fails, or the capture is of version 2, of which
-    /// [`Capture`](vor_capture::reader::Capture) makes trees.
+    /// `Capture` makes trees.
     pub fn next_recovered(&mut self) -> io::Result<Option<Recovered>> {
         self.0.next_recovered()
     }
