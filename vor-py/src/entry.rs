@@ -67,6 +67,7 @@ impl VectorcallArgs {
     /// # Safety
     ///
     /// There is a positional argument.
+    #[inline(always)]
     pub(crate) unsafe fn skip_first(self) -> Self {
         // SAFETY: as the caller says.
         let first = unsafe { self.first.add(1) };
