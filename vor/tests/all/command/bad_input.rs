@@ -211,7 +211,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
     {
         let run = run(command, &path, options);
         assert!(
-            run.refusal().contains("it is a pipe or device"),
+            run.refusal().contains("it is a pipe or a device"),
             "{command}: {run:?}"
         );
     }
