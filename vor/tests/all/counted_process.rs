@@ -122,10 +122,8 @@ fn until(from: &mut impl BufRead, end: &str) -> String {
 
 fn signal(child: &Child) {
     // SAFETY: the process is a child of this one that has not been waited for.
-    assert_eq!(
-        unsafe { libc::kill(child.id().cast_signed(), libc::SIGUSR1) },
-        0
-    );
+    let status = unsafe { libc::kill(child.id().cast_signed(), libc::SIGUSR1) };
+    assert_eq!(status, 0);
 }
 
 static OWN_SIGNALS: AtomicU32 = AtomicU32::new(0);

@@ -60,7 +60,10 @@ impl FrameSink for Keeps {
 #[test]
 fn texts_that_came_unseen_are_there_when_their_spans_end() {
     own_process!();
-    Config::new().puffin(false).enable();
+    let config = Config::new();
+    #[cfg(feature = "puffin")]
+    let config = config.puffin(false);
+    config.enable();
     let counts = Keeps::default();
     let _counts = drain::add_sink("counts", counts.clone());
     let (short, long) = ("kurz: äöü".to_owned(), "lang ".repeat(40));
