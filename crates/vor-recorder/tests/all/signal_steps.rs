@@ -159,6 +159,40 @@ fn counted_scopes_are_counted_or_dropped() {
     });
 }
 
+/// Makes a span of each of 128 call sites, so that some of them meet those of handlers wherever
+/// few sites share a place.
+#[cfg(feature = "tracing")]
+fn spans_of_many_sites() {
+    macro_rules! spans {
+        ($($site:literal)*) => {
+            $({
+                let _ = $site;
+                drop(tracing::info_span!("outer of many").entered());
+            })*
+        };
+    }
+    macro_rules! four_times {
+        ($($site:literal)*) => { spans!($($site 10 20 30)*) };
+    }
+    four_times!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    four_times!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn spans_of_many_sites_of_tracing_are_not_mixed_up() {
+    in_a_process(test_name!(), || {
+        let subscriber = vor_recorder::bridges::subscriber::TracingSubscriber::new();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        stepping::install(on_trap);
+        IS_TRACED.store(true, Ordering::Relaxed);
+        let adder = Adder::enable(Config::new());
+        let made = step_through(&[(spans_of_many_sites, 128)], &[0]);
+        crate::signal_support::COUNTER.add(0);
+        check(&adder.read(), made, 0);
+    });
+}
+
 #[cfg(feature = "tracing")]
 #[test]
 fn spans_of_tracing_are_recorded_whole() {

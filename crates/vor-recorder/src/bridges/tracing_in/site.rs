@@ -54,7 +54,9 @@ const VARIANTS: usize = 4;
 const AT_HAND: usize = 64;
 
 thread_local! {
-    static RECENT: [Cell<(usize, Option<&'static Site>)>; AT_HAND] = const { [const { Cell::new((0, None)) }; AT_HAND] };
+    /// An entry is one word: a handler that interrupts the thread may replace it at any moment, but
+    /// not between a site and what it is the site of.
+    static RECENT: [Cell<Option<&'static Site>>; AT_HAND] = const { [const { Cell::new(None) }; AT_HAND] };
 
     /// All sites that this thread has seen.
     static SEEN: RefCell<FxHashMap<usize, &'static Site>> = RefCell::default();
@@ -96,13 +98,15 @@ impl Site {
     #[inline(always)]
     pub(super) fn of(attributes: &Attributes<'_>) -> Option<&'static Self> {
         let key = std::ptr::from_ref(attributes.metadata()) as usize;
-        let (of, site) = RECENT.with(|recent| recent[place_of(key)].get());
-        if of == key {
-            return site;
+        let recent = RECENT.with(|recent| recent[place_of(key)].get());
+        if let Some(site) = recent
+            && std::ptr::from_ref(site.metadata) as usize == key
+        {
+            return recent;
         }
-        let site = Self::find(key, attributes);
-        RECENT.with(|recent| recent[place_of(key)].set((key, site)));
-        site
+        let site = Self::find(key, attributes)?;
+        RECENT.with(|recent| recent[place_of(key)].set(Some(site)));
+        Some(site)
     }
 
     /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes.
