@@ -49,6 +49,8 @@ fn spans(state: &PanelState, name: &str) -> usize {
 fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
     own_process!();
     enable();
+    // The program has marked a frame before the panel opens.
+    drain::frame_mark();
     let mut state = PanelState::new(small());
     state.tick();
     for i in 0..5 {
