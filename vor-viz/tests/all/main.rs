@@ -1,5 +1,7 @@
 //! The tests of the panel and the viewer. Each test that records does so in a process of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod block;
 mod compare;
 mod export;

@@ -1,5 +1,7 @@
 //! Tests of what recording allocates, under an allocator that counts.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod tracing_memory;
 #[cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #[path = "../all/tracing_support/mod.rs"]

@@ -1,5 +1,7 @@
 //! Tests of the rooms below that need a recorder that runs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[cfg(not(target_arch = "wasm32"))]
 mod fallback_clock {
     use vor_capture::reader::Capture;

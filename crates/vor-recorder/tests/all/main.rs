@@ -1,6 +1,12 @@
 //! The tests of `vor-recorder` by its public interface, without an allocator of their own. Each
 //! test that records does so in a process of its own.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod alloc_exact_model;
 #[cfg(not(feature = "off"))]
 mod alloc_model;

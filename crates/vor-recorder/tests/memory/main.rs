@@ -1,5 +1,7 @@
 //! Tests of what the recorder and the readers allocate, under an allocator that counts.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod reader_mutations;
 mod recorder_allocations;
 

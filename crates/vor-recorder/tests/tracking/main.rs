@@ -1,6 +1,8 @@
 //! Tests under the allocator that counts allocations. Each test that records does so in a process
 //! of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod alloc_counting;
 mod alloc_frames;
 #[cfg(not(feature = "off"))]

@@ -1,6 +1,8 @@
 //! Tests under the allocator that attributes every object to its stack. Each test that records does
 //! so in a process of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod alloc_exact;
 #[cfg(all(unix, not(feature = "off")))]
 mod alloc_fork;
