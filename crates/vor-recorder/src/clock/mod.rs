@@ -19,8 +19,6 @@ mod system;
 
 use std::sync::OnceLock;
 
-use vor_capture::filled;
-
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
@@ -295,7 +293,7 @@ pub(crate) fn snapshot() -> Option<ClockSnapshot> {
         let monotonic_ns = system_ns(libc::CLOCK_MONOTONIC)?;
         let boottime_ns = system_ns(libc::CLOCK_BOOTTIME)?;
         let width_ticks = ticks().saturating_sub(before);
-        let snapshot = filled!(ClockSnapshot {
+        let snapshot = vor_capture::filled!(ClockSnapshot {
             ticks: before + width_ticks / 2,
             monotonic_ns,
             boottime_ns,
