@@ -103,7 +103,7 @@ impl VectorcallArgs {
     }
 }
 
-/// What a function returns to the interpreter.
+/// A result that a function returns to the interpreter.
 pub(crate) trait Outcome {
     /// Returns a new reference, or null if an error is set.
     fn into_raw(self) -> *mut ffi::PyObject;

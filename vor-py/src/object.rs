@@ -31,7 +31,7 @@ unsafe extern "C" {
 #[expect(non_upper_case_globals, reason = "the interpreter's own name")]
 pub(crate) const Py_am_send: c_int = 81;
 
-/// What a type has: flags, slots, and places of fields that the interpreter uses.
+/// The parts of a type: flags, slots, and places of fields that the interpreter uses.
 pub(crate) struct TypeSpec {
     name: &'static CStr,
     flags: c_ulong,

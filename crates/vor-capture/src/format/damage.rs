@@ -1,4 +1,4 @@
-//! What a [`Decoder`](super::Decoder) could not use of a capture.
+//! The parts of a capture that a [`Decoder`](super::Decoder) could not use.
 
 use std::fmt;
 

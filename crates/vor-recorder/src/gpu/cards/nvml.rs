@@ -113,7 +113,7 @@ pub(super) struct Gpu {
     pub(super) error: Option<NvmlError>,
 }
 
-/// What an error means for the next poll.
+/// The effect of an error on the next poll.
 enum Kind {
     /// The card or the driver lacks it.
     Lasting,
