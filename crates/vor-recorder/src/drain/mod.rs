@@ -240,6 +240,13 @@ fn has_engine() -> bool {
     HOLDER.load(Ordering::Relaxed) == signals::this_thread()
 }
 
+/// Returns whether nobody holds the engine, or a thread that [`has_engine`] knows. It stays `false`
+/// while a signal has stopped a thread between locking and the store to `HOLDER`.
+#[cfg(unix)]
+fn is_holder_known() -> bool {
+    HOLDER.load(Ordering::Relaxed) != 0 || crate::os::detach::is_open(&ENGINE)
+}
+
 /// Locks the engine if that can be done in time, of which only what the process is let run counts.
 #[cfg(unix)]
 fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {

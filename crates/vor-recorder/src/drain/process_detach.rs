@@ -31,11 +31,12 @@ mod locks {
         callsite::is_open,
     ];
 
-    /// Returns whether each of these locks was open at some moment. Then a thread that has been
-    /// stopped all the while holds none of them.
+    /// Returns whether each of these locks was open at some moment, and the holder of the engine
+    /// known. Then a thread that has been stopped all the while holds none of them, and the engine
+    /// only if it knows that itself.
     #[cfg(unix)]
     pub(in super::super) fn were_open() -> bool {
-        ARE_OPEN.into_iter().all(was_open)
+        was_open(super::super::is_holder_known) && ARE_OPEN.into_iter().all(was_open)
     }
 
     /// Returns whether a lock was open at some moment since the call began.
