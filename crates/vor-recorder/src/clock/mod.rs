@@ -47,6 +47,38 @@ pub fn ticks() -> u64 {
     }
 }
 
+/// Reads the counter after all loads before the call and before all loads after it. A processor
+/// may move [`ticks`] past either.
+pub(crate) fn ordered_ticks() -> u64 {
+    wait_for_loads();
+    let ticks = ticks();
+    wait_for_loads();
+    ticks
+}
+
+/// Completes the loads and readings of the counter before the call before it begins those after
+/// it.
+#[inline(always)]
+#[cfg_attr(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    expect(unsafe_code, reason = "barriers are instructions of the processor")
+)]
+fn wait_for_loads() {
+    crate::sync::global::fence(Ordering::SeqCst);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: LFENCE is part of SSE2, which every x86-64 processor has, and changes no memory. RDTSC
+    // stays on its side of it (Intel SDM volume 2, RDTSC; AMD APM volume 3, RDTSC).
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: ISB changes no memory and no register. Without it, the counter may be read
+    // speculatively (Arm ARM, CNTVCT_EL0).
+    unsafe {
+        core::arch::asm!("isb", options(nostack, preserves_flags));
+    }
+}
+
 /// Returns once the clock has passed a tick read before: immediately with a fine clock, within a
 /// tick with a coarse one. So nothing that begins later has that tick. Gives up on a clock that
 /// stands still.

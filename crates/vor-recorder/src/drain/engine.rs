@@ -70,8 +70,9 @@ pub(super) struct Engine {
     gpu_rows: GpuRows,
     start_ticks: u64,
     reviewed_ticks: u64,
-    /// When the open scopes were last read.
+    /// Just before and just after the last reading of the open scopes.
     open_as_of_ticks: u64,
+    open_read_ticks: u64,
     /// Kept between readings of open scopes.
     open: Vec<(SiteId, u64)>,
     sets: Vec<SetState>,
@@ -143,6 +144,7 @@ impl Engine {
             start_ticks,
             reviewed_ticks: start_ticks,
             open_as_of_ticks: 0,
+            open_read_ticks: 0,
             open: Vec::new(),
             sets: vec![SetState {
                 next_index: 0,
@@ -253,9 +255,9 @@ impl Engine {
             self.finish_frame(mark);
         }
         pass.active |= self.collect_until(now_ticks);
-        // What was closed when the open scopes were read is collected only where the pass went
-        // beyond that moment.
-        if self.open_as_of_ticks <= now_ticks {
+        // The scopes that had closed when the open ones were read have been collected only if the
+        // pass went beyond that moment.
+        if self.open_read_ticks <= now_ticks {
             self.report_open();
         }
         if !self.keeps_ended {
@@ -288,7 +290,8 @@ impl Engine {
         if self.statistics.is_none() && !self.outputs.want_open() {
             return;
         }
-        self.open_as_of_ticks = clock::ticks();
+        // A scope that opens after the reading must not start before this tick.
+        self.open_as_of_ticks = clock::ordered_ticks();
         for source in &mut self.sources {
             let mut open = source.open_scopes.take().unwrap_or_default();
             open.clear();
@@ -298,6 +301,8 @@ impl Engine {
                 source.open_scopes = Some(open);
             }
         }
+        // A scope that has closed before the reading must not end after this tick.
+        self.open_read_ticks = clock::ordered_ticks();
     }
 
     /// Reports to statistics and sinks which scopes [`note_open`](Self::note_open) found open.

@@ -339,3 +339,24 @@ fn a_reader_of_open_scopes_sees_each_with_its_own_start() {
         });
     }
 }
+
+#[test]
+fn a_scope_that_a_reader_finds_closed_has_its_record() {
+    loom::model(|| {
+        let state = Arc::new(ThreadState::new(SLOTS));
+        state.push_open_at(0, 1, 10);
+        let owner = {
+            let state = Arc::clone(&state);
+            thread::spawn(move || {
+                assert!(state.begin_close(0));
+                push(&state.ring, &[slot(10)]);
+                state.release(0);
+            })
+        };
+        let mut open = Vec::new();
+        if state.read_open(&mut open) && open.is_empty() {
+            assert_eq!(state.ring.len(), 1, "it is neither open nor recorded");
+        }
+        owner.join().unwrap();
+    });
+}
