@@ -30,7 +30,6 @@
 mod args;
 mod labels;
 mod text;
-#[cfg(any(feature = "formats", feature = "pprof"))]
 mod proto;
 mod chunked;
 mod per_site;
