@@ -137,32 +137,30 @@ impl<W> Default for NestedSpans<W> {
 }
 
 impl<W: Weight> NestedSpans<W> {
-    /// Begins a batch of spans.
-    pub(super) fn begin_batch(&mut self, spans: usize) {
+    /// Adds the next spans that ended on the thread: their call sites, weights and numbers of
+    /// descendants. [`find`](Self::find) is to be called after each batch.
+    #[inline]
+    pub(super) fn extend(&mut self, spans: impl Iterator<Item = (SiteId, W, u64)>) {
         if self.log.len() >= MAX_LOG {
             self.forget_half();
         }
-        self.log.reserve(spans);
-    }
-
-    /// Adds the next span that ended on the thread. [`find`](Self::find) is to be called at the end
-    /// of the batch.
-    #[inline]
-    pub(super) fn end(&mut self, site: SiteId, weight: W, descendants: u64) {
-        let position = self.log_begin + self.log.len() as u64;
-        let link = position + 1 - std::mem::replace(self.ends.of(site), position + 1);
-        if link <= descendants {
-            self.recursive.push(Recursive {
-                site,
-                position,
-                descendants,
-            });
-        }
-        self.log.push(Logged {
-            weight,
-            link: saturated(link),
-            descendants: saturated(descendants),
-        });
+        let mut position = self.log_begin + self.log.len() as u64;
+        self.log.extend(spans.map(|(site, weight, descendants)| {
+            let link = position + 1 - std::mem::replace(self.ends.of(site), position + 1);
+            if link <= descendants {
+                self.recursive.push(Recursive {
+                    site,
+                    position,
+                    descendants,
+                });
+            }
+            position += 1;
+            Logged {
+                weight,
+                link: saturated(link),
+                descendants: saturated(descendants),
+            }
+        }));
     }
 
     /// Calls `found` for each span of the last batch that contains others of its site: with its

@@ -38,12 +38,12 @@ impl<W: Weight> ThreadSpans<W> {
         spans: impl Iterator<Item = (SiteId, u64, W)>,
         sums: &mut impl SiteSums<W>,
     ) {
-        self.of_sites.begin_batch(spans.size_hint().0);
-        for (site, start, weight) in spans {
-            let children = self.waiting.end(start, weight);
+        let waiting = &mut self.waiting;
+        self.of_sites.extend(spans.map(|(site, start, weight)| {
+            let children = waiting.end(start, weight);
             sums.add(site, weight, children);
-            self.of_sites.end(site, weight, children.descendants);
-        }
+            (site, weight, children.descendants)
+        }));
         self.of_sites
             .find(|site, weight, nested| sums.add_nested(site, weight, nested));
         self.of_sites.bound(&mut self.waiting);
