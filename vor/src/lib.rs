@@ -76,6 +76,7 @@
 //! |---|---|---|
 //! | `macros` | yes | the attributes `#[profile]`, `#[all_functions]` and `#[skip]` |
 //! | `reader` | yes | `Reader`: captures frame by frame |
+//! | `percentiles` | yes | [`Histogram`]: distributions of a program's values; [`FrameStats`]: percentiles of durations |
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE`; `tracing::TracingSubscriber` records `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
@@ -116,8 +117,10 @@ pub use vor_recorder::hot::future::ProfileFuture;
 pub use vor_recorder::hot::scope::{PhaseChain, ScopeGuard, scope};
 pub use vor_recorder::hot::task::{AsyncScope, async_span};
 pub use vor_recorder::hot::thread::{OpenScope, OpenThread, open_scopes};
+#[cfg(feature = "percentiles")]
+pub use vor_recorder::metrics::Histogram;
 pub use vor_recorder::metrics::{
-    Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
+    Counter, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
 pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::setup::{
@@ -139,6 +142,7 @@ pub use crate::sinks::BrowserSink;
 pub use crate::sinks::ChromeTraceSink;
 #[doc(no_inline)]
 pub use crate::sinks::{Guard, Sink};
+#[cfg(feature = "percentiles")]
 #[doc(no_inline)]
 pub use crate::stats::FrameStats;
 
@@ -226,9 +230,11 @@ pub mod sinks {
 
 /// Statistics of frames and of scopes.
 pub mod stats {
+    #[cfg(feature = "percentiles")]
+    pub use vor_capture::stats::FrameStats;
+    pub use vor_capture::stats::ScopeStats;
     #[cfg(feature = "stats")]
     pub use vor_capture::stats::StatsBuilder;
-    pub use vor_capture::stats::{FrameStats, ScopeStats};
     pub use vor_recorder::hot::sums::ThreadStats;
 }
 

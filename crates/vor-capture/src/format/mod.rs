@@ -18,7 +18,9 @@
 //! and [`parse_end`] serve a reader that seeks.
 
 mod batches;
+#[cfg(feature = "reader")]
 mod damage;
+#[cfg(feature = "reader")]
 mod decoder;
 mod encoder;
 mod events;
@@ -28,23 +30,32 @@ mod index;
 mod lanes;
 mod note;
 mod pack;
+#[cfg(feature = "reader")]
 mod payload;
 mod records;
+#[cfg(feature = "reader")]
 mod search;
+#[cfg(feature = "reader")]
 mod seq_set;
 mod spans;
+#[cfg(feature = "reader")]
 pub mod v2;
 mod wire;
 
 use std::sync::Arc;
 
+#[cfg(feature = "reader")]
 pub use damage::{Damage, DamageReason};
+#[cfg(feature = "reader")]
 pub use decoder::{Checkpoint, Decoder, Event, RawRecord};
 pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
 pub use note::NoteWriter;
+#[cfg(feature = "reader")]
 pub use payload::{PayloadDecoder, decode_payload};
+#[cfg(feature = "reader")]
 pub(crate) use search::{Look, Search};
+#[cfg(feature = "reader")]
 pub(crate) use seq_set::SeqSet;
 
 use crate::model::batch::{SpanBatch, ThreadBatch};

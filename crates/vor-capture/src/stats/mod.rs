@@ -16,6 +16,7 @@
 //! add up without a rounding error, so the self times of a root and all its descendants add up to
 //! the root's duration, to the nanosecond.
 
+#[cfg(feature = "percentiles")]
 mod frame_stats;
 mod histogram;
 #[cfg(feature = "stats")]
@@ -40,6 +41,7 @@ mod times;
 pub use blocks::{Block, Blocks, Bucket};
 #[cfg(feature = "stats")]
 pub use builder::StatsBuilder;
+#[cfg(feature = "percentiles")]
 pub use frame_stats::FrameStats;
 pub use histogram::{Counted, Histogram};
 pub use scope_stats::ScopeStats;

@@ -6,6 +6,17 @@
 //! without a lock. The mark takes what was written and hands it to the worker.
 
 mod counter;
+#[cfg_attr(
+    not(feature = "percentiles"),
+    allow(dead_code, reason = "nothing makes a histogram")
+)]
+mod distribution;
+mod frame;
+#[cfg_attr(
+    not(feature = "percentiles"),
+    allow(dead_code, reason = "nothing makes a histogram")
+)]
+mod histogram;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,6 +37,11 @@ pub use counter::Counter;
 pub(crate) use counter::block_count;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;
+pub(crate) use frame::{FrameMetrics, take};
+#[cfg(feature = "percentiles")]
+pub use histogram::Histogram;
+#[cfg(not(feature = "percentiles"))]
+use histogram::Histogram;
 
 /// Most metrics by name; values of later names are lost, and one line on stderr says so.
 pub const MAX_METRICS: usize = 16_384;
@@ -93,8 +109,7 @@ pub(crate) fn is_open() -> bool {
     let is_open = crate::os::detach::is_open::<Metrics>;
     is_open(&METRICS)
         && counter::are_blocks_open()
-        && (metrics().histograms.iter())
-            .all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
+        && (metrics().histograms.iter()).all(|(histogram, _)| histogram.is_open())
 }
 
 /// Forgets what was recorded since the last mark: for the child of a fork.
@@ -308,226 +323,6 @@ impl IoTick {
     fn add(&mut self, other: Self) {
         self.elapsed_ns = self.elapsed_ns.saturating_add(other.elapsed_ns);
         self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
-
-/// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
-/// `name.p50`, `name.p99`, `name.max`.
-///
-/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one
-/// distribution.
-///
-/// # Examples
-///
-/// ```
-/// # mod vor { pub use vor_recorder::metrics::Histogram; }
-/// static LATENCY: vor::Histogram = vor::Histogram::new("latency", "us");
-///
-/// LATENCY.record(120);
-/// ```
-#[derive(Debug)]
-pub struct Histogram {
-    name: &'static str,
-    unit: &'static str,
-    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is
-    /// there.
-    known: AtomicBool,
-    /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
-    values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
-}
-
-impl Histogram {
-    /// Describes a distribution. An empty unit means none.
-    #[must_use]
-    pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self {
-            name,
-            unit,
-            known: AtomicBool::new(false),
-            values: Mutex::new(None),
-        }
-    }
-
-    /// Adds a value to the frame that is running. Does nothing while recording is off.
-    #[inline]
-    pub fn record(&'static self, value: u64) {
-        if !cfg!(feature = "off") && record_state::is_on() {
-            self.record_value(value);
-        }
-    }
-
-    fn record_value(&'static self, value: u64) {
-        if thread::drop_if_busy() {
-            return;
-        }
-        thread::while_busy(|| {
-            if !self.known.load(Ordering::Acquire) && !self.register() {
-                return;
-            }
-            let mut values = self.lock();
-            if values.is_none() {
-                *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
-            }
-            if let Some(values) = values.as_mut() {
-                // The histogram grows with its values; one that it cannot grow to is recorded as
-                // the largest it can hold.
-                if values.record(value).is_err() {
-                    values.saturating_record(value);
-                }
-            }
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Box<hdrhistogram::Histogram<u64>>>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Enters it into the list; returns `false` where there are too many metrics.
-    fn register(&'static self) -> bool {
-        let mut metrics = metrics();
-        if self.known.load(Ordering::Acquire) {
-            return true;
-        }
-        let mut columns = [0; 3];
-        for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
-            let name = format!("{}.{suffix}", self.name);
-            metrics
-                .units
-                .entry(Box::from(name.as_str()))
-                .or_insert_with(|| self.unit.to_owned());
-            let Some(slot) = metrics.named(&name) else {
-                return false;
-            };
-            *column = slot.column;
-        }
-        metrics.histograms.push((self, columns));
-        self.known.store(true, Ordering::Release);
-        true
-    }
-
-    /// Takes the values since the last mark, leaving an empty histogram.
-    fn take(&self) -> Option<Box<hdrhistogram::Histogram<u64>>> {
-        let mut values = self.lock();
-        if values.as_ref()?.is_empty() {
-            return None;
-        }
-        let fresh = hdrhistogram::Histogram::new(3).ok().map(Box::new)?;
-        values.replace(fresh)
-    }
-}
-
-/// Metrics that the program recorded between two marks of the main frame set.
-#[derive(Debug, Default)]
-pub(crate) struct FrameMetrics {
-    /// Latest values by user column.
-    pub(crate) values: Vec<(u32, f64)>,
-    /// Sums of counters by user column.
-    pub(crate) sums: Vec<(u32, u64)>,
-    /// Distributions, with the columns of their p50, p99 and maximum.
-    pub(crate) histograms: Vec<([u32; 3], Box<hdrhistogram::Histogram<u64>>)>,
-    pub(crate) io: IoTick,
-    pub(crate) allocations: Counts,
-}
-
-/// Takes what was recorded since the last mark.
-pub(crate) fn take() -> FrameMetrics {
-    let mut metrics = metrics();
-    let mut values = Vec::new();
-    for slot in &metrics.slots {
-        if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
-            values.push((
-                slot.column,
-                f64::from_bits(slot.value.load(Ordering::Relaxed)),
-            ));
-        }
-    }
-    let sums = counter::take(&metrics.counters);
-    let take =
-        |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
-    let histograms = metrics.histograms.iter().filter_map(take).collect();
-    FrameMetrics {
-        values,
-        sums,
-        histograms,
-        io: IO.take(),
-        allocations: metrics.take_allocations(),
-    }
-}
-
-impl FrameMetrics {
-    /// Returns how much memory its lists take, about.
-    pub(crate) fn bytes(&self) -> usize {
-        let numbers = self.values.len() + self.sums.len();
-        let histograms = self.histograms.iter();
-        let counts: usize = histograms
-            .map(|(_, histogram)| histogram.distinct_values())
-            .sum();
-        16 * numbers + 8 * counts
-    }
-
-    /// Adds an earlier interval that had no frame of its own: its values where this one has none,
-    /// its sums, its distributions and its I/O.
-    pub(crate) fn absorb(&mut self, earlier: Self) {
-        for (column, value) in earlier.values {
-            if !self.values.iter().any(|(known, _)| *known == column) {
-                self.values.push((column, value));
-            }
-        }
-        for (column, sum) in earlier.sums {
-            match self.sums.iter_mut().find(|(known, _)| *known == column) {
-                Some((_, mine)) => *mine = mine.saturating_add(sum),
-                None => self.sums.push((column, sum)),
-            }
-        }
-        for (columns, histogram) in earlier.histograms {
-            match self
-                .histograms
-                .iter_mut()
-                .find(|(known, _)| *known == columns)
-            {
-                // Both resize themselves, so neither has a value that the other cannot hold.
-                Some((_, mine)) => mine.add(&*histogram).unwrap_or(()),
-                None => self.histograms.push((columns, histogram)),
-            }
-        }
-        self.io.add(earlier.io);
-        self.allocations = self.allocations.plus(earlier.allocations);
-    }
-
-    /// Turns sums and distributions into values, and puts all values in order of their columns.
-    pub(crate) fn settle(&mut self) {
-        // Handles of one name share its columns.
-        self.sums.sort_unstable_by_key(|(column, _)| *column);
-        self.sums.dedup_by(|later, first| {
-            let same = later.0 == first.0;
-            first.1 = first.1.saturating_add(if same { later.1 } else { 0 });
-            same
-        });
-        self.histograms.sort_by_key(|(columns, _)| *columns);
-        self.histograms.dedup_by(|later, first| {
-            let same = later.0 == first.0;
-            if same {
-                // Both resize themselves, so neither has a value that the other cannot hold.
-                first.1.add(&*later.1).unwrap_or(());
-            }
-            same
-        });
-        self.values.extend(
-            self.sums
-                .drain(..)
-                .map(|(column, sum)| (column, sum as f64)),
-        );
-        for (columns, histogram) in self.histograms.drain(..) {
-            let rows = [
-                histogram.value_at_quantile(0.5),
-                histogram.value_at_quantile(0.99),
-                histogram.max(),
-            ];
-            self.values
-                .extend(columns.into_iter().zip(rows.map(|value| value as f64)));
-        }
-        self.values.sort_by_key(|(column, _)| *column);
-        self.values.dedup_by_key(|(column, _)| *column);
     }
 }
 
