@@ -61,8 +61,8 @@ impl ExportFormat {
 }
 
 /// Writes the frames from the first to the last index, with the spans and tasks that end in them,
-/// and with their messages and metrics. The begins and steps of a task are left out if the task
-/// begins before these frames or ends after them.
+/// and with their messages and metrics. Steps of a task are left out if the task began earlier or
+/// ends later.
 ///
 /// # Errors
 ///
