@@ -1,7 +1,7 @@
 //! The time axis of frames on the screen, and the pointer's actions on it.
 //!
 //! Frame bars and plots are stacked vertically. Each has a column for its name at the left and one
-//! for its values at the right, so a moment has the same x in all of them. Clicks, drags and
+//! for its values at the right. A moment therefore has the same x in all of them. Clicks, drags and
 //! cursors work the same way in all of them.
 
 use egui::{Color32, Id, Painter, PointerButton, Rangef, Rect, Response, Ui, pos2};

@@ -1,8 +1,8 @@
 //! A long column of numbers that is drawn at any zoom: minimum and maximum per pixel.
 //!
 //! The numbers are stored in one column of `f32`s, with levels of nodes above. A node of the first
-//! level holds the minimum and maximum of 16 numbers, a node of the next level those of 16 nodes,
-//! and so on until one node covers everything. A range is composed of few nodes of each level. The
+//! level holds the minimum and maximum of 16 numbers. A node of each further level holds those of
+//! 16 nodes, until one node covers everything. A range is composed of few nodes of each level. The
 //! cost of drawing therefore depends on the number of pixels and not on the number of values. All
 //! levels together take 8 bytes per 15 numbers.
 

@@ -1,6 +1,6 @@
 //! Stacks, merged into a tree.
 //!
-//! A node is a stack: its key is the innermost scope, and its ancestors are the scopes around it.
+//! A node is a stack: its key is the innermost element, and its ancestors are those around it.
 //! Nodes are stored in the order of their first occurrence, a parent before its children, and are
 //! linked by index. There are at most [`MOST_NODES`]. Spans of further stacks, with all inside
 //! them, are only counted.
@@ -31,9 +31,9 @@ pub trait Weight: Clone + Default {
 /// A stack.
 #[derive(Clone, Debug)]
 pub struct Node<K, W> {
-    /// The innermost scope of the stack.
+    /// The innermost element of the stack.
     pub key: K,
-    /// The stack without its innermost scope.
+    /// The stack without its innermost element.
     pub parent: u32,
     first_child: u32,
     next: u32,

@@ -1,7 +1,7 @@
 //! A table of scopes, with a histogram and the slowest calls of each.
 //!
 //! All of it is computed from the spans of some frames, possibly millions. A [`Job`] processes some
-//! ten thousand of them per pass of the UI, so that no pass takes long, and stores the result while
+//! ten thousand of them per pass of the UI, so that no pass takes long. It stores the result while
 //! it is valid. A [`Gather`] defines the computation: sums per call site here ([`ScopeSums`]),
 //! stacks in [`icicle`](crate::icicle).
 //!

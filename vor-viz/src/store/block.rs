@@ -1,8 +1,8 @@
 //! A frame in the form that the store accepts.
 //!
 //! A [`FrameSnapshot`] holds its spans as trees of 40-byte nodes, in ticks. A block holds columns
-//! per thread and depth, in nanoseconds: 16 bytes per span. It is built by the source of the frame
-//! (the drain's thread or the loader of a capture), so that the drawing thread only appends it.
+//! per thread and depth, in nanoseconds: 16 bytes per span. The source of the frame builds it: the
+//! drain's thread or the loader of a capture. The drawing thread only appends it.
 
 use std::sync::Arc;
 

@@ -59,8 +59,8 @@ impl Walk {
 
     /// Visits up to `most` more spans; returns whether more may follow. The track must be the one
     /// of [`new`](Self::new). Spans may have been appended since; removed ones are no longer
-    /// visited. If an appended span contains spans of this walk and moved them down a row, the walk
-    /// may visit some spans twice or not at all.
+    /// visited. An appended span may contain spans of this walk and move them down a row. Then the
+    /// walk may visit some spans twice or not at all.
     pub fn resume(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
         let rows = track.rows.iter().zip(&self.next);
         let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rectangle_fills_the_pixels_whose_centres_it_holds_within_the_clip() {
+    fn a_rectangle_fills_the_pixels_with_centres_inside_it_and_the_clip() {
         let mut canvas = canvas(&[Color32::WHITE], 1, true);
         let mut mesh = Mesh::default();
         mesh.add_colored_rect(
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_paints_nothing() {
+    fn invalid_meshes_paint_nothing() {
         let mut canvas = canvas(&[Color32::WHITE], 1, true);
         let mut mesh = Mesh::default();
         for (x, y) in [

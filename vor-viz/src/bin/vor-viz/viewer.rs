@@ -36,10 +36,7 @@ impl Viewer {
     }
 
     /// Returns the shown captures.
-    #[allow(
-        dead_code,
-        reason = "only the page and the tests of the window use it"
-    )]
+    #[allow(dead_code, reason = "only the page and the tests of the window use it")]
     pub(crate) fn shown(&self) -> &[ReplayState] {
         &self.shown
     }
@@ -59,10 +56,7 @@ impl Viewer {
     }
 
     /// Returns the latest error, in one line.
-    #[allow(
-        dead_code,
-        reason = "only the page and the tests of the window use it"
-    )]
+    #[allow(dead_code, reason = "only the page and the tests of the window use it")]
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
