@@ -1,8 +1,8 @@
-//! Frames as bars: how long each took, and what went wrong in it.
+//! Frames as bars: the duration of each frame and its losses.
 //!
-//! A bar spans its frame from begin to end, and its height is the duration. Frames
-//! that share a column of pixels are one bar there, as high as the longest. The bars are made anew
-//! when the frames or the place change; else last pass's mesh is drawn again.
+//! A bar spans its frame from begin to end, and its height is the duration. Frames that share a
+//! column of pixels are one bar, as high as the longest of them. The mesh is rebuilt only when the
+//! frames or the view change.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,7 +24,7 @@ const MARKS_HEIGHT: f32 = 9.0;
 /// Height of the lane of the bracket below the bars, in points.
 const BRACKET_HEIGHT: f32 = 5.0;
 
-/// Most lengths that are looked at to find out which one is usual.
+/// Maximum number of durations that are sorted to find the usual one.
 const MOST_SORTED: usize = 4096;
 
 const HELP: &str = "A bar per frame, as high as the frame is long.\n\
@@ -32,17 +32,17 @@ const HELP: &str = "A bar per frame, as high as the frame is long.\n\
     A secondary click unpins.\n\
     A triangle above: spans were dropped. A cross: records are damaged. A notch: the bar is longer than there is room.";
 
-/// How long frames may be, in milliseconds.
+/// Limits for frame durations, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Frames up to this length are good.
+    /// A frame up to this duration is good.
     pub good: f64,
-    /// Longer ones than this are bad.
+    /// A frame above this duration is bad.
     pub warn: f64,
 }
 
 impl Default for Thresholds {
-    /// Sixty frames a second, and thirty.
+    /// 60 and 30 frames per second.
     fn default() -> Self {
         Self {
             good: 1000.0 / 60.0,
@@ -52,7 +52,7 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Returns the colour of a frame by its length in milliseconds.
+    /// Returns the colour of a frame from its duration in milliseconds.
     #[inline]
     #[must_use]
     pub fn color(&self, duration_ms: f64, theme: &Theme) -> Color32 {
@@ -66,8 +66,8 @@ impl Thresholds {
     }
 }
 
-/// Shows the frames of the view's axis as bars, `height` points high, and does what the pointer
-/// asks for there.
+/// Shows the frames of the view's axis as bars, `height` points high, and handles the pointer
+/// there.
 pub fn show(
     ui: &mut Ui,
     height: f32,
@@ -130,7 +130,7 @@ pub fn show(
 /// The bars as last drawn.
 #[derive(Clone, Debug, Default)]
 struct Picture {
-    /// A hash of the inputs that it was made of.
+    /// Hash of the inputs of the mesh.
     key: Option<u64>,
     quads: Quads,
     durations_ms: Vec<f32>,
@@ -210,8 +210,8 @@ impl Picture {
         }
     }
 
-    /// Finds the longest frame, the mean, and a scale on which one monster does not flatten all
-    /// others.
+    /// Computes the longest duration, the mean, and a scale on which one very long frame does not
+    /// flatten all others.
     fn measure(&mut self, store: &Store, first: usize, end: usize, thresholds: Thresholds) {
         let frames = store.frames().range(first..end);
         self.durations_ms.clear();
@@ -221,7 +221,7 @@ impl Picture {
         let sum: f64 = self.durations_ms.iter().map(|&ms| f64::from(ms)).sum();
         self.mean_ms = sum / count as f64;
         self.longest_ms = f64::from(self.durations_ms.iter().copied().fold(0.0, f32::max));
-        // Of very many, a sample has nearly the same median.
+        // A sample of very many frames has nearly the same median.
         let step = count.div_ceil(MOST_SORTED).max(1);
         for (to, from) in (0..count).step_by(step).enumerate() {
             self.durations_ms.swap(to, from);
@@ -233,7 +233,7 @@ impl Picture {
         let usual_ms = match some.len() {
             0 => 0.0,
             some_count => {
-                // Of few frames, all but the longest.
+                // With few frames, this takes all but the longest.
                 let at = (some_count - 1) * 49 / 50;
                 f64::from(*some.select_nth_unstable_by(at, f32::total_cmp).1)
             }
@@ -242,7 +242,7 @@ impl Picture {
         self.top_ms = rounded_up(self.longest_ms.min(2.0 * usual_ms)).max(least_ms);
     }
 
-    /// Draws lines at the thresholds, and what the heights mean at the left.
+    /// Draws lines at the thresholds and the labels of the scale at the left.
     fn paint(
         &self,
         painter: &Painter,
@@ -286,8 +286,7 @@ impl Picture {
         }
     }
 
-    /// Writes the title at the left, and at the right how long the frame took that is pointed at,
-    /// pinned, or the newest.
+    /// Writes the title at the left, and the duration of the readout's frame at the right.
     fn paint_readout(
         &self,
         painter: &Painter,
@@ -370,7 +369,7 @@ impl Bar {
     }
 }
 
-/// Returns a number that is another one when the picture must be made anew.
+/// Returns a number that changes when the mesh must be rebuilt.
 fn key_of(
     store: &Store,
     view: &View,
@@ -401,7 +400,7 @@ fn key_of(
     hasher.finish()
 }
 
-/// Returns where bars stand: without the lanes above and below.
+/// Returns the area of the bars, without the lanes above and below.
 fn bars_rect(axis: &FrameAxis) -> Rect {
     let rect = axis.rect();
     let top = rect.top() + MARKS_HEIGHT;
@@ -411,13 +410,13 @@ fn bars_rect(axis: &FrameAxis) -> Rect {
     )
 }
 
-/// Returns the y of a length of time.
+/// Returns the y of a duration.
 fn height_of(ms: f64, top_ms: f64, plot: Rect) -> f32 {
     let share = (ms / top_ms).clamp(0.0, 1.0) as f32;
     plot.bottom() - plot.height() * share
 }
 
-/// Returns the next greater number of few digits: live, the scale must not tremble.
+/// Rounds up to a number with few digits, so that the scale does not flicker with live data.
 fn rounded_up(ms: f64) -> f64 {
     if !(1e-9..=1e15).contains(&ms) {
         return 0.0;
@@ -441,18 +440,18 @@ fn paint_bar(
 ) {
     let pixel = axis.pixel();
     let left = axis.column_x(bar.first);
-    // Bars with room between them can be counted.
+    // A gap between wide bars makes them countable.
     let gap = if (bar.end - bar.first) as f32 * pixel >= 4.0 {
         1.0_f32.max(pixel)
     } else {
         0.0
     };
     let right = axis.column_x(bar.end) - gap;
-    // A frame that took no time is seen as well.
+    // A frame of zero duration is visible as well.
     let top = height_of(bar.longest_ms, top_ms, plot).min(plot.bottom() - pixel);
     sketch::quad(mesh, left, top, right, plot.bottom(), color);
     if bar.longest_ms > top_ms && plot.height() > 16.0 {
-        // The notch says that the bar is longer than there is room.
+        // The notch marks a bar that is longer than the available height.
         sketch::quad(mesh, left, top + 4.0, right, top + 6.0, theme.ground);
     }
 }
@@ -482,7 +481,7 @@ fn paint_marks(mesh: &mut Mesh, bar: &Bar, axis: &FrameAxis, marked: &mut [f32; 
     }
 }
 
-/// Marks the part that the flame chart shows.
+/// Marks the time range that the flame chart shows.
 fn paint_bracket(painter: &Painter, axis: &FrameAxis, store: &Store, view: &View, theme: &Theme) {
     if !view.is_zoomed() {
         return;
@@ -507,7 +506,7 @@ fn paint_bracket(painter: &Painter, axis: &FrameAxis, store: &Store, view: &View
     }
 }
 
-/// Says everything about a frame.
+/// Shows the tooltip of a frame.
 fn tooltip(ui: &mut Ui, frame: &FrameEntry, thresholds: Thresholds, theme: &Theme) {
     let duration_ms = frame.duration_ms();
     ui.label(format!("frame {}", units::count(frame.number)));

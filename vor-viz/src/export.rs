@@ -1,8 +1,8 @@
-//! Some frames of a store in formats that other programs open.
+//! Export of some frames of a store to formats of other programs.
 //!
-//! What is written is what the panel holds. The exporters of `vor-recorder` take batches, spans in
-//! the order in which they ended; a walk over a track leaves its spans in just that order. Times
-//! count from the first moment of what is exported.
+//! The export contains the data in the panel. The exporters of `vor-recorder` take batches, with
+//! spans in the order of their ends; a walk over a track leaves its spans in exactly that order.
+//! Times count from the first exported moment.
 
 use std::io::Write;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use vor_export::perfetto::PerfettoExporter;
 
 use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk, given_id};
 
-/// A format of other programs.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     /// Perfetto's protobuf, for ui.perfetto.dev.
@@ -36,10 +36,10 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// All of them, in the order in which they are offered.
+    /// All formats, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::Perfetto, Self::Chrome, Self::SpanCsv];
 
-    /// Returns what it is called.
+    /// Returns the name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns how names of such files end, without the dot.
+    /// Returns the file name extension, without the dot.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -61,7 +61,8 @@ impl ExportFormat {
 }
 
 /// Writes the frames from the first to the last index, with the spans and tasks that end in them,
-/// and their messages and metrics. Steps of tasks that began before or end later are left out.
+/// and with their messages and metrics. Steps of a task are left out if the task began earlier or
+/// ends later.
 ///
 /// # Errors
 ///
@@ -84,7 +85,7 @@ fn write(
     (first, last): (usize, usize),
     mut sink: impl FrameSink,
 ) -> Result<(), Error> {
-    // Ticks are nanoseconds here, which an empty timeline says.
+    // Ticks are nanoseconds here; an empty timeline expresses that.
     let catalog = Arc::new(filled!(Catalog {
         timeline: Arc::new(Timeline::default()),
         machine: Arc::new(MachineInfo::default()),
@@ -127,11 +128,10 @@ fn write(
     sink.finish()
 }
 
-/// Returns the earliest moment of what is exported of some frames: spans may have begun before
-/// them.
+/// Returns the earliest exported moment: spans may begin before the frames in which they end.
 fn zero_ns(store: &Store, time: &Range<i64>) -> i64 {
     let rows = store.tracks().iter().flat_map(|track| &track.rows);
-    // Only the first span of a row can have begun before.
+    // Only the first span of a row can begin earlier.
     let firsts = rows.filter_map(|row| row.spans(time.start, time.end).next());
     let begins = firsts
         .filter(|span| span.end_ns() <= time.end)
@@ -143,7 +143,7 @@ fn ticks(ns: i64, zero_ns: i64) -> u64 {
     u64::try_from(i128::from(ns) - i128::from(zero_ns)).unwrap_or(0)
 }
 
-/// Returns what ended on a track in a frame. All that is exported ends by `until_ns`.
+/// Returns the data of a track that ended in a frame. All exported data ends by `until_ns`.
 fn thread_batch(
     track: &Track,
     frame: &FrameEntry,
@@ -180,12 +180,12 @@ fn thread_batch(
         })
     };
     if track.kind == TrackKind::Tasks {
-        // Exporters know the task of a step by what began it.
+        // Exporters need the begin of a task to assign its steps.
         for row in &track.rows {
             let begun = row.spans(frame.begin_ns, frame.end_ns);
             let begun =
                 begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
-            // One without an end would be given a false one.
+            // A task without an end would get a false one.
             let begun = begun.filter(|task| task.end_ns() <= until_ns);
             let begins = begun.filter_map(|task| match row.args(&task).first() {
                 Some(ArgValue::U64(id)) => {
@@ -217,7 +217,7 @@ struct Collect<'a> {
 
 impl Collect<'_> {
     fn args(&self, span: &Span) -> &[ArgValue] {
-        // The row is not known, but few rows have arguments.
+        // The span's row is unknown here, but few rows have arguments.
         let mut rows = self.track.rows.iter().filter(|row| row.has_args());
         rows.find_map(|row| Some(row.args(span)).filter(|args| !args.is_empty()))
             .unwrap_or(&[])

@@ -1,9 +1,9 @@
 //! Frames from the running program.
 //!
 //! A sink on the drain's thread turns each finished frame into a [`FrameBlock`] and puts it into a
-//! queue; the panel takes what is there once per pass. The queue is bounded: where the panel does
-//! not come, the oldest frames lose their spans first, and after a second without the panel the
-//! sink requests no spans at all.
+//! queue. The panel takes the waiting frames once per pass. The queue is bounded: if the panel
+//! falls behind, the oldest frames lose their spans first. After a second without a pass, the sink
+//! requests no spans at all.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,10 +17,10 @@ use web_time::Instant;
 
 use crate::store::FrameBlock;
 
-/// Most frames that wait; the oldest leave.
+/// Maximum number of waiting frames; beyond it, the oldest are removed.
 const MAX_FRAMES: usize = 8192;
 
-/// After this time without a pass of the panel, spans are no longer made for it.
+/// Time without a pass of the panel after which the sink requests no spans.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The panel's end of the queue. Dropping it removes the sink.
@@ -33,9 +33,9 @@ pub(crate) struct Feed {
 /// A finished frame.
 #[derive(Debug)]
 pub(crate) struct FinishedFrame {
-    /// The mark that ended it, in ticks.
+    /// The mark at its end, in ticks.
     pub(crate) end_ticks: u64,
-    /// The frame, with its spans if they were not too many.
+    /// The frame; its spans are missing if too many waited.
     pub(crate) block: FrameBlock,
 }
 
@@ -54,8 +54,8 @@ struct FeedSink {
 }
 
 impl Feed {
-    /// Adds a sink to the recorder. `origin_ns` is what times count from, in nanoseconds since
-    /// 1970; up to `max_spans` spans wait for the panel.
+    /// Adds a sink to the recorder. `origin_ns` is the origin of times, in nanoseconds since 1970.
+    /// At most `max_spans` spans wait for the panel.
     pub(crate) fn new(origin_ns: i64, max_spans: u64) -> Self {
         let queue = Arc::new(Mutex::new(Queue {
             waiting: VecDeque::new(),
@@ -73,8 +73,8 @@ impl Feed {
         }
     }
 
-    /// Takes the frames that finished since the last call, up to the one that a mark ended, the
-    /// oldest first. Others wait.
+    /// Takes the waiting frames that ended by `until_ticks`, the oldest first. The others stay in
+    /// the queue.
     pub(crate) fn take(&self, until_ticks: u64) -> VecDeque<FinishedFrame> {
         let mut queue = locked(&self.queue);
         queue.last_poll = Instant::now();
@@ -107,7 +107,7 @@ impl FrameSink for FeedSink {
         let Some(queue) = self.queue.upgrade().filter(|_| frame.frame_set == 0) else {
             return Ok(());
         };
-        // Made before the lock is taken: the panel shall not wait for it.
+        // The block is made before the lock is taken, so that the panel does not wait for it.
         let block = FrameBlock::new(frame, self.origin_ns);
         let mut queue = locked(&queue);
         queue.push(FinishedFrame {

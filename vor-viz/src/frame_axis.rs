@@ -1,8 +1,8 @@
-//! The time axis of frames on the screen: where it lies, and what the pointer does on it.
+//! The time axis of frames on the screen, and the pointer's actions on it.
 //!
-//! Frame bars and plots stand below one another. Each leaves a column at the left for its name and
-//! one at the right for its values, so that a moment is at the same x in all of them. What clicks
-//! and drags mean is the same in all of them as well, and so are the cursors that go through them.
+//! Frame bars and plots are stacked vertically. Each has a column for its name at the left and one
+//! for its values at the right. A moment therefore has the same x in all of them. Clicks, drags and
+//! cursors work the same way in all of them.
 
 use egui::{Color32, Id, Painter, PointerButton, Rangef, Rect, Response, Ui, pos2};
 
@@ -16,14 +16,14 @@ pub const LABELS_WIDTH: f32 = 156.0;
 /// Width of the column of values, in points.
 pub const VALUES_WIDTH: f32 = 224.0;
 
-/// How far the pointer moves until a press becomes a drag, in points.
+/// Distance at which a press becomes a drag, in points.
 const DRAG_POINTS: f32 = 3.0;
 
-/// Returns the part of a rectangle in which time runs from left to right: what the columns of names
-/// and values leave.
+/// Returns the part of a rectangle in which time runs from left to right: the part between the
+/// columns of names and values.
 #[must_use]
 pub fn axis_rect(ui_rect: Rect) -> Rect {
-    // Of a narrow panel the plots keep 45 %.
+    // In a narrow panel, the plots keep 45 % of the width.
     let share = (ui_rect.width().max(0.0) * 0.55 / (LABELS_WIDTH + VALUES_WIDTH)).min(1.0);
     Rect::from_min_max(
         pos2(
@@ -37,7 +37,7 @@ pub fn axis_rect(ui_rect: Rect) -> Rect {
     )
 }
 
-/// Times and their places on the screen.
+/// A mapping between times and positions on the screen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameAxis {
     rect: Rect,
@@ -47,14 +47,14 @@ pub struct FrameAxis {
 }
 
 impl FrameAxis {
-    /// Shows some time in a rectangle, which is moved onto whole pixels.
+    /// Maps a time range to a rectangle, which is aligned to whole pixels.
     #[must_use]
     pub fn new(rect: Rect, time: TimeRange, pixels_per_point: f32) -> Self {
         let snap = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
         let min = pos2(snap(rect.left()), snap(rect.top()));
         let max = pos2(snap(rect.right()), snap(rect.bottom()));
         let rect = Rect::from_min_max(min, max.max(min));
-        // What is wider than any screen is a mistake, and must not cost memory.
+        // A width beyond any screen is a mistake and must not cost memory.
         let width = (rect.width() * pixels_per_point)
             .round()
             .clamp(0.0, 65_536.0);
@@ -66,25 +66,25 @@ impl FrameAxis {
         }
     }
 
-    /// Returns the rectangle that it fills, on whole pixels.
+    /// Returns its rectangle, on whole pixels.
     #[must_use]
     pub fn rect(&self) -> Rect {
         self.rect
     }
 
-    /// Returns its width in pixels of the screen.
+    /// Returns its width in physical pixels.
     #[must_use]
     pub fn width_px(&self) -> usize {
         self.scale.width()
     }
 
-    /// Returns the size of a pixel, in points.
+    /// Returns the size of a physical pixel, in points.
     #[must_use]
     pub fn pixel(&self) -> f32 {
         1.0 / self.pixels_per_point
     }
 
-    /// Returns where a moment lies, in points; what is outside lies at the edge.
+    /// Returns the x of a moment, in points, clamped to the edges.
     #[must_use]
     pub fn x(&self, ns: f64) -> f32 {
         let share = (ns - self.time.begin_ns) / self.time.len_ns().max(1e-3);
@@ -96,23 +96,23 @@ impl FrameAxis {
         self.rect.left() + self.rect.width() * share as f32
     }
 
-    /// Returns the moment at a place, in nanoseconds.
+    /// Returns the moment at an x, in nanoseconds.
     #[must_use]
     pub fn ns(&self, x: f32) -> f64 {
         let pixels = f64::from((x - self.rect.left()) * self.pixels_per_point);
         self.scale.ns(pixels.clamp(0.0, self.width_px() as f64))
     }
 
-    /// Returns where a column of pixels begins, in points.
+    /// Returns the left edge of a column of pixels, in points.
     #[inline]
     #[must_use]
     pub fn column_x(&self, column: usize) -> f32 {
         self.rect.left() + column as f32 / self.pixels_per_point
     }
 
-    /// Returns the columns of pixels that show some time, the last one exclusive: at least one;
-    /// `None` when it lies outside. Frames of a pixel and more that follow one another share no
-    /// column.
+    /// Returns the columns of pixels that show a time range, the last one exclusive. There is at
+    /// least one; the result is `None` for a range outside the axis. Consecutive frames of at least
+    /// a pixel share no column.
     #[inline]
     #[must_use]
     pub fn columns(&self, begin_ns: i64, end_ns: i64) -> Option<(usize, usize)> {
@@ -121,19 +121,19 @@ impl FrameAxis {
         if first >= width as f64 || (first < 0.0 && end <= 0.0) || width == 0 {
             return None;
         }
-        // Casts of floats saturate, and what is left of the axis becomes its first column.
+        // Casts of floats saturate: a range that begins left of the axis gets its first column.
         let first = (first as usize).min(width - 1);
         Some((first, (end as usize).clamp(first + 1, width)))
     }
 }
 
-/// What a pressed button does, until it is released.
+/// The effect of a pressed button until it is released.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gesture {
     /// The pin follows the pointer.
     Scrub,
-    /// Frames from the first to the second one are selected when the button is released; not before
-    /// the pointer has moved.
+    /// The frames from the first to the second one are selected when the button is released, if the
+    /// pointer has moved.
     Select {
         from: FrameId,
         to: FrameId,
@@ -141,20 +141,19 @@ enum Gesture {
     },
 }
 
-/// Which part of a panel the pointer is busy in, and with what. All parts of that panel know, so
-/// that all show the frames that are being selected, and no other panel does: it stands in the
-/// panel's view.
+/// The part of a panel that uses the pointer, and its gesture. It lives in the panel's view: all
+/// parts of that panel show the frames that are being selected, and no other panel does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PointerUse {
     gesture: Option<(Id, Gesture)>,
     pointed: Option<Id>,
 }
 
-/// Does what the pointer asks for in a part that shows frames over time, and returns the index of
-/// the frame that it is at. `response` must sense clicks and drags.
+/// Handles the pointer in a part that shows frames over time, and returns the index of the frame
+/// under it. `response` must sense clicks and drags.
 ///
 /// A click pins the frame, and dragging moves the pin. Dragging with shift selects frames. A double
-/// click shows all frames again, and a click of the secondary button unpins.
+/// click shows all frames again, and a secondary click unpins.
 pub fn interact(
     ui: &Ui,
     response: &Response,
@@ -205,7 +204,7 @@ pub fn interact(
                 view.pin(id);
                 Some(Gesture::Scrub)
             }
-            // Pressed and released within one pass.
+            // The button was pressed and released within one pass.
             None => {
                 if response.clicked() && !shift {
                     view.pin(id);
@@ -253,14 +252,14 @@ pub fn interact(
     at.map(|(_, index)| index)
 }
 
-/// Returns the index of the shown frame at a moment, or the nearest to it.
+/// Returns the index of the shown frame at a moment, or of the nearest one.
 fn frame_at(store: &Store, view: &View, ns: f64) -> Option<usize> {
     let (first, last) = view.shown_frames(store)?;
     Some(store.frame_at(ns as i64)?.clamp(first, last))
 }
 
-/// Returns the index of the frame in the readout: the pointed one, else the pinned one, else
-/// the newest; and a word for which of them it is.
+/// Returns the index of the frame in the readout, and a word for its kind. It is the pointed frame,
+/// else the pinned one, else the newest.
 #[must_use]
 pub fn readout_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
     let last = store.frames().len().checked_sub(1)?;
@@ -273,7 +272,7 @@ pub fn readout_frame(store: &Store, view: &View) -> Option<(usize, &'static str)
     })
 }
 
-/// Draws what goes through all parts: the selection, the pinned frame, and where the pointer is.
+/// Draws the cursors through all parts: the selection, the pinned frame, and the pointer.
 pub fn paint_cursors(
     painter: &Painter,
     axis: &FrameAxis,
@@ -306,8 +305,8 @@ pub fn paint_cursors(
     }
     let selected = view.selection_indices(store);
     if let Some((from, to)) = selected.and_then(|(from, to)| reach(from, to)) {
-        // The axis shows the selected frames and no others; a tint over everything would only dull
-        // the colours.
+        // The axis shows only the selected frames; a tint over everything would only dull the
+        // colours.
         if to - from < rect.width() - 1.0 {
             band(from, to, theme.selection);
         } else {

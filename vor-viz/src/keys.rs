@@ -1,80 +1,80 @@
-//! What the keyboard does, in one table: the panel looks keys up here, and the overlay shows it.
+//! The keyboard shortcuts, in one table: the panel looks keys up here, and the overlay shows it.
 
 use egui::{Key, Modifiers, Ui};
 
-/// A command to the panel, by a key.
+/// A command to the panel from the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Pause on the newest frame, or go on.
+    /// Pause on the newest frame, or resume.
     TogglePause,
-    /// To the frame before; with a span in focus, to the span before.
+    /// Go to the previous frame; with a span in focus, to the previous span.
     Previous,
-    /// To the frame behind; with a span in focus, to the span behind.
+    /// Go to the next frame; with a span in focus, to the next span.
     Next,
-    /// To the span around the one in focus.
+    /// Go to the span around the one in focus.
     Parent,
-    /// Into the span in focus; without one, to the first span in view.
+    /// Go to the first span inside the one in focus; without one, to the first span in view.
     Child,
-    /// To the frame before, whatever is in focus.
+    /// Go to the previous frame, even with a span in focus.
     PreviousFrame,
-    /// To the frame behind, whatever is in focus.
+    /// Go to the next frame, even with a span in focus.
     NextFrame,
     /// Extend the selection of frames to the left.
     ExtendLeft,
     /// Extend the selection of frames to the right.
     ExtendRight,
-    /// To the first frame.
+    /// Go to the first frame.
     FirstFrame,
-    /// To the last frame.
+    /// Go to the last frame.
     LastFrame,
-    /// To the slowest frame of those shown.
+    /// Go to the slowest of the shown frames.
     SlowestFrame,
-    /// Less time in the flame chart.
+    /// Zoom in.
     ZoomIn,
-    /// More time in the flame chart.
+    /// Zoom out.
     ZoomOut,
-    /// Earlier time in the flame chart.
+    /// Move the flame chart to earlier times.
     PanLeft,
-    /// Later time in the flame chart.
+    /// Move the flame chart to later times.
     PanRight,
-    /// The span in focus as wide as the chart.
+    /// Zoom to the span in focus.
     ZoomToFocus,
-    /// The whole pinned frame, else all frames.
+    /// Show the whole pinned frame, or all frames without a pin.
     ResetZoom,
-    /// Type what to search for.
+    /// Enter the text of a search.
     Search,
-    /// To the next span that is searched for.
+    /// Go to the next span that matches the search.
     NextMatch,
-    /// Colours tell something else.
+    /// Switch to the next meaning of colours.
     NextColors,
-    /// Expand all tracks, or collapse them.
+    /// Expand or collapse all tracks.
     ToggleTracks,
-    /// Vor's own cost.
+    /// Show or hide vor's own cost.
     ToggleLoad,
-    /// The metrics below the flame chart.
+    /// Show the metrics below the flame chart.
     ShowMetrics,
-    /// The table of scopes below the flame chart.
+    /// Show the table of scopes below the flame chart.
     ShowScopes,
-    /// The aggregated flame graph below the flame chart.
+    /// Show the aggregated flame graph below the flame chart.
     ShowIcicle,
-    /// Some frames against others, below the flame chart.
+    /// Show the comparison of frames below the flame chart.
     ShowCompare,
-    /// This table.
+    /// Show or hide this table.
     ToggleHelp,
-    /// Out of whatever is on: the help, the focus, the selection, the pin.
+    /// Leave the active state: help, focus, selection or pin.
     Leave,
 }
 
-/// A key, what it does, and how the overlay says so.
+/// A key with its command and the text of the overlay.
 #[derive(Clone, Copy, Debug)]
 pub struct Shortcut {
-    /// Keys held beside it.
+    /// The modifiers that must be held.
     pub modifiers: Modifiers,
     /// The key.
     pub key: Key,
     /// Its command.
     pub command: Command,
-    /// What the overlay says; empty for a second key of the same command.
+    /// The text in the overlay; empty for a second key of the same command.
     pub text: &'static str,
 }
 
@@ -96,8 +96,7 @@ const fn shift(key: Key, command: Command, text: &'static str) -> Shortcut {
     }
 }
 
-/// All keys, in the order in which the overlay shows them. Keys with modifiers stand before the
-/// same ones without.
+/// All keys, in the order of the overlay. Keys with modifiers come before the same keys without.
 pub const SHORTCUTS: &[Shortcut] = &[
     key(
         Key::Space,
@@ -183,7 +182,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     ),
 ];
 
-/// What the mouse does, for the overlay.
+/// The mouse gestures, for the overlay.
 pub const MOUSE: &[(&str, &str)] = &[
     (
         "click a bar or plot",
@@ -210,7 +209,7 @@ pub const MOUSE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the command of a key that was pressed, and takes the key.
+/// Returns the command of a pressed key, and consumes the key.
 pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
     ui.input_mut(|input| {
         let found = SHORTCUTS.iter().find(|shortcut| {
@@ -221,7 +220,7 @@ pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
     })
 }
 
-/// Draws the overlay of a panel; returns whether it is to be closed.
+/// Draws the overlay of a panel; returns whether it should be closed.
 pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
     let modal = egui::Modal::new(egui::Id::unique(("vor help", panel))).show(ui.ctx(), |ui| {
         ui.heading("Keys and mouse");
@@ -235,7 +234,7 @@ pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
                     .iter()
                     .filter(|shortcut| !shortcut.text.is_empty())
                     .collect();
-                // Down the first column, then down the second.
+                // The table fills the first column from top to bottom, then the second.
                 let half = shown.len().div_ceil(2);
                 for (i, left) in shown[..half].iter().enumerate() {
                     for shortcut in [Some(left), shown.get(half + i)].into_iter().flatten() {
@@ -263,7 +262,7 @@ pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
     modal.inner || modal.should_close()
 }
 
-/// Returns how a shortcut is written: all keys of its command.
+/// Returns the text of a shortcut: all keys of its command.
 fn name(shortcut: &Shortcut) -> String {
     let alike = SHORTCUTS.iter().filter(|other| {
         other.command == shortcut.command && (other.text.is_empty() || other.key == shortcut.key)

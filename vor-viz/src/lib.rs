@@ -1,7 +1,7 @@
 //! The panel of vor: what a program does, live inside it or replayed from a capture.
 //!
-//! The modules stand in the order in which the data passes them: frames come into the `store`, the
-//! `view` says what is looked at, and each part of the panel draws its share of it.
+//! The modules follow the data flow. Frames enter the `store`, the `view` holds what the user looks
+//! at, and each part of the panel draws its share of the view.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! The panel inside the program that it shows.
 //!
-//! The program calls [`PanelState::tick`] once per frame that it displays, and [`show`] where the
-//! panel shall be. Each tick is an entry in the panel's ring: its length is known at once, its
-//! spans and metrics arrive when the drain has finished the frame, some milliseconds later.
+//! The program calls [`PanelState::tick`] once per displayed frame, and [`show`] where the panel is
+//! drawn. Each tick is an entry in the panel's ring. The entry's duration is known at once. Its
+//! spans and metrics arrive some milliseconds later, when the drain has finished the frame.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,25 +26,25 @@ use crate::plots::MetricRow;
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::view::View;
 
-/// Most spans that the panel holds by default: 80 MB of them.
+/// Default maximum number of spans in the panel; they take 80 MB.
 const DEFAULT_MAX_SPANS: usize = 4 << 20;
 
-/// How long to wait for the spans of a pinned frame: the drain passes about as often.
+/// Polling interval for the spans of a pinned frame: about the interval of the drain.
 const LATE_POLL: Duration = Duration::from_millis(20);
 
-/// How much the panel remembers, and which frames are good.
+/// The size of the history, and the thresholds for frames.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PanelConfig {
-    /// Number of frames that are remembered.
+    /// Maximum number of frames in the history.
     pub history_capacity: usize,
     /// Longest duration of a good frame, in milliseconds.
     pub bar_good_threshold: f64,
-    /// Longest duration of a frame that is no cause for alarm yet, in milliseconds.
+    /// Longest duration of a frame that still causes no alarm, in milliseconds.
     pub bar_warn_threshold: f64,
 }
 
 impl PanelConfig {
-    /// 256 frames; good up to 60 frames per second, and to be watched up to 30.
+    /// 256 frames; good up to 16.667 ms (60 frames per second), acceptable up to 33.333 ms (30).
     pub const FRAME_MS: Self = Self {
         history_capacity: 256,
         bar_good_threshold: 16.667,
@@ -52,18 +52,18 @@ impl PanelConfig {
     };
 }
 
-/// What the panel has seen, and what is looked at.
+/// The panel's frames and its view.
 #[derive(Debug)]
 pub struct PanelState {
     panel: Panel,
     began: Instant,
-    /// When the entry that is pushed next began, in nanoseconds since `began`.
+    /// Begin of the next entry, in nanoseconds since `began`.
     entry_begin_ns: i64,
     feed: Option<Feed>,
-    /// Entries whose frames the drain has not delivered yet, and the mark that ended each, in
+    /// Entries whose frames the drain has not delivered yet, each with the mark at its end, in
     /// ticks.
     pending: VecDeque<(FrameId, u64)>,
-    /// When a frame had been marked last at the last tick, in ticks; `None` before the first one
+    /// The latest frame mark at the time of the last tick, in ticks; `None` before the first tick
     /// with recording on.
     marked_ticks: Option<u64>,
     sampler: ProcessSampler,
@@ -71,7 +71,7 @@ pub struct PanelState {
 }
 
 impl PanelState {
-    /// Makes a panel that has seen nothing.
+    /// Makes an empty panel.
     #[must_use]
     pub fn new(config: PanelConfig) -> Self {
         let thresholds = Thresholds {
@@ -92,25 +92,25 @@ impl PanelState {
             sample: None,
         };
         if setup::is_enabled() {
-            // What the first frame does before its tick counts as well.
+            // The feed includes the spans of the first frame before its tick.
             state.start_feed();
         }
         state
     }
 
-    /// Sets how many spans are remembered; about 20 bytes each.
+    /// Sets the maximum number of spans; each takes about 20 bytes.
     #[must_use]
     pub fn with_max_spans(mut self, max_spans: usize) -> Self {
         self.panel.store_mut().set_max_spans(max_spans);
         self
     }
 
-    /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it
-    /// once per frame, and not while the panel [is paused](Self::is_paused).
+    /// Ends a displayed frame: stores its duration, and takes the frames that the drain has
+    /// finished. Call it once per frame, but not while the panel [is paused](Self::is_paused).
     ///
-    /// Where recording is on, it marks the frame as [`frame_mark`](vor_recorder::drain::frame_mark)
-    /// does, unless the program did so since the last tick. The first tick marks nothing: whether
-    /// the program marks its frames itself shows until the second one.
+    /// With recording on, it marks the frame like [`frame_mark`](vor_recorder::drain::frame_mark),
+    /// unless the program has done so since the last tick. The first tick marks nothing: only the
+    /// second tick can know whether the program marks its frames itself.
     pub fn tick(&mut self) {
         let enabled = setup::is_enabled();
         if enabled {
@@ -140,8 +140,8 @@ impl PanelState {
         self.take_frames(u64::MAX);
     }
 
-    /// Lets in what the drain has finished of frames that are there already: when the newest is
-    /// pinned, its spans are still on their way.
+    /// Takes late data for existing frames: after a pin of the newest frame, its spans are still to
+    /// arrive.
     fn take_late_frames(&mut self, ctx: &egui::Context) {
         if self.is_paused() && !self.pending.is_empty() && setup::is_enabled() {
             self.take_frames(self.marked_ticks.unwrap_or(0));
@@ -151,7 +151,7 @@ impl PanelState {
         }
     }
 
-    /// Starts to listen to the drain, once.
+    /// Adds a sink to the drain, once.
     fn start_feed(&mut self) {
         if self.feed.is_some() {
             return;
@@ -165,7 +165,7 @@ impl PanelState {
         self.marked_ticks = None;
     }
 
-    /// Gives each frame that the drain has finished to the entry in whose time it ended.
+    /// Merges each finished frame into the entry in whose time it ended.
     fn take_frames(&mut self, until_ticks: u64) {
         let feed = self.feed.as_ref();
         let delivered = feed.map(|feed| feed.take(until_ticks)).unwrap_or_default();
@@ -187,8 +187,7 @@ impl PanelState {
             };
             let came = frame.block.frame;
             store.update_frame(id, |entry| {
-                // Several marks may have been made since the tick before; the last one ends the
-                // entry.
+                // Several marks may lie between two ticks; the last one ends the entry.
                 if entry.span_count == 0 && entry.metrics.is_empty() {
                     entry.begin_ns = came.begin_ns;
                 }
@@ -211,7 +210,7 @@ impl PanelState {
         }
     }
 
-    /// Numbers the entries whose frames are still on their way: they follow the last one that came.
+    /// Numbers the entries whose frames have not arrived: they follow the last arrived frame.
     fn number_pending(&mut self, last_ticks: u64, last_number: u64) {
         let waiting = self.pending.iter().filter(|(_, ticks)| *ticks > last_ticks);
         for ((id, _), ahead) in waiting.zip(1..) {
@@ -222,7 +221,7 @@ impl PanelState {
         }
     }
 
-    /// Returns the system's metrics, for when no recorder takes them.
+    /// Returns the system's metrics, for use without a recorder.
     fn sample_system(&mut self, now_ns: i64) -> Vec<MetricValue> {
         if self.panel.store().catalog().columns.is_empty() {
             let system = |metric| {
@@ -251,19 +250,19 @@ impl PanelState {
             .collect()
     }
 
-    /// Shows what vor itself costs per frame beside its length, or no longer.
+    /// Shows or hides vor's own cost per frame.
     pub fn toggle_profiler_load(&mut self) {
         self.panel.toggle_profiler_load();
     }
 
-    /// Returns the pinned frame as an index into the ring, the oldest being 0.
+    /// Returns the index of the pinned frame in the ring; the oldest frame has index 0.
     #[must_use]
     pub fn pinned(&self) -> Option<usize> {
         let store = self.panel.store();
         self.panel.view().pinned().and_then(|id| store.index_of(id))
     }
 
-    /// Returns whether a frame is pinned, which pauses.
+    /// Returns whether a frame is pinned, which pauses the panel.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.panel.view().pinned().is_some()
@@ -275,24 +274,24 @@ impl PanelState {
         view.pin_latest(store);
     }
 
-    /// Takes the pin and the selection away.
+    /// Removes the pin and the selection.
     pub fn unpin(&mut self) {
         self.panel.view_mut().unpin();
     }
 
-    /// Returns the first and the last selected frame as indices into the ring.
+    /// Returns the indices of the first and the last selected frame in the ring.
     #[must_use]
     pub fn selection(&self) -> Option<(usize, usize)> {
         self.panel.view().selection_indices(self.panel.store())
     }
 
-    /// Pauses on the newest frame, or goes on.
+    /// Pauses on the newest frame, or resumes.
     pub fn toggle_pause(&mut self) {
         let (store, view) = self.panel.parts();
         view.toggle_pause(store);
     }
 
-    /// Shows the whole of the pinned frame, else all frames, in the flame chart again.
+    /// Resets the flame chart to the pinned frame, or to all frames without a pin.
     pub fn reset_flame_zoom(&mut self) {
         self.panel.view_mut().reset_zoom();
     }
@@ -303,22 +302,22 @@ impl PanelState {
         self.panel.store()
     }
 
-    /// Returns what is looked at.
+    /// Returns the user's view.
     #[must_use]
     pub fn view(&self) -> &View {
         self.panel.view()
     }
 
-    /// Returns the panel, for settings that it alone has.
+    /// Returns the panel, for its own settings.
     pub fn panel_mut(&mut self) -> &mut Panel {
         &mut self.panel
     }
 }
 
-/// Draws the panel over what is left of `ui`.
+/// Draws the panel over the remaining space of `ui`.
 ///
-/// `history` holds the program's own record of each frame, the newest last; `metrics` says what to
-/// plot of them. Push one record per [`PanelState::tick`].
+/// `history` holds the program's own record of each frame, the newest last; `metrics` lists the
+/// values to plot from them. Push one record per [`PanelState::tick`].
 ///
 /// # Examples
 ///

@@ -1,17 +1,17 @@
-//! A program's own metrics in the panel.
+//! Metrics of the program itself in the panel.
 
-/// Something to plot of the program's record of a frame.
+/// A value that is plotted from the program's record of a frame.
 #[derive(Debug)]
 pub struct Metric<R> {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// Its unit, empty for none.
+    /// The unit; empty for none.
     pub unit: &'static str,
-    /// Reads it from a record. NaN and infinite values are gaps.
+    /// Reads the value from a record. NaN and infinite values are gaps.
     pub get: fn(&R) -> f64,
-    /// Whether it is shown without decimals.
+    /// Whether the value is shown without decimals.
     pub integer: bool,
-    /// Its description, shown when the pointer is over the name.
+    /// The description, shown when the pointer is over the name.
     pub description: &'static str,
 }
 
@@ -28,14 +28,14 @@ impl<R> Metric<R> {
         }
     }
 
-    /// Shows it without decimals.
+    /// Shows the value without decimals.
     #[must_use]
     pub const fn as_integer(mut self) -> Self {
         self.integer = true;
         self
     }
 
-    /// Says what it is.
+    /// Sets the description.
     #[must_use]
     pub const fn describe(mut self, description: &'static str) -> Self {
         self.description = description;
@@ -43,7 +43,7 @@ impl<R> Metric<R> {
     }
 }
 
-// Derived, these would ask the same of `R`.
+// Derived implementations would require the same traits of `R`.
 impl<R> Clone for Metric<R> {
     fn clone(&self) -> Self {
         *self

@@ -1,8 +1,8 @@
-//! A whole capture in one strip: how long its frames took, what went wrong, and which part of it is
-//! loaded into the panel.
+//! An overview of a whole capture in one strip: the durations of its frames, its losses, and the
+//! part that is loaded into the panel.
 //!
-//! The x axis is the number of the frame within the capture, since time may have holes of days. A
-//! column of pixels shows the shortest and the longest of its frames on a logarithmic scale: of
+//! The x axis is the number of the frame within the capture, since time may have gaps of days. A
+//! column of pixels shows the shortest and the longest of its frames on a logarithmic scale: with
 //! millions of frames, each column has some that are a hundred times longer than the others.
 
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::theme::Theme;
 /// Height of the lane of marks above the columns, in points.
 const MARKS_HEIGHT: f32 = 8.0;
 
-/// Least width of the box that is dragged, in points.
+/// Minimum width of the box that is dragged, in points.
 const LEAST_BOX: f32 = 8.0;
 
-/// What went wrong in a frame.
+/// A loss in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OverviewMark {
     /// Spans were dropped because a ring was full.
@@ -31,33 +31,33 @@ pub enum OverviewMark {
     Damaged,
 }
 
-/// What is known of a whole capture.
+/// The known data of a whole capture.
 #[derive(Clone, Copy, Debug)]
 pub struct OverviewData<'a> {
-    /// How long the frames took, in milliseconds, by their number; of the first ones as long as it
-    /// is being loaded.
+    /// Durations of the frames in milliseconds, by number; while the capture is being loaded, of
+    /// the first ones.
     pub durations_ms: &'a MinMaxPyramid,
-    /// Numbers of frames in which something went wrong, ascending.
+    /// Numbers of frames with losses, ascending.
     pub marks: &'a [(u64, OverviewMark)],
-    /// How many frames are known so far.
+    /// Number of frames known so far.
     pub loaded: u64,
-    /// How many there are.
+    /// Total number of frames.
     pub total: u64,
 }
 
 /// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverviewAction {
-    /// Let the window begin at this frame.
+    /// Move the begin of the window to this frame.
     MoveWindow(u64),
     /// Go to this frame.
     GoTo(u64),
 }
 
-/// Shows a capture, `height` points high, with the `window` of frames that the panel holds; returns
-/// what the user asks for.
+/// Shows a capture, `height` points high, with the `window` of frames in the panel; returns the
+/// action of the user.
 ///
-/// The window is dragged; a click goes to the frame there.
+/// Dragging moves the window; a click goes to the frame at the pointer.
 pub fn show(
     ui: &mut Ui,
     height: f32,
@@ -126,7 +126,8 @@ fn act(
     }
     let length = window.end.saturating_sub(window.start);
     if response.drag_started() {
-        // Where the box was taken. Beside it, its middle comes to the pointer.
+        // A drag moves the box from where it was grabbed. Beside the box, its middle jumps to the
+        // pointer.
         let origin = ui.input(|input| input.pointer.press_origin());
         let taken =
             origin.filter(|pos| window_box.is_some_and(|window_box| window_box.contains(*pos)));
@@ -144,13 +145,13 @@ fn act(
     (first != window.start).then_some(OverviewAction::MoveWindow(first))
 }
 
-/// Where within the window the pointer took it, in frames from its begin.
+/// Distance of the grab point from the begin of the window, in frames.
 #[derive(Clone, Copy, Debug)]
 struct Grip {
     offset: u64,
 }
 
-/// Which frames lie where.
+/// A mapping between frames and positions.
 #[derive(Clone, Debug)]
 struct Strip {
     rect: Rect,
@@ -184,7 +185,7 @@ impl Strip {
         self.rect.left() + column as f32 / self.pixels_per_point
     }
 
-    /// Returns the frame at a place; `None` when there is none at all.
+    /// Returns the frame at a position; `None` if there are no frames.
     fn ordinal(&self, x: f32) -> Option<u64> {
         let share = f64::from((x - self.rect.left()) / self.rect.width().max(1.0)).clamp(0.0, 1.0);
         let last = self.total.checked_sub(1)?;
@@ -208,7 +209,7 @@ impl Strip {
         self.rect.with_min_y(top)
     }
 
-    /// Returns the box of the window, which is never too narrow to be dragged.
+    /// Returns the box of the window, which is always wide enough to be dragged.
     fn window_box(&self, window: &Range<u64>) -> Option<Rect> {
         if window.start >= window.end || self.total == 0 {
             return None;
@@ -221,16 +222,16 @@ impl Strip {
     }
 }
 
-/// What is kept from pass to pass.
+/// The state between passes.
 #[derive(Clone, Debug, Default)]
 struct Picture {
     quads: Quads,
-    /// Whether something was dropped, and whether something is damaged, by column of pixels.
+    /// For each column of pixels, whether spans were dropped and whether records are damaged.
     marked: Vec<[bool; 2]>,
     made_of: MarksKey,
 }
 
-/// The inputs of the marks that were drawn.
+/// The inputs of the drawn marks.
 #[derive(Clone, Copy, Debug, Default)]
 struct MarksKey {
     total: u64,
@@ -240,8 +241,7 @@ struct MarksKey {
 }
 
 impl Picture {
-    /// Finds the columns with marks. While a capture is being loaded, only marks that are new are
-    /// looked at.
+    /// Finds the columns with marks. While a capture is being loaded, only new marks are processed.
     fn find_marks(&mut self, data: &OverviewData<'_>, strip: &Strip) {
         let before = self.made_of;
         let last_seen = before
@@ -289,7 +289,7 @@ impl Picture {
             let first = usize::try_from(first).ok().filter(|&first| first < known)?;
             Some(first..usize::try_from(end).unwrap_or(known).min(known))
         });
-        // Columns that look the same are one rectangle.
+        // Columns of equal appearance are one rectangle.
         let mut open: Option<Block> = None;
         let mut paint = |block: Block| {
             let (left, right) = (strip.column_x(block.first), strip.column_x(block.end));
@@ -364,7 +364,7 @@ impl Picture {
     }
 }
 
-/// Columns of pixels that look the same: heights and colours of their shortest and longest frames.
+/// Columns of pixels of equal appearance: heights and colours of their shortest and longest frames.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     first: usize,
@@ -373,13 +373,13 @@ struct Block {
     colors: [egui::Color32; 2],
 }
 
-/// Returns how many frames have a length to show.
+/// Returns the number of frames with a known duration.
 fn known(data: &OverviewData<'_>) -> usize {
     let loaded = usize::try_from(data.loaded.min(data.total)).unwrap_or(usize::MAX);
     data.durations_ms.len().min(loaded)
 }
 
-/// A logarithmic scale of lengths of time.
+/// A logarithmic scale of durations.
 #[derive(Clone, Copy, Debug)]
 struct Heights {
     low: f64,
@@ -387,7 +387,7 @@ struct Heights {
 }
 
 impl Heights {
-    /// Shows all lengths that there are, and the thresholds in any case.
+    /// Covers all known durations and the thresholds.
     fn of(data: &OverviewData<'_>, strip: &Strip, thresholds: Thresholds) -> Self {
         let good = thresholds.good.clamp(1e-6, 1e12);
         let warn = thresholds.warn.clamp(good, 1e12);
@@ -395,7 +395,7 @@ impl Heights {
             .durations_ms
             .min_max(0..known(data).max(usize::from(strip.total > 0)));
         let (shortest, longest) = all.map_or((good, warn), |(a, b)| (f64::from(a), f64::from(b)));
-        // Below a hundredth of what is good, differences do not matter.
+        // Differences below a hundredth of the good threshold do not matter.
         let low = shortest.clamp(good / 100.0, good / 4.0) * 0.8;
         Self {
             low: low.ln(),
@@ -434,7 +434,7 @@ fn paint_window(
     theme: &Theme,
 ) {
     if let Some(window_box) = window_box {
-        // Where the window is everything, a tint would only dull the colours.
+        // If the window covers everything, a tint would only dull the colours.
         if window_box.width() < strip.rect.width() - 1.0 {
             painter.rect_filled(window_box, 0.0, theme.selection);
         }
@@ -449,7 +449,7 @@ fn paint_window(
     }
 }
 
-/// Writes beside the strip what it is, and how much of it is known.
+/// Writes the title beside the strip, and how much of the capture is known.
 fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) {
     let strip = axis_rect(rect);
     let strong = Ink {
@@ -506,7 +506,7 @@ fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) 
     }
 }
 
-/// Says which frames are at the pointer, and how long they took.
+/// Shows the frames at the pointer and their durations.
 fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64, marked: [bool; 2]) {
     let [dropped, damaged] = marked;
     let column = strip.column_of(pointed);

@@ -1,9 +1,9 @@
-//! The whole panel: bars, flame chart, and below them metrics, scopes or the aggregated flame
-//! graph.
+//! The whole panel: bars, flame chart, and below them metrics, scopes, the aggregated flame graph
+//! or a comparison.
 //!
-//! It owns the frames and what is looked at, and knows nothing of where frames come from:
-//! `PanelState` fills it from the running program,
-//! [`ReplayState`](crate::replay::ReplayState) from a capture.
+//! The panel owns the frames and the view, and does not depend on the source of frames.
+//! `PanelState` fills it from the running program, [`ReplayState`](crate::replay::ReplayState) from
+//! a capture.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::view::View;
 /// Height of the bars, in points.
 const BARS_HEIGHT: f32 = 72.0;
 
-/// Height of the line that divides flame chart and what is below, in points.
+/// Height of the divider below the flame chart, in points.
 const DIVIDER_HEIGHT: f32 = 7.0;
 
 /// The tabs below the flame chart.
@@ -40,7 +40,7 @@ pub enum Tab {
     Scopes,
     /// The aggregated flame graph.
     Icicle,
-    /// Some frames against others.
+    /// A comparison of frames.
     Compare,
 }
 
@@ -53,7 +53,7 @@ impl Tab {
     ];
 }
 
-/// Number of the panel that is made next.
+/// Number of the next panel.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The panel.
@@ -69,15 +69,15 @@ pub struct Panel {
     scopes: ScopeTable,
     icicle: Icicle,
     compare: Compare,
-    /// The frames that others are compared with.
+    /// The frames on the left side of the comparison.
     kept: Option<(FrameId, FrameId)>,
     tab: Tab,
-    /// The flame chart's share of the height that it divides with what is below.
+    /// The flame chart's share of the height above and below the divider.
     split: f32,
     shows_help: bool,
-    /// Whether the search field is to get the keyboard in this pass.
+    /// Whether the search field gets the keyboard focus in this pass.
     wants_search: bool,
-    /// What the last pass took.
+    /// Duration of the last pass.
     pass: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Panel {
         }
     }
 
-    /// Returns what ids of widgets are salted with.
+    /// Returns the salt of widget ids.
     pub(crate) fn id_salt(&self) -> (&'static str, u64) {
         ("vor panel", self.number)
     }
@@ -115,28 +115,28 @@ impl Panel {
         &self.store
     }
 
-    /// Returns the frames and spans, to add some.
+    /// Returns the frames and spans for changes.
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
 
-    /// Returns what is looked at.
+    /// Returns the view.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Returns what is looked at, to look at something else.
+    /// Returns the view for changes.
     pub fn view_mut(&mut self) -> &mut View {
         &mut self.view
     }
 
-    /// Returns the frames, and what is looked at of them.
+    /// Returns the frames, and the view for changes.
     pub fn parts(&mut self) -> (&Store, &mut View) {
         (&self.store, &mut self.view)
     }
 
-    /// Returns which frames are good.
+    /// Returns the thresholds for frames.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
         self.thresholds
@@ -164,7 +164,7 @@ impl Panel {
         self.tab
     }
 
-    /// Chooses the tab below the flame chart.
+    /// Selects the tab below the flame chart.
     pub fn set_tab(&mut self, tab: Tab) {
         self.tab = tab;
     }
@@ -175,25 +175,25 @@ impl Panel {
         self.shows_help
     }
 
-    /// Completes all computations that are otherwise split over several passes, for pictures.
+    /// Completes all computations that are otherwise split over several passes, for screenshots.
     pub fn finish(&mut self) {
         self.view.begin_pass(&self.store);
         self.scopes.finish(&self.store, &self.view);
         self.icicle.finish(&self.store, &self.view);
     }
 
-    /// Shows vor's own cost, or no longer.
+    /// Shows or hides vor's own cost.
     pub fn toggle_profiler_load(&mut self) {
         self.view.shows_load = !self.view.shows_load;
     }
 
-    /// Draws the panel over what is left of `ui`, with `rows` below the metrics that came with the
-    /// frames.
+    /// Draws the panel over the remaining space of `ui`, with `rows` after `frame_ms` and before
+    /// the other metrics of the frames.
     pub fn show(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
         let began = Instant::now();
         let mut area = ui.available_rect_before_wrap();
         if !area.height().is_finite() || area.height() > 8192.0 {
-            // Inside something that scrolls there is no bottom.
+            // A scroll area has no bottom.
             area.set_height(760.0);
         }
         let area = area.with_max_y(area.bottom().max(area.top() + 220.0));
@@ -241,7 +241,7 @@ impl Panel {
         self.pass = began.elapsed();
     }
 
-    /// Draws the line of controls.
+    /// Draws the toolbar.
     fn toolbar(&mut self, ui: &mut Ui, theme: &Theme) {
         ui.horizontal_wrapped(|ui| {
             let paused = self.view.pinned().is_some();
@@ -300,7 +300,7 @@ impl Panel {
         });
     }
 
-    /// Returns what is shown, in words.
+    /// Returns a description of the shown frames.
     fn status(&self) -> String {
         let frames = self.store.frames().len();
         let mut text = match self.view.pinned().and_then(|id| self.store.frame(id)) {
@@ -321,7 +321,7 @@ impl Panel {
         text
     }
 
-    /// Draws the field of the flame chart's search.
+    /// Draws the search field of the flame chart.
     fn search(&mut self, ui: &mut Ui, theme: &Theme) {
         let id = ui.make_persistent_id("vor search");
         let field = TextEdit::singleline(&mut self.view.search)
@@ -358,7 +358,7 @@ impl Panel {
         }
     }
 
-    /// Draws the switch of vor's own cost, and the cost, where this machine is the one that
+    /// Draws the switch for vor's own cost, and the cost. This exists only on the machine that
     /// records.
     fn load(&mut self, ui: &mut Ui, theme: &Theme) {
         if cfg!(not(feature = "live")) {
@@ -396,7 +396,7 @@ impl Panel {
         }
     }
 
-    /// Draws the line that divides the flame chart from what is below, which can be dragged.
+    /// Draws the draggable divider below the flame chart.
     fn divider(&mut self, ui: &mut Ui, room: f32, theme: &Theme) {
         let (rect, response) =
             ui.allocate_exact_size(vec2(ui.available_width(), DIVIDER_HEIGHT), Sense::drag());
@@ -414,7 +414,7 @@ impl Panel {
         ui.painter().rect_filled(grip, 1.5, color);
     }
 
-    /// Draws what is below the flame chart.
+    /// Draws the tabs below the flame chart.
     fn below(&mut self, ui: &mut Ui, area: Rect, theme: &Theme, rows: &[MetricRow<'_>]) {
         let rect = Rect::from_min_max(pos2(area.left(), ui.cursor().top()), area.max);
         let ui = &mut ui.new_child(UiBuilder::new().max_rect(rect).id_salt("below"));
@@ -432,7 +432,7 @@ impl Panel {
         }
     }
 
-    /// Draws the frames that are looked at against those that were kept.
+    /// Draws the comparison of the current frames with the kept ones.
     fn compare(&mut self, ui: &mut Ui, theme: &Theme) {
         let Some((first, last)) = self.view.table_frames(&self.store) else {
             ui.weak("There are no frames to compare yet.");
@@ -466,7 +466,7 @@ impl Panel {
             .show(ui, &side("kept", kept), &side("now", (first, last)), theme);
     }
 
-    /// Draws the metrics that came with the frames, and those of the caller.
+    /// Draws the metrics of the frames and those of the caller.
     fn metrics(&mut self, ui: &mut Ui, theme: &Theme, rows: &[MetricRow<'_>]) {
         let (store, view) = (&self.store, &mut self.view);
         let catalog = std::sync::Arc::clone(store.catalog());
@@ -477,7 +477,7 @@ impl Panel {
                 .is_some_and(|it| it.system && it.metric.name == "frame_ms");
             move |i: usize| {
                 let frame = store.frames().get(i);
-                // Known immediately, also for frames that the drain has not delivered yet.
+                // The duration is known immediately, even before the drain has delivered the frame.
                 if is_length {
                     return frame.map_or(f64::NAN, FrameEntry::duration_ms);
                 }
@@ -494,8 +494,8 @@ impl Panel {
             description: describe(&catalog.columns[at].metric.name, catalog.columns[at].system),
             values: &values[at],
         };
-        // The frames' lengths, then what the program says of itself, then what the system says of
-        // it.
+        // The durations of frames come first, then the program's metrics, then the system's
+        // metrics.
         let place = |at: usize| match &catalog.columns[at] {
             column if column.system && column.metric.name == "frame_ms" => 0,
             column if column.system => 2,
@@ -587,7 +587,7 @@ impl Panel {
     }
 }
 
-/// Returns how calls of a scope usually are, as the table knows it.
+/// Returns the typical durations of a scope's calls, from the table.
 fn usual(
     scopes: &ScopeTable,
     site: vor_capture::model::catalog::SiteId,
@@ -607,7 +607,7 @@ fn usual(
     })
 }
 
-/// Returns what one of vor's own metrics is.
+/// Returns the description of one of vor's own metrics.
 fn describe(name: &str, system: bool) -> &'static str {
     if !system {
         return "recorded by the program";
@@ -627,7 +627,7 @@ fn describe(name: &str, system: bool) -> &'static str {
     }
 }
 
-/// Returns what a row of a GPU is, whichever it is of several.
+/// Returns the description of a GPU metric, for any of several GPUs.
 fn describe_gpu(name: &str) -> &'static str {
     let row = name.strip_prefix("gpu").unwrap_or(name);
     let row = row.trim_start_matches(|digit: char| digit.is_ascii_digit());
@@ -659,7 +659,7 @@ fn describe_gpu(name: &str) -> &'static str {
     }
 }
 
-/// Returns what an empty scope costs on this machine, in nanoseconds.
+/// Returns the cost of an empty scope on this machine, in nanoseconds.
 #[cfg(feature = "live")]
 fn scope_cost_ns() -> u64 {
     use vor_recorder::setup;
@@ -669,7 +669,7 @@ fn scope_cost_ns() -> u64 {
     setup::empty_span_ns()
 }
 
-/// Without a recorder no scope costs anything.
+/// Without a recorder, scopes cost nothing.
 #[cfg(not(feature = "live"))]
 const fn scope_cost_ns() -> u64 {
     0

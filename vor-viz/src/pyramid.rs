@@ -1,17 +1,17 @@
-//! A long column of numbers that is drawn at any zoom: its least and greatest values per pixel.
+//! A long column of numbers that is drawn at any zoom: minimum and maximum per pixel.
 //!
-//! The numbers stand in one column of `f32`s. Above it lie levels of nodes: a node of the first
-//! level holds the least and the greatest of 16 numbers, one of the next level those of 16 nodes,
-//! and so on until one node covers all. A range is put together from few nodes of each level,
-//! so what drawing costs depends on the pixels and not on the numbers. All levels together take 8
-//! bytes for 15 numbers.
+//! The numbers are stored in one column of `f32`s, with levels of nodes above. A node of the first
+//! level holds the minimum and maximum of 16 numbers. A node of each further level holds those of
+//! 16 nodes, until one node covers everything. A range is composed of few nodes of each level. The
+//! cost of drawing therefore depends on the number of pixels and not on the number of values. All
+//! levels together take 8 bytes per 15 numbers.
 
 use std::ops::Range;
 
-/// Numbers or nodes below a node.
+/// Number of children of a node.
 const FANOUT: usize = 16;
 
-/// Least and greatest of what is below a node.
+/// Minimum and maximum of everything below a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Node {
     min: f32,
@@ -49,16 +49,16 @@ impl Node {
     }
 }
 
-/// Levels of nodes. Were there more than 16⁷ numbers, the topmost level would have several nodes.
+/// Number of levels. With more than 16⁷ numbers, the topmost level would have several nodes.
 const LEVELS: usize = 7;
 
-/// An append-only column of numbers, with the least and the greatest of any range at hand. What is
-/// not finite is a gap.
+/// An append-only column of numbers with fast minimum and maximum of any range. Numbers that are
+/// not finite are gaps.
 #[derive(Clone, Debug, Default)]
 pub struct MinMaxPyramid {
     values: Vec<f32>,
-    /// The level above the values first. A level has a node for each 16 of what is below, the last
-    /// one for the rest.
+    /// The level above the values first. A level has one node per 16 entries below it; the last
+    /// node covers the rest.
     levels: [Vec<Node>; LEVELS],
     gaps: usize,
 }
@@ -79,7 +79,7 @@ impl MinMaxPyramid {
         for level in &mut self.levels {
             at /= FANOUT;
             match level.get_mut(at) {
-                // The nodes above reach as far as this one at least.
+                // The nodes above already cover this range.
                 Some(last) if last.min <= node.min && node.max <= last.max => break,
                 Some(last) => *last = last.with(node),
                 None => push(level, node),
@@ -87,39 +87,39 @@ impl MinMaxPyramid {
         }
     }
 
-    /// Returns how many numbers there are, gaps included.
+    /// Returns the number of values, including gaps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Returns whether there is no number.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Returns how many of the numbers are gaps.
+    /// Returns the number of gaps.
     #[must_use]
     pub fn gaps(&self) -> usize {
         self.gaps
     }
 
-    /// Returns a number as it was appended; `None` behind the last one.
+    /// Returns a number in its original form; `None` after the last one.
     #[must_use]
     pub fn get(&self, i: usize) -> Option<f32> {
         self.values.get(i).copied()
     }
 
-    /// Returns the least and the greatest number of a range; `None` where there are only gaps. What
-    /// lies behind the last number is left out.
+    /// Returns the minimum and maximum of a range; `None` if it has only gaps. The part of the
+    /// range after the last number is ignored.
     #[must_use]
     pub fn min_max(&self, range: Range<usize>) -> Option<(f32, f32)> {
         let (mut from, mut to) = (range.start, range.end.min(self.len()));
         if from >= to {
             return None;
         }
-        // What does not fill a node is looked at one by one, and the rest at the level above.
+        // Entries outside whole nodes are read one by one; the next level covers the rest.
         let (head, tail) = edges(from, to);
         let edges_of_values = [&self.values[from..head], &self.values[tail..to]];
         let values = edges_of_values.into_iter().flatten();
@@ -140,8 +140,8 @@ impl MinMaxPyramid {
         all.min_max()
     }
 
-    /// Returns the least and the greatest number for each of `width` pixels that show a range.
-    /// Where there are more pixels than numbers, neighbours show the same one.
+    /// Returns the minimum and maximum for each of `width` pixels that show a range. If there are
+    /// more pixels than numbers, neighbours show the same number.
     pub fn columns(
         &self,
         range: Range<usize>,
@@ -159,7 +159,7 @@ impl MinMaxPyramid {
         })
     }
 
-    /// Returns the bytes that are taken beside the numbers themselves.
+    /// Returns the allocated bytes beside the numbers.
     #[must_use]
     pub fn extra_bytes(&self) -> usize {
         let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
@@ -167,15 +167,15 @@ impl MinMaxPyramid {
     }
 }
 
-/// Returns where the first whole node of a range begins and the last one ends; twice the range's
-/// end if there is none.
+/// Returns the begin of the first whole node in a range and the end of the last one. Without a
+/// whole node, both are the range's end.
 fn edges(from: usize, to: usize) -> (usize, usize) {
     let (head, tail) = (from.next_multiple_of(FANOUT), to / FANOUT * FANOUT);
     if head < tail { (head, tail) } else { (to, to) }
 }
 
-/// Appends to a vector that grows by a sixteenth: twice the room would be as much as the levels
-/// themselves.
+/// Appends to a vector with growth by a sixteenth: doubling could waste as much memory as the
+/// levels take.
 fn push<T>(values: &mut Vec<T>, value: T) {
     if values.len() == values.capacity() {
         values.reserve_exact((values.len() / 16).max(64));

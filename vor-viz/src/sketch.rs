@@ -1,8 +1,9 @@
-//! Shapes that the panel draws by the thousand: rectangles on whole pixels, small marks, and texts
+//! Shapes that the panel draws in large numbers: rectangles on whole pixels, small marks, and texts
 //! that are truncated to the available width.
 //!
-//! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated.
-//! Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
+//! All rectangles of a part share one mesh, since separate shapes would each be tessellated. The
+//! mesh's memory is reused: allocating a mesh for thousands of rectangles costs more than filling
+//! it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use egui::{
     Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, epaint::Vertex, pos2,
 };
 
-/// A mesh of rectangles that is drawn each pass, and made anew only when it changes.
+/// A mesh of rectangles that is drawn in each pass and rebuilt only after a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quads {
     mesh: Arc<Mesh>,
 }
 
 impl Quads {
-    /// Forgets all rectangles, and lends the mesh to be filled again.
+    /// Clears the mesh and returns it for filling.
     pub(crate) fn begin(&mut self) -> &mut Mesh {
         if Arc::get_mut(&mut self.mesh).is_none() {
             // The backend still holds the mesh of the last pass.
@@ -56,7 +57,7 @@ pub(crate) fn quad(mesh: &mut Mesh, left: f32, top: f32, right: f32, bottom: f32
     mesh.indices.extend_from_slice(&corners);
 }
 
-/// Appends a triangle that points down to `tip`, of twice `half` points in width.
+/// Appends a triangle with its tip at the bottom, `2 * half` points wide.
 pub(crate) fn triangle(mesh: &mut Mesh, tip: Pos2, half: f32, color: Color32) {
     let first = mesh.vertices.len() as u32;
     mesh.colored_vertex(tip, color);
@@ -65,7 +66,7 @@ pub(crate) fn triangle(mesh: &mut Mesh, tip: Pos2, half: f32, color: Color32) {
     mesh.add_triangle(first, first + 1, first + 2);
 }
 
-/// Appends a diagonal cross of twice `half` points in width.
+/// Appends a diagonal cross, `2 * half` points wide.
 pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
     let thick = half * 0.36;
     for direction in [1.0, -1.0] {
@@ -84,11 +85,11 @@ pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
     }
 }
 
-/// Most characters of a text that a card shows. Names and messages of a capture may be of any
-/// length, and each character is laid out.
+/// Maximum number of characters in a card. Names and messages of a capture may be of any length,
+/// and each character is laid out.
 const MOST_SHOWN: usize = 300;
 
-/// Returns a text, cut with `…` where it is longer than anyone reads in a card.
+/// Returns a text, cut with `…` beyond [`MOST_SHOWN`] characters.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MOST_SHOWN) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -101,12 +102,12 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
 pub(crate) struct Ink {
     /// Height of the font, in points.
     pub(crate) size: f32,
-    /// Colour of the letters.
+    /// Colour of the text.
     pub(crate) color: Color32,
 }
 
-/// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no
-/// room at all; returns its rectangle.
+/// Writes a text and returns its rectangle. A text wider than `width_points` is cut with `…`;
+/// without any width, nothing is written.
 pub(crate) fn text(
     painter: &Painter,
     pos: Pos2,
@@ -124,7 +125,7 @@ pub(crate) fn text(
     rect
 }
 
-/// Lays a text out in one line, cut where it is wider than `width_points`.
+/// Lays out a text in one line, cut beyond `width_points`.
 pub(crate) fn layout(painter: &Painter, width_points: f32, text: String, ink: Ink) -> Arc<Galley> {
     let format = TextFormat::simple(FontId::proportional(ink.size), ink.color);
     let mut job = LayoutJob::single_section(text, format);

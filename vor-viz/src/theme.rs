@@ -3,18 +3,18 @@
 use egui::{Color32, Visuals, ecolor::Hsva};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 
-/// The colours of everything that is drawn by hand.
+/// Colours for everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Theme {
-    /// Whether the surroundings are dark.
+    /// Whether egui is in dark mode.
     pub dark: bool,
-    /// Behind charts.
+    /// Background of charts.
     pub ground: Color32,
-    /// Lines that help the eye.
+    /// Grid lines.
     pub grid: Color32,
-    /// Small texts.
+    /// Text.
     pub text: Color32,
-    /// Texts of less weight.
+    /// Weak text.
     pub weak_text: Color32,
     /// Names on coloured spans.
     pub label: Color32,
@@ -22,22 +22,22 @@ pub struct Theme {
     pub good: Color32,
     /// Frames between the thresholds.
     pub warn: Color32,
-    /// Frames beyond the warning threshold, and everything that went wrong.
+    /// Frames beyond the warning threshold, and all losses.
     pub bad: Color32,
     /// The cursor on the pinned frame.
     pub pin: Color32,
-    /// What the pointer is at, through all parts.
+    /// The crosshair at the pointer, through all parts.
     pub crosshair: Color32,
     /// Selected ranges.
     pub selection: Color32,
     /// Lines of plots.
     pub line: Color32,
-    /// The band between least and most of a plot.
+    /// The band between minimum and maximum of a plot.
     pub band: Color32,
 }
 
 impl Theme {
-    /// Returns the theme that goes with egui's.
+    /// Returns the theme for egui's visuals.
     #[must_use]
     pub fn of(visuals: &Visuals) -> Self {
         let text = visuals.text_color();
@@ -79,8 +79,7 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of spans of a call site: the one it asks for, else one that its name
-    /// gives.
+    /// Returns the colour of a call site's spans: its own colour, else one derived from its name.
     #[must_use]
     pub fn site(&self, site: Option<&SiteInfo>) -> Color32 {
         match site {
@@ -104,8 +103,8 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of a length of time: a colour per order of magnitude, from cold (100 ns)
-    /// to hot (100 ms).
+    /// Returns the colour of a duration: one hue per order of magnitude, from cold (100 ns) to hot
+    /// (100 ms).
     #[must_use]
     pub fn duration(&self, duration_ns: u64) -> Color32 {
         let magnitude = ((duration_ns.max(1) as f32).log10() - 2.0) / 6.0;
@@ -113,7 +112,7 @@ impl Theme {
         self.hue(hue, 0.0)
     }
 
-    /// Returns a colour for what a search did not find.
+    /// Returns the dimmed form of a colour, for spans outside a search.
     #[must_use]
     pub fn dimmed(&self, color: Color32) -> Color32 {
         let ground = egui::Rgba::from(self.ground);
@@ -128,7 +127,7 @@ impl Theme {
         self.hue(hue, shade)
     }
 
-    /// Returns a colour bright enough for [`label`](Self::label) to be read on it.
+    /// Returns a colour that is bright enough for a [`label`](Self::label) on it.
     fn hue(&self, hue: f32, shade: f32) -> Color32 {
         let (saturation, value) = if self.dark {
             (0.42 + 0.16 * shade, 0.86 - 0.12 * shade)
@@ -139,12 +138,12 @@ impl Theme {
     }
 }
 
-/// The 32-bit FNV-1a hash: a name has the same colour in every run and on every machine.
+/// The 32-bit FNV-1a hash gives a name the same colour in every run and on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
-    // Its low bits alone are poor on short names.
+    // The low bits alone are poor for short names.
     (hash ^ (hash >> 15)).wrapping_mul(0x2c1b_3c6d)
 }
 
@@ -157,7 +156,7 @@ pub struct SiteColors {
 }
 
 impl SiteColors {
-    /// Makes the colours anew if the theme or the number of call sites is another one.
+    /// Updates the colours if the theme or the number of call sites changed.
     pub fn update(&mut self, catalog: &Catalog, theme: &Theme) {
         let key = Some((theme.dark, catalog.sites.len()));
         if self.made_for == key {
@@ -183,7 +182,7 @@ impl SiteColors {
             .unwrap_or(Color32::GRAY)
     }
 
-    /// Returns its colour where a search found others.
+    /// Returns the dimmed colour of a call site, for spans outside a search.
     #[inline]
     #[must_use]
     pub fn dimmed(&self, site: SiteId) -> Color32 {

@@ -1,45 +1,45 @@
-//! What is looked at: the state that all parts of the panel share.
+//! The state that all parts of the panel share: what the user looks at.
 //!
-//! Bars, overview, flame chart and plots stand on one time axis. It shows all frames of the store,
-//! or those of a selection. A pin is a cursor on one frame through all of them, and pauses. The
-//! flame chart shows the pinned frame, else all of the axis, until someone zooms it.
+//! Bars, overview, flame chart and plots share one time axis. It shows all frames of the store, or
+//! those of a selection. A pin is a cursor on one frame in all parts, and it pauses the panel. The
+//! flame chart shows the pinned frame, or the whole axis without a pin, until the user zooms it.
 
 use crate::frame_axis::PointerUse;
 use crate::store::{FrameId, Span, Store, TrackKind};
 use vor_capture::model::catalog::ThreadId;
 
-/// Least time that the flame chart shows, in nanoseconds.
+/// Minimum time range of the flame chart, in nanoseconds.
 const LEAST_NS: f64 = 20.0;
 
-/// A stretch of time, in nanoseconds since the store's origin.
+/// A time range, in nanoseconds since the store's origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeRange {
-    /// Where it begins.
+    /// Its begin.
     pub begin_ns: f64,
-    /// Where it ends; never before its begin.
+    /// Its end, never before its begin.
     pub end_ns: f64,
 }
 
 impl TimeRange {
-    /// Returns how long it is.
+    /// Returns its length.
     #[must_use]
     pub fn len_ns(&self) -> f64 {
         self.end_ns - self.begin_ns
     }
 
-    /// Returns whether a moment lies in it.
+    /// Returns whether a moment lies in the range.
     #[must_use]
     pub fn contains(&self, ns: f64) -> bool {
         self.begin_ns <= ns && ns <= self.end_ns
     }
 }
 
-/// A span that was clicked, in a way that holds when other spans come and go.
+/// A span that was clicked. The reference stays valid when other spans come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRef {
-    /// Which track it is in.
+    /// Thread of its track.
     pub thread: ThreadId,
-    /// Which of the thread's tracks.
+    /// Kind of its track.
     pub kind: TrackKind,
     /// Index of its row.
     pub row: usize,
@@ -47,29 +47,29 @@ pub struct SpanRef {
     pub span: Span,
 }
 
-/// What is looked at, and what was clicked.
+/// What the user looks at, and what was clicked.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pinned: Option<FrameId>,
     selection: Option<(FrameId, FrameId)>,
     axis: TimeRange,
     zoom: Option<TimeRange>,
-    /// Where the pointer is, on the time axis; of the pass before, so that parts above the one it
-    /// is in see it as well.
+    /// Position of the pointer on the time axis in the previous pass, so that parts above the
+    /// pointed one see it as well.
     pointed_ns: Option<f64>,
     pointed_next_ns: Option<f64>,
-    /// What the pointer does on bars and plots.
+    /// The pointer's action on bars and plots.
     pub(crate) busy: PointerUse,
     /// The span that was clicked.
     pub focus: Option<SpanRef>,
-    /// What names are searched for; empty for nothing.
+    /// The text that names are searched for; empty for no search.
     pub search: String,
     /// Whether vor's own cost is shown beside `frame_ms`.
     pub shows_load: bool,
 }
 
 impl View {
-    /// Begins a pass: forgets frames that have left, and places the axis.
+    /// Begins a pass: forgets frames that left the store, and sets the axis.
     pub fn begin_pass(&mut self, store: &Store) {
         let lives = |id: &FrameId| store.index_of(*id).is_some();
         self.pinned = self.pinned.filter(lives);
@@ -97,19 +97,19 @@ impl View {
         Some(selected.unwrap_or((0, last)))
     }
 
-    /// Returns the time that bars and plots show.
+    /// Returns the time range of bars and plots.
     #[must_use]
     pub fn axis(&self) -> TimeRange {
         self.axis
     }
 
-    /// Returns the time that the flame chart shows.
+    /// Returns the time range of the flame chart.
     #[must_use]
     pub fn flame_axis(&self, store: &Store) -> TimeRange {
         self.zoom.unwrap_or_else(|| self.unzoomed(store))
     }
 
-    /// Returns the time that the flame chart shows when it is not zoomed.
+    /// Returns the time range of the flame chart without a zoom.
     #[must_use]
     pub fn unzoomed(&self, store: &Store) -> TimeRange {
         let pinned = self.pinned.and_then(|id| store.frame(id));
@@ -125,7 +125,7 @@ impl View {
         self.zoom.is_some()
     }
 
-    /// Shows some time in the flame chart.
+    /// Shows a time range in the flame chart.
     pub fn zoom_to(&mut self, begin_ns: f64, end_ns: f64) {
         if begin_ns.is_finite() && end_ns.is_finite() {
             let middle = (begin_ns + end_ns) / 2.0;
@@ -137,8 +137,8 @@ impl View {
         }
     }
 
-    /// Makes the flame chart show `factor` times as much time, so that `anchor_ns` stays where it
-    /// is. Zoomed out as far as it goes, it is as if never zoomed.
+    /// Scales the time range of the flame chart by `factor`, so that `anchor_ns` stays in its
+    /// place. The zoom ends when the range covers everything.
     pub fn zoom_by(&mut self, store: &Store, anchor_ns: f64, factor: f64) {
         let now = self.flame_axis(store);
         let begin_ns = anchor_ns - (anchor_ns - now.begin_ns) * factor;
@@ -155,7 +155,7 @@ impl View {
         }
     }
 
-    /// Moves what the flame chart shows, to what lies later when `delta_ns` is positive.
+    /// Moves the flame chart's range; a positive `delta_ns` moves it to later times.
     pub fn pan_by(&mut self, store: &Store, delta_ns: f64) {
         let now = self.flame_axis(store);
         self.zoom_to(now.begin_ns + delta_ns, now.end_ns + delta_ns);
@@ -163,12 +163,12 @@ impl View {
         self.keep_within(&all);
     }
 
-    /// Shows the pinned frame, else the axis, in the flame chart again.
+    /// Resets the flame chart to the pinned frame, or to the axis without a pin.
     pub fn reset_zoom(&mut self) {
         self.zoom = None;
     }
 
-    /// Returns all the time that there are frames of.
+    /// Returns the time range of all frames.
     fn reach(&self, store: &Store) -> TimeRange {
         let time = store.time_of(0..store.frames().len()).unwrap_or(0..1);
         TimeRange {
@@ -177,7 +177,7 @@ impl View {
         }
     }
 
-    /// Moves the zoomed range so that it lies within `all`, if it is not longer.
+    /// Moves the zoomed range into `all`, if it is not longer.
     fn keep_within(&mut self, all: &TimeRange) {
         if let Some(zoom) = &mut self.zoom {
             let length = zoom.len_ns().min(all.len_ns()).max(LEAST_NS);
@@ -195,21 +195,21 @@ impl View {
         self.pinned
     }
 
-    /// Puts the cursor on a frame, which pauses, and shows that frame in the flame chart.
+    /// Pins a frame, which pauses, and shows it in the flame chart.
     pub fn pin(&mut self, id: FrameId) {
         self.pinned = Some(id);
         self.zoom = None;
         self.focus = None;
     }
 
-    /// Puts the cursor on the newest frame, if there is any.
+    /// Pins the newest frame, if there is one.
     pub fn pin_latest(&mut self, store: &Store) {
         if let Some(last) = store.frames().len().checked_sub(1) {
             self.pin(store.id_at(last));
         }
     }
 
-    /// Takes the cursor and the selection away, and goes on.
+    /// Removes the pin and the selection, and resumes.
     pub fn unpin(&mut self) {
         self.pinned = None;
         self.selection = None;
@@ -217,7 +217,7 @@ impl View {
         self.focus = None;
     }
 
-    /// Pauses on the newest frame, or goes on.
+    /// Pauses on the newest frame, or resumes.
     pub fn toggle_pause(&mut self, store: &Store) {
         if self.pinned.is_some() {
             self.unpin();
@@ -226,7 +226,7 @@ impl View {
         }
     }
 
-    /// Moves the cursor by some frames; without one, it starts from the newest.
+    /// Moves the pin by some frames; without a pin, pins the newest frame.
     pub fn step_pin(&mut self, store: &Store, frames: i64) {
         let Some(last) = store.frames().len().checked_sub(1) else {
             return;
@@ -260,7 +260,7 @@ impl View {
         Some((store.index_of(first)?, store.index_of(last)?))
     }
 
-    /// Shows only some frames, given by index in either order, on all axes, and pins the slowest of
+    /// Selects frames by index, in either order: all axes show only these. Pins the slowest of
     /// them.
     pub fn select(&mut self, store: &Store, from: usize, to: usize) {
         let Some(last) = store.frames().len().checked_sub(1) else {
@@ -271,8 +271,8 @@ impl View {
         self.selection = Some((store.id_at(first), store.id_at(last)));
     }
 
-    /// Moves one end of the selection by some frames, the end at which the pin is not; without a
-    /// selection, it begins at the pin. The pin stays.
+    /// Moves one end of the selection by some frames: the end without the pin. A new selection
+    /// begins at the pin. The pin stays.
     pub fn extend_selection(&mut self, store: &Store, frames: i64) {
         let Some(newest) = store.frames().len().checked_sub(1) else {
             return;
@@ -297,7 +297,7 @@ impl View {
         self.selection = (first < last).then(|| (store.id_at(first), store.id_at(last)));
     }
 
-    /// Puts the cursor on the slowest of the frames on the axis.
+    /// Pins the slowest of the frames on the axis.
     pub fn pin_slowest(&mut self, store: &Store) {
         if let Some((first, last)) = self.shown_frames(store) {
             self.pin(store.id_at(slowest(store, first, last)));
@@ -309,7 +309,7 @@ impl View {
         self.selection = None;
     }
 
-    /// Returns the first and the last index of the frames that tables speak of: the selected ones,
+    /// Returns the first and the last index of the frames that tables cover: the selected frames,
     /// else the pinned one, else all.
     #[must_use]
     pub fn table_frames(&self, store: &Store) -> Option<(usize, usize)> {
@@ -322,19 +322,19 @@ impl View {
             .or_else(|| self.shown_frames(store))
     }
 
-    /// Says where on the time axis the pointer is.
+    /// Sets the pointer's position on the time axis.
     pub fn point_at(&mut self, ns: f64) {
         self.pointed_next_ns = Some(ns);
     }
 
-    /// Returns where on the time axis the pointer is, whatever part it is in.
+    /// Returns the pointer's position on the time axis, in whichever part it is.
     #[must_use]
     pub fn pointed_ns(&self) -> Option<f64> {
         self.pointed_ns
     }
 }
 
-/// Returns the index of the slowest frame from `first` to `last`; of equally slow ones the first.
+/// Returns the index of the slowest frame from `first` to `last`; the first one wins a tie.
 fn slowest(store: &Store, first: usize, last: usize) -> usize {
     let length_ns = |i: &usize| {
         let frame = &store.frames()[*i];

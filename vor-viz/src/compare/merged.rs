@@ -9,17 +9,17 @@ use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
 use crate::store::{Span, SpanVisitor, Store, TrackKind};
 
-/// What is computed of a side: sums per call site, and stacks.
+/// The computation for a side: sums per call site, and stacks.
 #[derive(Clone, Debug)]
 pub(super) struct SideWork {
     scopes: ScopeSums,
     stacks: Stacks,
-    /// Whether the present track has stacks.
+    /// Whether the current track has stacks.
     stacks_on: bool,
     scopes_settled: bool,
 }
 
-/// What came out of a side.
+/// The result of a side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideResult {
     pub(super) scopes: ScopeRows,
@@ -84,15 +84,15 @@ impl Gather for SideWork {
 /// Statistics of a scope on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideSums {
-    /// How long its spans took together, per frame, in nanoseconds.
+    /// Total duration of its spans per frame, in nanoseconds.
     pub frame_ns: f64,
-    /// How many of its spans ended, per frame.
+    /// Number of spans that ended, per frame.
     pub frame_count: f64,
-    /// Mean length in nanoseconds.
+    /// Mean duration in nanoseconds.
     pub mean_ns: f64,
-    /// Length in nanoseconds that half of the spans do not exceed.
+    /// 50th percentile of the durations, in nanoseconds.
     pub p50_ns: u64,
-    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    /// 99th percentile of the durations, in nanoseconds.
     pub p99_ns: u64,
 }
 
@@ -103,16 +103,16 @@ pub struct MergedRow {
     pub name: Box<str>,
     /// Its module path, empty where it has none.
     pub module_path: Box<str>,
-    /// Whether scopes or tasks are meant.
+    /// Whether the row holds scopes or tasks.
     pub kind: TrackKind,
-    /// A call site of it, for its colour: of the right side if it is there.
+    /// A call site of the scope, for its colour; from the right side if it occurs there.
     pub site: SiteId,
     /// Statistics of the left and of the right side; `None` on a side where it does not occur.
     pub sides: [Option<SideSums>; 2],
 }
 
 impl MergedRow {
-    /// Returns how much longer its spans take per frame on the right side, in nanoseconds.
+    /// Returns the increase in duration per frame from the left to the right side, in nanoseconds.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
         let [left, right] = self
@@ -121,7 +121,8 @@ impl MergedRow {
         right - left
     }
 
-    /// Returns that as a part of what they take on the left side; `None` if it takes no time there.
+    /// Returns the change relative to the left side; `None` if the scope is missing on a side or
+    /// takes no time on the left.
     #[must_use]
     pub fn change_part(&self) -> Option<f64> {
         let left_ns = self.sides[0]?.frame_ns;
@@ -163,8 +164,8 @@ impl Weight for BothSums {
     }
 }
 
-/// Numbers for names with module paths. They hold from one merging to the next, so that what is
-/// zoomed to does.
+/// Numbers for names with module paths. They stay valid from one merge to the next, and so does the
+/// zoom.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     numbers: FxHashMap<(Box<str>, Box<str>), u32>,
@@ -190,7 +191,7 @@ impl Names {
     }
 }
 
-/// Both sides together.
+/// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
     /// A row per name, module path and kind, in no particular order.
@@ -199,14 +200,14 @@ pub struct Merged {
     pub tree: Tree<u32, BothSums>,
 }
 
-/// A row while it is gathered, with the site that was seen last.
+/// A row during gathering, with the last site seen.
 #[derive(Debug, Default)]
 struct BySide {
     site: SiteId,
     sums: [Option<Sums>; 2],
 }
 
-/// What is gathered of a row on one side.
+/// Gathered sums of a row on one side.
 #[derive(Debug, Default)]
 struct Sums {
     count: u64,
@@ -274,8 +275,8 @@ impl Merged {
             .collect();
     }
 
-    /// Adds the stacks of a side. Parents stand before their children, so one look at each node is
-    /// enough.
+    /// Adds the stacks of a side. Parents are stored before their children, so one pass over the
+    /// nodes is enough.
     fn add_stacks(&mut self, names: &mut Names, catalog: &Catalog, side: usize, stacks: &Stacks) {
         let frames = stacks.frames.max(1) as f64;
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();

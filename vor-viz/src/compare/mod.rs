@@ -1,7 +1,7 @@
-//! What has changed between two sides: two captures, or two ranges of frames of one.
+//! Changes between two sides: two captures, or two ranges of frames of one.
 //!
-//! Call sites have other ids in every run, so sides match by a scope's name and its module path. As
-//! sides may have different numbers of frames, all that is compared is per frame.
+//! Call sites have other ids in every run, so sides match by a scope's name and its module path.
+//! Sides may have different numbers of frames, so all compared values are per frame.
 //!
 //! ```text
 //! Side A ─▶ Job ─┐
@@ -20,9 +20,9 @@ pub use show::Compare;
 /// One of the two sides of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// What it is called, such as the name of a file.
+    /// Its name, such as that of a file.
     pub name: &'a str,
-    /// Where its frames are.
+    /// The store of its frames.
     pub store: &'a Store,
     /// Index of the first and of the last frame.
     pub frames: (usize, usize),

@@ -1,4 +1,4 @@
-//! The comparison: a table of what changed most, and below it the stacks in the colours of change.
+//! The comparison: a table of the largest changes, and the stacks below, coloured by change.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -86,7 +86,7 @@ const COLUMNS: [Column; 13] = [
     },
 ];
 
-/// Column by which rows are sorted at first: by the size of the change, in whichever direction.
+/// The initial order of the rows: by the size of the change in either direction.
 const BY_CHANGE: Sort = Sort {
     column: 1,
     descending: true,
@@ -98,7 +98,7 @@ pub struct Compare {
     sides: [Job<SideWork>; 2],
     names: Names,
     merged: Option<Merged>,
-    /// Of which results of the sides `merged` was made, and how often it was.
+    /// Generations of the sides from which `merged` was made, and the number of merges.
     merged_of: [u64; 2],
     generation: u64,
     sort: Sort,
@@ -130,7 +130,7 @@ impl Default for Compare {
 }
 
 impl Compare {
-    /// Returns what came out last; `None` before both sides are computed.
+    /// Returns the latest comparison; `None` before both sides are computed.
     #[must_use]
     pub fn merged(&self) -> Option<&Merged> {
         self.merged.as_ref()
@@ -142,7 +142,7 @@ impl Compare {
         &self.order
     }
 
-    /// Returns the names of what is zoomed to, from below the root down; empty for all.
+    /// Returns the names of the zoomed stack, from below the root down; empty for all.
     #[must_use]
     pub fn zoomed_to(&self) -> Vec<&str> {
         self.zoom
@@ -152,7 +152,7 @@ impl Compare {
             .collect()
     }
 
-    /// Compares everything in one pass, for pictures and tests.
+    /// Compares everything in one pass, for screenshots and tests.
     pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
             job.finish(side.store, Some(side.frames), &());
@@ -160,8 +160,8 @@ impl Compare {
         self.merge(left, right);
     }
 
-    /// Shows the comparison in all the room there is. The left side is A, what was before; the
-    /// right one is B.
+    /// Shows the comparison in all available space. The left side is A, the earlier state; the
+    /// right side is B.
     pub fn show(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, theme: &Theme) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
             job.advance(ui, side.store, Some(side.frames), &());
@@ -187,7 +187,7 @@ impl Compare {
         self.icicle(ui, theme);
     }
 
-    /// Puts the sides together, if one of them is another.
+    /// Merges the sides again if one of them changed.
     fn merge(&mut self, left: &Side<'_>, right: &Side<'_>) {
         let generations = [0, 1].map(|side| self.sides[side].generation());
         if self.merged_of == generations {
@@ -408,7 +408,7 @@ fn describe(ui: &mut Ui, sums: &BothSums) {
 
 fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {
     let by = |value: fn(&SideSums) -> f64| {
-        // Odd columns are of A.
+        // The odd columns belong to A.
         let side = (column + 1) % 2;
         let of = |row: &MergedRow| row.sides[side].as_ref().map_or(-1.0, value);
         of(a).total_cmp(&of(b))
@@ -428,7 +428,7 @@ fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {
     }
 }
 
-/// Returns a number as text, with its sign even where it is positive.
+/// Returns a number as text, with a sign for positive values as well.
 fn signed(value: f64, text: impl Fn(f64) -> String) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", text(value))
@@ -444,8 +444,8 @@ fn milliseconds(ns: f64) -> String {
     }
 }
 
-/// Returns how strongly a change is shown, from 0 to 1: small ones are hardly seen, those by half
-/// and more are seen fully.
+/// Returns how strongly a change is coloured, from 0 to 1: the colour is full for changes by half
+/// and more.
 fn intensity(relation: f64) -> f32 {
     (relation.abs() as f32 * 2.0).clamp(0.0, 1.0)
 }

@@ -1,4 +1,4 @@
-//! The card beside the pointer, which describes the span below it.
+//! The card at the pointer, which describes the span under it.
 
 use egui::{Color32, RichText, Ui};
 use vor_capture::model::batch::ArgValue;
@@ -12,20 +12,20 @@ use crate::store::{Span, Store, TrackKind, given_id};
 use crate::theme::Theme;
 use crate::view::SpanRef;
 
-/// Spans inside the one pointed at that are added up; beyond it no self time is shown.
+/// Maximum number of spans inside that are summed; beyond it, no self time is shown.
 const MOST_INSIDE: usize = 200_000;
 
-/// Most spans within a pixel that are added up.
+/// Maximum number of summed spans within a pixel.
 const MOST_MERGED: usize = 100_000;
 
-/// The target below the pointer.
+/// The target under the pointer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HoverTarget {
     /// A span.
     Span(SpanRef),
-    /// Spans too short to be drawn one by one.
+    /// Spans too short to be drawn separately.
     MergedSpans(MergedSpans),
-    /// A message, a step of a task, or several of them at one place.
+    /// Messages and steps of tasks at one place.
     Texts(Vec<String>),
 }
 
@@ -35,12 +35,12 @@ pub(super) struct MergedSpans {
     pub(super) count: usize,
     pub(super) total_ns: u64,
     pub(super) longest: SpanRef,
-    /// Whether there are more than were counted.
+    /// Whether there are more spans than counted.
     pub(super) more: bool,
 }
 
 impl MergedSpans {
-    /// Adds spans up; `None` where there is none.
+    /// Summarises spans; `None` if there are none.
     pub(super) fn new(
         spans: impl Iterator<Item = Span>,
         place: impl Fn(Span) -> SpanRef,
@@ -64,7 +64,7 @@ impl MergedSpans {
     }
 }
 
-/// How long the calls of a scope usually take, in nanoseconds.
+/// Typical durations of a scope's calls, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypicalDurations {
     /// The number of calls.
@@ -79,8 +79,8 @@ pub struct TypicalDurations {
     pub max_ns: u64,
 }
 
-/// Looks up the typical durations of the calls of a scope, or of the tasks of a call site; `None`
-/// if they are unknown.
+/// Returns the typical durations of a scope's calls or of a call site's tasks; `None` if they are
+/// unknown.
 pub type TypicalDurationsOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<TypicalDurations>;
 
 /// Shows the card.
@@ -215,7 +215,7 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
     let row = track_of(store, span).and_then(|track| track.rows.get(span.row));
     let values = row.map_or(&[][..], |row| row.args(&span.span));
     if span.kind == TrackKind::Tasks {
-        // The other id is vor's own, and means nothing to the program.
+        // The other id is internal to vor and has no meaning for the program.
         if let Some(id) = given_id(values) {
             line(ui, "task", id.to_string());
         }

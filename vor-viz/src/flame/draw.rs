@@ -1,4 +1,4 @@
-//! What is drawn over and beside the picture of the rows.
+//! Drawing over and beside the picture of the rows.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::view::{SpanRef, View};
 /// Height of the marks of messages and steps, from the top of a track's first row.
 pub(super) const MARK_HEIGHT: f32 = 8.0;
 
-/// Least height of a row that has names in it.
+/// Minimum height of a row with names.
 const LEAST_LABELLED_HEIGHT: f32 = 10.0;
 
-/// From which distance on the borders of frames are drawn, and from which on at full strength, in
-/// points: nearer ones would be a pattern of stripes that says nothing.
+/// Minimum distances of frame borders in points, to be drawn at all and at full strength: closer
+/// borders would be meaningless stripes.
 const BORDERS_FROM: f32 = 4.0;
 const BORDERS_FULL: f32 = 12.0;
 
-/// Marks of a track that are looked at in one pass; beyond them some are left out.
+/// Maximum number of a track's marks that are processed in one pass; others are left out.
 const MOST_MARKS: usize = 20_000;
 
 impl FlameChart {
@@ -72,7 +72,7 @@ impl FlameChart {
         }
     }
 
-    /// Returns a rectangle of the texture for each row.
+    /// Returns a textured rectangle for each row.
     fn rows_mesh(&self, frame: &Frame, shown: &[VisibleRow]) -> Mesh {
         let Some(texture) = self.picture.texture() else {
             return Mesh::default();
@@ -84,7 +84,7 @@ impl FlameChart {
         let snap = |y: f32| (y * frame.pixels_per_point).round() / frame.pixels_per_point;
         for (i, shown) in shown.iter().enumerate().take(rows) {
             let top = frame.rows.top() + shown.top - self.scroll;
-            // A pixel of ground between rows, where there is room for it.
+            // A pixel of background separates rows that are high enough.
             let gap = if self.row_height >= 6.0 {
                 1.0 / frame.pixels_per_point
             } else {
@@ -137,7 +137,7 @@ impl FlameChart {
         }
     }
 
-    /// Draws the scale, the frames' borders and what was lost.
+    /// Draws the scale, the borders of frames and the number of dropped spans.
     fn draw_ruler(&self, ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Frame) {
         let painter = ui.painter_at(frame.ruler.union(frame.rows));
         let zero_ns = view.unzoomed(store).begin_ns;
@@ -173,8 +173,8 @@ impl FlameChart {
         for i in shown {
             let entry = &store.frames()[i];
             dropped = dropped.saturating_add(entry.dropped_spans);
-            // The frame on the wider side counts, so that a long one among short ones has both of
-            // its borders.
+            // The wider of two adjacent frames counts, so that a long frame among short ones has
+            // both of its borders.
             let next = width_of(store, frame, i + 1);
             let strength = border_strength(width.max(next));
             width = next;
@@ -197,7 +197,7 @@ impl FlameChart {
         }
     }
 
-    /// Draws a frame around a span, if its row is in view.
+    /// Outlines a span, if its row is visible.
     pub(super) fn outline(
         &self,
         ui: &Ui,
@@ -283,7 +283,7 @@ impl FlameChart {
         if frame.details.width() < 60.0 {
             return;
         }
-        // The room is the chart's already: a child that takes none of it.
+        // The chart already occupies this space, so a child ui is used that allocates none.
         let ui = &mut ui.new_child(UiBuilder::new().max_rect(frame.details).id_salt("details"));
         ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
         ui.spacing_mut().item_spacing.y = 2.0;
@@ -319,7 +319,7 @@ impl FlameChart {
             });
     }
 
-    /// Shows how far the rows are scrolled, when they do not all fit.
+    /// Draws a scroll bar if not all rows fit.
     pub(super) fn draw_scroll_bar(&self, ui: &Ui, theme: &Theme, frame: &Frame, all_height: f32) {
         let height = frame.rows.height();
         if all_height <= height {
@@ -332,13 +332,13 @@ impl FlameChart {
     }
 }
 
-/// Returns how wide a frame of the store is drawn, in points; 0 where there is none.
+/// Returns the drawn width of a frame, in points; 0 if the frame does not exist.
 fn width_of(store: &Store, frame: &Frame, i: usize) -> f32 {
     let width = |entry: &FrameEntry| frame.x(entry.end_ns) - frame.x(entry.begin_ns);
     store.frames().get(i).map_or(0.0, width)
 }
 
-/// Returns how strong the border of a frame is drawn beside one of this width, from 0 to 1.
+/// Returns the strength of the border beside a frame of this width, from 0 to 1.
 fn border_strength(width: f32) -> f32 {
     ((width - BORDERS_FROM) / (BORDERS_FULL - BORDERS_FROM)).clamp(0.0, 1.0)
 }
@@ -350,7 +350,7 @@ enum Wish {
     Shift(TrackId, isize),
 }
 
-/// Draws a track's name, and what is known of the track below it where there is room.
+/// Draws a track's name, and its number of spans below if there is space.
 fn name_of_track(
     ui: &mut Ui,
     track: &Track,
@@ -419,8 +419,8 @@ fn name_of_track(
     wish
 }
 
-/// Returns the sign of what can be expanded or is: a triangle that points to the right or down.
-/// Fonts may lack it.
+/// Returns a triangle that points right for a collapsed track and down for an expanded one. Fonts
+/// may lack the glyph.
 fn triangle(center: egui::Pos2, collapsed: bool, color: Color32) -> Shape {
     let corners = match collapsed {
         true => [vec2(-2.5, -4.0), vec2(3.5, 0.0), vec2(-2.5, 4.0)],
@@ -433,7 +433,7 @@ fn triangle(center: egui::Pos2, collapsed: bool, color: Color32) -> Shape {
     )
 }
 
-/// Draws moments: messages as flags, steps of tasks as dots.
+/// Draws a triangle at each message and each step of a task.
 fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Frame, top: f32) {
     let (begin_ns, end_ns) = (frame.time.begin_ns as i64, frame.time.end_ns as i64);
     let mut mesh = Mesh::default();
@@ -464,7 +464,7 @@ fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Fra
     }
 }
 
-/// Returns the texts of the messages and steps of a track at most `reach_ns` away.
+/// Returns the texts of a track's messages and steps within `reach_ns`.
 pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f64) -> Vec<String> {
     let (begin_ns, end_ns) = (
         (ns - reach_ns).floor() as i64,
@@ -487,7 +487,7 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
     texts
 }
 
-/// Draws a red note at the right end of a line.
+/// Draws a red badge at the right end of a line.
 fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
     let galley =
         painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.0), Color32::WHITE);
@@ -504,7 +504,7 @@ fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
     );
 }
 
-/// Lays a text out that ends with `…` where it does not fit.
+/// Lays out a text, cut with `…` if it does not fit.
 pub(crate) fn fit(
     painter: &egui::Painter,
     text: String,
@@ -517,7 +517,7 @@ pub(crate) fn fit(
     painter.layout_job(job)
 }
 
-/// Names of call sites cut to what fits, laid out once each in a pass.
+/// Names of call sites, cut to fit; each is laid out once per pass.
 struct Names {
     font: FontId,
     color: Color32,
@@ -535,7 +535,7 @@ impl Names {
         }
     }
 
-    /// Returns the name, or its first letters; `None` where not even some of them fit.
+    /// Returns the name or its first letters; `None` if not even two letters fit.
     fn fitting(
         &mut self,
         painter: &egui::Painter,
@@ -554,7 +554,7 @@ impl Names {
             return Some(Arc::clone(whole));
         }
         let letters = name.chars().count();
-        // Letters differ in width: a little less than the share of them that would fit.
+        // Letters differ in width, so the estimate is slightly low.
         let fits = (letters as f32 * (width / needed) * 0.92 - 0.8).max(0.0) as usize;
         if fits < 2 {
             return None;

@@ -1,37 +1,36 @@
-//! The places of tracks.
+//! The positions of tracks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
 use crate::store::{Store, Track, TrackKind};
 
-/// Names a track, whatever others come and go.
+/// Identifies a track, even when others come and go.
 pub type TrackId = (ThreadId, TrackKind);
 
 /// Pixels between two tracks.
 const GAP: f32 = 5.0;
 
-/// The user's choice of tracks: their order, and which are collapsed.
+/// The user's arrangement of tracks: their order, and the collapsed ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrangement {
-    /// The places of tracks since the user moved one; all others stand behind, in the store's
-    /// order.
+    /// The order of tracks since the user moved one; all others follow in the store's order.
     places: FxHashMap<TrackId, usize>,
     collapsed: FxHashSet<TrackId>,
     /// Grows with each change.
     pub(super) version: u64,
 }
 
-/// A track and its place.
+/// A track and its position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PlacedTrack {
     /// Index in the store's tracks.
     pub(super) track: usize,
-    /// Names it.
+    /// Identifies the track.
     pub(super) id: TrackId,
-    /// From the top of all tracks to the first row.
+    /// Distance from the top of all tracks to the first row.
     pub(super) top: f32,
-    /// Rows that are shown.
+    /// Number of shown rows.
     pub(super) rows: usize,
     /// Whether only its first row is shown.
     pub(super) collapsed: bool,
@@ -43,7 +42,7 @@ impl Arrangement {
         self.collapsed.contains(&id)
     }
 
-    /// Collapses a track, or expands it.
+    /// Collapses or expands a track.
     pub(super) fn set_collapsed(&mut self, id: TrackId, collapsed: bool) {
         if collapsed {
             self.collapsed.insert(id);
@@ -53,7 +52,7 @@ impl Arrangement {
         self.version += 1;
     }
 
-    /// Puts a track `by` places further down, or up where that is negative.
+    /// Moves a track down by `by` places, or up for a negative number.
     pub(super) fn shift(&mut self, store: &Store, id: TrackId, by: isize) {
         let mut order: Vec<TrackId> = self
             .ordered(store)
@@ -69,7 +68,7 @@ impl Arrangement {
         }
     }
 
-    /// Returns the indices of the store's tracks in the order in which they are shown.
+    /// Returns the indices of the store's tracks in display order.
     fn ordered(&self, store: &Store) -> Vec<usize> {
         let mut tracks: Vec<usize> = (0..store.tracks().len()).collect();
         if !self.places.is_empty() {
@@ -82,7 +81,7 @@ impl Arrangement {
         tracks
     }
 
-    /// Places all tracks one below the other; returns them and the height of all.
+    /// Places all tracks one below the other; returns them and the total height.
     pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<PlacedTrack>, f32) {
         let mut top = 0.0;
         let mut placed = Vec::with_capacity(store.tracks().len());
@@ -98,22 +97,22 @@ impl Arrangement {
                 rows,
                 collapsed,
             });
-            // A name needs its line, however low the rows are.
+            // A name needs the height of its line, even above low rows.
             top += (rows as f32 * row_height).max(MIN_HEIGHT) + GAP;
         }
         (placed, (top - GAP).max(0.0))
     }
 }
 
-/// Least height of a track: its name's.
+/// Minimum height of a track: that of its name.
 pub(super) const MIN_HEIGHT: f32 = 14.0;
 
-/// Returns the name of a track.
+/// Returns the id of a track.
 pub(super) fn id_of(track: &Track) -> TrackId {
     (track.thread, track.kind)
 }
 
-/// Returns what a track is called: the thread's name, else its number.
+/// Returns the name of a track: the thread's name, else its number.
 pub(super) fn name_of((thread, kind): TrackId, catalog: &Catalog) -> String {
     let name = match (catalog.thread_name(thread), catalog.thread(thread)) {
         ("", Some(info)) if info.os_id > 0 => format!("thread {}", info.os_id),

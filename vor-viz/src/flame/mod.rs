@@ -1,9 +1,9 @@
 //! The flame chart: spans over time, a track per thread.
 //!
-//! Tracks are one below the other, names at the left. The rows in view are painted into a picture,
-//! a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows
-//! from the store and the [`View`]; what only the chart knows is which tracks are collapsed, in
-//! which order they are, how high a row is and how far it is scrolled.
+//! Tracks are one below the other, with their names at the left. The visible rows are painted into
+//! a picture, one texel per pixel and row; names, marks and outlines are drawn over it. The drawing
+//! follows from the store and the [`View`]. The chart's own state is the order of tracks, the
+//! collapsed ones, the row height and the scroll position.
 
 mod layout;
 mod picture;
@@ -32,7 +32,7 @@ pub use navigate::{Direction, neighbour};
 /// Height of the ruler above the rows.
 const RULER_HEIGHT: f32 = 18.0;
 
-/// Heights that a row may have.
+/// Range of row heights, in points.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 4.0..=32.0;
 
 /// The meaning of the colour of a span.
@@ -48,7 +48,7 @@ pub enum ColorBy {
 }
 
 impl ColorBy {
-    /// All of them, in the order in which they are offered.
+    /// All variants, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::Scope, Self::Thread, Self::Duration];
 
     /// Returns its name.
@@ -68,20 +68,20 @@ pub struct FlameChart {
     color_by: ColorBy,
     row_height: f32,
     arrangement: Arrangement,
-    /// How far down the tracks are scrolled, in points.
+    /// Scroll position of the tracks, in points.
     scroll: f32,
     /// The row to scroll to in the next pass.
     reveal: Option<SpanRef>,
     search: Search,
     colors: SiteColors,
     picture: Picture<PictureKey>,
-    /// Where the last pass drew.
+    /// Positions of the tracks in the last pass.
     placed: Vec<PlacedTrack>,
-    /// The card's content, and what it was made for.
+    /// Input and content of the card.
     pointed: Option<((f32, f32, u64), Option<HoverTarget>)>,
 }
 
-/// All that shows in the picture of the rows.
+/// All inputs of the picture of the rows.
 #[derive(Clone, Debug, PartialEq)]
 struct PictureKey {
     store: u64,
@@ -93,19 +93,19 @@ struct PictureKey {
     first_row: usize,
 }
 
-/// Which row of which track a row of the picture is.
+/// Track and row of a row in the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct VisibleRow {
     track: usize,
     row: usize,
-    /// From the top of all tracks.
+    /// Distance from the top of all tracks.
     top: f32,
 }
 
-/// Where the chart is drawn, and which time it shows.
+/// The areas of the chart, and its time range.
 struct Frame {
     names: Rect,
-    /// At the right, what is known of the span in focus.
+    /// The details of the span in focus, at the right.
     details: Rect,
     ruler: Rect,
     rows: Rect,
@@ -115,12 +115,12 @@ struct Frame {
 }
 
 impl Frame {
-    /// Returns where a moment lies across.
+    /// Returns the x of a moment.
     fn x(&self, ns: i64) -> f32 {
         self.rows.left() + self.scale.x(ns) as f32 / self.pixels_per_point
     }
 
-    /// Returns the moment at a place.
+    /// Returns the moment at an x.
     fn ns(&self, x: f32) -> f64 {
         self.scale
             .ns(f64::from((x - self.rows.left()) * self.pixels_per_point))
@@ -162,7 +162,7 @@ impl FlameChart {
         self.row_height
     }
 
-    /// Sets the height of a row, in points; 4 to 32 are possible.
+    /// Sets the height of a row, in points, from 4 to 32.
     pub fn set_row_height(&mut self, height: f32) {
         self.row_height = height.clamp(*ROW_HEIGHTS.start(), *ROW_HEIGHTS.end());
     }
@@ -178,7 +178,7 @@ impl FlameChart {
         self.arrangement.set_collapsed(track, collapsed);
     }
 
-    /// Shows only the first row of every track, or all of all.
+    /// Shows only the first row of every track, or all rows.
     pub fn set_all_collapsed(&mut self, store: &Store, collapsed: bool) {
         for track in store.tracks() {
             self.arrangement
@@ -186,25 +186,25 @@ impl FlameChart {
         }
     }
 
-    /// Puts a track `by` places further down, or up where that is negative.
+    /// Moves a track down by `by` places, or up for a negative number.
     pub fn shift_track(&mut self, store: &Store, track: TrackId, by: isize) {
         self.arrangement.shift(store, track, by);
     }
 
-    /// Returns the tracks from top to bottom, as they were drawn last.
+    /// Returns the tracks of the last pass, from top to bottom.
     pub fn tracks(&self) -> impl Iterator<Item = TrackId> {
         self.placed.iter().map(|placed| placed.id)
     }
 
-    /// Returns the number of call sites that the search of the last pass found, or `None` without a
+    /// Returns the number of call sites that matched the search in the last pass; `None` without a
     /// search.
     #[must_use]
     pub fn found(&self) -> Option<usize> {
         self.search.wanted().map(|_| self.search.found())
     }
 
-    /// Goes to the span before, behind, around or inside the one in focus. Returns whether there
-    /// was one.
+    /// Moves the focus to the previous, next, surrounding or first inner span. Returns whether
+    /// there was one.
     pub fn go(&mut self, store: &Store, view: &mut View, direction: Direction) -> bool {
         let found = view
             .focus
@@ -212,8 +212,8 @@ impl FlameChart {
         self.go_to(store, view, found)
     }
 
-    /// Goes to the first span inside the one in focus; without one, to the first that begins within
-    /// the chart. Returns whether there was one.
+    /// Moves the focus to the first span inside the one in focus; without a focus, to the first
+    /// span that begins within the chart. Returns whether there was one.
     pub fn go_in(&mut self, store: &Store, view: &mut View) -> bool {
         if view.focus.is_some() {
             return self.go(store, view, Direction::Child);
@@ -229,12 +229,12 @@ impl FlameChart {
                 span,
             })
         });
-        // Scopes come before tasks, which have nothing inside.
+        // Scopes come before tasks, which contain nothing.
         let first = firsts.min_by_key(|first| (first.kind, first.span.begin_ns));
         self.go_to(store, view, first)
     }
 
-    /// Goes to the next span that is searched for; behind the last one, to the first. Returns
+    /// Moves the focus to the next match of the search; after the last match, to the first. Returns
     /// whether there is one.
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
@@ -244,7 +244,7 @@ impl FlameChart {
         self.go_to(store, view, found)
     }
 
-    /// Puts a span into focus, and moves the chart so that it is seen.
+    /// Puts a span into focus, and moves the chart to it.
     fn go_to(&mut self, store: &Store, view: &mut View, span: Option<SpanRef>) -> bool {
         if let Some(span) = span {
             view.focus = Some(span);
@@ -253,7 +253,7 @@ impl FlameChart {
         span.is_some()
     }
 
-    /// Moves the chart so that the span in focus is seen.
+    /// Moves the chart so that the span in focus is visible.
     pub fn show_focus(&mut self, store: &Store, view: &mut View) {
         let Some(focus) = view.focus else {
             return;
@@ -263,7 +263,7 @@ impl FlameChart {
         let (begin_ns, end_ns) = (focus.span.begin_ns as f64, focus.span.end_ns() as f64);
         let length = end_ns - begin_ns;
         if length < now.len_ns() / 400.0 {
-            // Too short to be seen: it gets a twentieth of the width.
+            // A span too short to be visible gets a twentieth of the width.
             let around = (length * 10.0).max(10.0);
             let middle = (begin_ns + end_ns) / 2.0;
             view.zoom_to(middle - around, middle + around);
@@ -277,7 +277,7 @@ impl FlameChart {
         }
     }
 
-    /// Makes the span in focus as wide as the chart.
+    /// Zooms to the span in focus.
     pub fn zoom_to_focus(&mut self, view: &mut View) {
         if let Some(focus) = view.focus {
             let length = focus.span.duration_ns as f64;
@@ -332,7 +332,7 @@ impl FlameChart {
         response
     }
 
-    /// Divides the chart's rectangle.
+    /// Computes the areas of the chart.
     fn frame(&self, ui: &Ui, rect: Rect, store: &Store, view: &View) -> Frame {
         let pixels_per_point = ui.pixels_per_point();
         let round = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
@@ -398,7 +398,7 @@ impl FlameChart {
             response.request_focus();
         }
         if response.has_focus() {
-            // Arrows walk over spans here rather than from control to control.
+            // Arrow keys move over spans here instead of moving the keyboard focus.
             let arrows = egui::EventFilter {
                 horizontal_arrows: true,
                 vertical_arrows: true,
@@ -409,7 +409,7 @@ impl FlameChart {
         changed
     }
 
-    /// Scrolls to the row that is to be seen.
+    /// Scrolls to the row of the pending reveal.
     fn reveal_row(&mut self, height: f32) {
         let Some(span) = self.reveal.take() else {
             return;
@@ -424,7 +424,7 @@ impl FlameChart {
         if placed.collapsed && span.row > 0 {
             let id = placed.id;
             self.arrangement.set_collapsed(id, false);
-            // The row has its place in the next pass.
+            // The expanded row has its position only in the next pass.
             self.reveal = Some(span);
             return;
         }
@@ -433,7 +433,7 @@ impl FlameChart {
         self.scroll = self.scroll.min(top).max(bottom - height);
     }
 
-    /// Returns the rows that are in view.
+    /// Returns the visible rows.
     fn shown_rows(&self, height: f32) -> Vec<VisibleRow> {
         let (from, to) = (self.scroll, self.scroll + height);
         let row_height = self.row_height;
@@ -452,7 +452,7 @@ impl FlameChart {
         rows.collect()
     }
 
-    /// Paints the rows in view, if anything in them has changed.
+    /// Paints the visible rows, if their content changed.
     fn paint_picture(
         &mut self,
         ui: &Ui,
@@ -504,8 +504,7 @@ impl FlameChart {
                             wide,
                         },
                     );
-                    // The spans that are found are wide as well as the others: they are in the list
-                    // already.
+                    // Matching wide spans are already in the list of wide spans.
                     let found = &mut Vec::new();
                     row.paint(
                         &frame.scale,
@@ -531,7 +530,7 @@ impl FlameChart {
         );
     }
 
-    /// Returns the number of a row among all rows.
+    /// Returns the index of a row among all rows.
     fn row_number(&self, shown: &VisibleRow) -> usize {
         let before = self
             .placed
@@ -540,7 +539,7 @@ impl FlameChart {
         before.map(|placed| placed.rows).sum::<usize>() + shown.row
     }
 
-    /// Returns what is at a place.
+    /// Returns the target at a position.
     fn at(
         &self,
         store: &Store,
@@ -587,10 +586,10 @@ impl FlameChart {
         })
     }
 
-    /// Shows the card of the target below the pointer, and handles clicks on it.
+    /// Shows the card of the target under the pointer, and handles clicks on it.
     #[expect(
         clippy::too_many_arguments,
-        reason = "it is the end of `show`, and needs what that needs"
+        reason = "the last step of `show` needs all of its inputs"
     )]
     fn point(
         &mut self,
@@ -652,7 +651,7 @@ impl FlameChart {
     }
 }
 
-/// The colours of lengths, looked up rather than computed for each pixel.
+/// The colours of durations, looked up instead of computed for each pixel.
 struct DurationColors([egui::Color32; 33]);
 
 impl DurationColors {

@@ -1,9 +1,9 @@
-//! From a span to its neighbours.
+//! Navigation from a span to its neighbours.
 
 use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
 use crate::view::SpanRef;
 
-/// Where to go from a span.
+/// A direction from a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the span around it.
@@ -16,7 +16,7 @@ pub enum Direction {
     Next,
 }
 
-/// Returns the span in a direction, if there is one.
+/// Returns the neighbour of a span in a direction, if there is one.
 #[must_use]
 pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<SpanRef> {
     let track = track_of(store, from)?;
@@ -43,8 +43,8 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
     Some(SpanRef { row, span, ..*from })
 }
 
-/// Returns the next span of the searched sites that begins after the one given, over all tracks;
-/// behind the last one, the first.
+/// Returns the next span of the given sites that begins after `from`, over all tracks; after the
+/// last one, the first.
 #[must_use]
 pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Option<SpanRef> {
     let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
@@ -65,7 +65,7 @@ pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Op
     };
     let after = from.and_then(|from| {
         let here = place(from);
-        // Spans in other rows may begin at the very moment of this one.
+        // Spans in other rows may begin at the same moment.
         let same = all(from.span.begin_ns).filter(|found| place(found) > here);
         let later = all(from.span.begin_ns.saturating_add(1));
         same.chain(later).min_by_key(place)
@@ -73,7 +73,7 @@ pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Op
     after.or_else(|| all(i64::MIN).min_by_key(place))
 }
 
-/// Returns what the spans directly inside a span took, and how many those are; `None` when there
+/// Returns the total duration and the number of the spans directly inside a span; `None` if there
 /// are more than `most`.
 #[must_use]
 pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)> {
@@ -99,7 +99,7 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
     Some(sum)
 }
 
-/// Returns the track that a span is in, unless it has left.
+/// Returns the track of a span, if it is still stored.
 #[must_use]
 pub fn track_of<'a>(store: &'a Store, span: &SpanRef) -> Option<&'a Track> {
     let tracks = store.tracks();

@@ -1,9 +1,8 @@
 //! The spans as a texture: a texel per pixel across, and one per row down.
 //!
-//! Rows are stretched to their height when they are drawn, one rectangle each, so however many
-//! spans there are, the mesh is small and the texture a few hundred kilobytes. It is painted only
-//! when something that shows in it has changed. Its buffer is used again as soon as the backend has
-//! let it go.
+//! Each row is drawn as one rectangle that stretches its texels to the row's height. However many
+//! spans there are, the mesh is small and the texture takes a few hundred kilobytes. It is painted
+//! only when its content changes. Its buffer is reused once the backend has released it.
 
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use egui::{
 
 use crate::store::WideSpan;
 
-/// The texture grows in such steps, so that a window that is resized does not need a new one for
-/// each pixel.
+/// Step of the texture's growth, so that resizing a window does not need a new texture for each
+/// pixel.
 const STEP: [usize; 2] = [256, 64];
 
 /// A texture with a row of texels per row of spans.
@@ -30,7 +29,7 @@ pub(super) struct Picture<K> {
 #[derive(Debug, Default)]
 pub(super) struct Labelled {
     spans: Vec<WideSpan>,
-    /// Where the spans of each row end in `spans`.
+    /// End of each row's spans in `spans`.
     row_ends: Vec<usize>,
 }
 
@@ -59,8 +58,8 @@ impl<K> Default for Picture<K> {
 }
 
 impl<K: PartialEq> Picture<K> {
-    /// Makes the picture show `rows` rows of `width` pixels, which `paint` paints one by one. Does
-    /// nothing when it was painted for the same key and size before.
+    /// Updates the picture to `rows` rows of `width` pixels, painted one by one by `paint`. Does
+    /// nothing if the key and the size are unchanged.
     pub(super) fn update(
         &mut self,
         ctx: &Context,
@@ -103,7 +102,7 @@ impl<K: PartialEq> Picture<K> {
         self.texture = Some(texture);
     }
 
-    /// Returns a texture that is large enough.
+    /// Returns a texture of sufficient size.
     fn texture_of(&mut self, ctx: &Context, [width, rows]: [usize; 2]) -> TextureHandle {
         if let Some(texture) = self.texture.take() {
             let [has_width, has_rows] = texture.size();
@@ -120,19 +119,19 @@ impl<K: PartialEq> Picture<K> {
         ctx.load_texture("vor flame chart", empty, TextureOptions::NEAREST)
     }
 
-    /// Returns the texture, once something was painted.
+    /// Returns the texture, once a picture was painted.
     pub(super) fn texture(&self) -> Option<TextureId> {
         self.texture.as_ref().map(TextureHandle::id)
     }
 
-    /// Returns which part of the texture a row is, `width` pixels of it.
+    /// Returns the texture coordinates of a row that is `width` pixels wide.
     pub(super) fn uv(&self, row: usize, width: usize) -> Rect {
         let [w, h] = self.texture.as_ref().map_or([1, 1], TextureHandle::size);
         let v = (row as f32 + 0.5) / h as f32;
         Rect::from_min_max(Pos2::new(0.0, v), pos2(width as f32 / w as f32, v))
     }
 
-    /// Returns the spans that are wide enough for a label.
+    /// Returns the spans that are wide enough for labels.
     pub(super) fn labelled(&self) -> &Labelled {
         &self.labelled
     }

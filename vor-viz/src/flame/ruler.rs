@@ -4,11 +4,11 @@ use vor_capture::units;
 
 use crate::view::TimeRange;
 
-/// Least distance of two marks, in points.
+/// Minimum distance of two marks, in points.
 const LEAST_DISTANCE: f32 = 92.0;
 
-/// Returns the moments to mark in a range, in nanoseconds, and the step between them. They are
-/// round when counted from `zero_ns`.
+/// Returns the moments of the marks in a range, in nanoseconds, and the step between them. They are
+/// round numbers relative to `zero_ns`.
 pub(super) fn marks(range: &TimeRange, zero_ns: f64, width: f32) -> (Vec<f64>, f64) {
     let most = (width / LEAST_DISTANCE).max(1.0);
     let step = round_step(range.len_ns() / f64::from(most));
@@ -19,7 +19,7 @@ pub(super) fn marks(range: &TimeRange, zero_ns: f64, width: f32) -> (Vec<f64>, f
     (marks.collect(), step)
 }
 
-/// Returns the least of 1, 2 and 5 times a power of ten that is not below `least`.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -29,7 +29,7 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Returns the text of a mark, as exact as the step between marks needs.
+/// Returns the text of a mark, with the precision of the step.
 pub(super) fn label(ns: f64, step_ns: f64) -> String {
     let (unit_ns, unit) = match ns.abs().max(step_ns) {
         size if size < 1e3 => (1.0, "ns"),

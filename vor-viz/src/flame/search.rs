@@ -1,10 +1,10 @@
-//! The call sites that a search is for.
+//! The call sites that match a search.
 
 use vor_capture::model::catalog::{Catalog, SiteId};
 
 use crate::store::SiteSet;
 
-/// The result of a search, made anew when the text or the number of call sites is another one.
+/// The result of a search, updated when the text or the number of call sites changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
     text: String,
@@ -14,7 +14,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Searches the names of all call sites for a text, whatever its case; an empty one is no
+    /// Searches the names of all call sites for a text, case-insensitively; an empty text is no
     /// search.
     pub(super) fn update(&mut self, text: &str, catalog: &Catalog) {
         if self.text == text && self.sites == catalog.sites.len() {
@@ -40,7 +40,7 @@ impl Search {
         self.wanted = Some(SiteSet::new(matching));
     }
 
-    /// Returns what is searched for; `None` without a search.
+    /// Returns the matching call sites; `None` without a search.
     pub(super) fn wanted(&self) -> Option<&SiteSet> {
         self.wanted.as_ref()
     }

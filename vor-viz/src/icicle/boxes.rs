@@ -1,10 +1,8 @@
-//! Boxes: the nodes of a tree that are wide enough to be seen, where they lie, and how they are
-//! painted.
+//! Boxes: the visible nodes of a tree, their layout and their painting.
 //!
-//! Children stand below their parent, the widest at the left. From the first on that would be
-//! narrower than a quarter of a pixel, all of them are one grey box: so there are never more boxes
-//! than four per pixel and row. All boxes in sight are one mesh, made anew only when something has
-//! changed.
+//! Children lie below their parent, the widest at the left. All children from the first one
+//! narrower than a quarter of a pixel are merged into one grey box. A row therefore has at most
+//! four boxes per pixel. All visible boxes are one mesh, which is rebuilt only after a change.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -20,21 +18,21 @@ use super::tree::{NONE, Tree, Weight};
 /// Height of a row, in points.
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
 
-/// Least width of a box of its own, in pixels.
+/// Minimum width of a separate box, in pixels.
 const LEAST_PIXELS: f64 = 0.25;
 
-/// Least width of a box with a label, in points.
+/// Minimum width of a box with a label, in points.
 const LEAST_LABELLED: f32 = 28.0;
 
-/// Most rows: deeper stacks are cut off.
+/// Maximum number of rows; deeper stacks are cut off.
 const MOST_ROWS: u32 = 4096;
 
-/// A node's place. `x` is in parts of the whole width, from 0 to 1.
+/// The position of a node. `from` and `to` are parts of the whole width, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NodeBox {
-    /// The node; [`NONE`] where there are several.
+    /// The node; [`NONE`] for a merged box.
     pub(crate) node: u32,
-    /// Its parent, whose narrowest children are meant where there are several.
+    /// Its parent; a merged box contains the parent's narrowest children.
     pub(crate) parent: u32,
     /// The number of nodes it merges.
     pub(crate) nodes: u32,
@@ -63,9 +61,9 @@ struct PaintKey {
 /// The boxes of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boxes {
-    /// By row, and from left to right within it.
+    /// The boxes by row, and from left to right within a row.
     places: Vec<NodeBox>,
-    /// Where each row begins in `places`.
+    /// Index in `places` of each row's first box.
     rows: Vec<usize>,
     made_for: Option<LayoutKey>,
     mesh: Arc<Mesh>,
@@ -73,8 +71,8 @@ pub(crate) struct Boxes {
 }
 
 impl Boxes {
-    /// Finds the places of all that is wide enough, with the node `top` over the whole width.
-    /// `generation` is another one whenever the tree is.
+    /// Lays out all nodes that are wide enough, with the node `top` over the whole width.
+    /// `generation` changes whenever the tree does.
     pub(crate) fn lay_out<K: Copy + Eq + Hash, W: Weight>(
         &mut self,
         tree: &Tree<K, W>,
@@ -136,7 +134,7 @@ impl Boxes {
         let mut from = above.from;
         for child in tree.children(above.node) {
             let weight = tree.node(child).map_or(0.0, |node| node.sums.weight());
-            // Where spans of a damaged capture do not nest, children stay within their parent
+            // In a damaged capture, spans may not nest; children stay within their parent
             // nevertheless.
             let to = (from + weight / whole).min(above.to);
             match &mut others {
@@ -175,7 +173,7 @@ impl Boxes {
         rows as f32 * ROW_HEIGHT
     }
 
-    /// Returns the place at a point.
+    /// Returns the box at a point.
     pub(crate) fn at(&self, rect: Rect, point: Pos2) -> Option<NodeBox> {
         if !rect.contains(point) {
             return None;
@@ -196,8 +194,8 @@ impl Boxes {
         self.places.get(from..to).unwrap_or(&[])
     }
 
-    /// Paints the boxes in sight. `rect` is where all of them lie, `sight` which part of its height
-    /// is seen; `colors` is another number whenever `color` gives other colours.
+    /// Paints the visible boxes. `rect` is the area of all boxes, and `sight` its visible vertical
+    /// range. `colors` changes whenever `color` returns other colours.
     pub(crate) fn paint(
         &mut self,
         painter: &Painter,
@@ -218,8 +216,7 @@ impl Boxes {
         if self.painted_for != Some(painted_for) {
             self.painted_for = Some(painted_for);
             let mut mesh = std::mem::take(&mut self.mesh);
-            // What the last pass painted may still be held there; then this one begins with a new
-            // allocation.
+            // The last pass may still hold the mesh; then `make_mut` makes a new allocation.
             let quads = Arc::make_mut(&mut mesh);
             quads.clear();
             for row in self.rows_in_sight(rect, sight) {
@@ -232,7 +229,7 @@ impl Boxes {
         painter.add(Shape::Mesh(Arc::clone(&self.mesh)));
     }
 
-    /// Writes labels on the boxes that are wide enough for one.
+    /// Writes labels on the boxes that are wide enough.
     pub(crate) fn label(
         &self,
         painter: &Painter,
@@ -264,7 +261,7 @@ impl Boxes {
     }
 }
 
-/// Returns where a box is painted: with a gap to its neighbours, unless it is too narrow for one.
+/// Returns the painted area of a box, with a gap to its neighbours unless it is too narrow.
 pub(crate) fn area(rect: Rect, place: &NodeBox) -> Rect {
     let left = rect.left() + (place.from * f64::from(rect.width())) as f32;
     let right = rect.left() + (place.to * f64::from(rect.width())) as f32;

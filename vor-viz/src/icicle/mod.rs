@@ -1,12 +1,12 @@
-//! Where the time goes, by stack: equal stacks of all frames are one, and a box's width is the time
-//! that it took together.
+//! An aggregated flame graph: equal stacks of all frames are merged, and a box's width is their
+//! total time.
 //!
 //! ```text
 //! Store ─▶ Job (Walk) ─▶ Tree of stacks ─▶ Boxes (only what is wide enough to be seen) ─▶ one mesh
 //! ```
 //!
-//! The [`tree`] and the boxes do not know what a box means: [`compare`](crate::compare) draws
-//! the stacks of two sides with them.
+//! The [`tree`] and the boxes do not depend on the meaning of a box: [`compare`](crate::compare)
+//! draws the stacks of two sides with them.
 
 pub mod tree;
 pub(crate) mod boxes;

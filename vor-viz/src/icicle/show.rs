@@ -1,4 +1,4 @@
-//! The icicle: boxes, what happens when they are clicked, and what is found in them.
+//! The icicle: boxes, clicks on them, and searches.
 
 use std::hash::{Hash, Hasher};
 
@@ -18,18 +18,19 @@ use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::View;
 
-/// Where an icicle is zoomed to: from below the root down. It holds when the tree is made anew.
+/// The zoomed stack of an icicle, from below the root down. It stays valid when the tree is
+/// rebuilt.
 type Path<K> = Vec<K>;
 
-/// Most of the stacks around the one that is zoomed to that are shown as buttons; of a deeper one,
-/// the middle is left out.
+/// Maximum number of buttons for the stack that is zoomed to; the middle of a deeper stack is left
+/// out.
 const MOST_CRUMBS: usize = 24;
 
 /// Zooming by clicks and by crumbs, for trees of any keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Zoom<K> {
     pub(crate) path: Path<K>,
-    /// Where it was before the last click, which may become a double click.
+    /// The path before the last click, which may become a double click.
     before: Path<K>,
 }
 
@@ -43,18 +44,18 @@ impl<K> Default for Zoom<K> {
 }
 
 impl<K: Copy> Zoom<K> {
-    /// Zooms into what was clicked.
+    /// Zooms into a clicked stack.
     pub(crate) fn click(&mut self, path: Path<K>) {
         self.before = std::mem::replace(&mut self.path, path);
     }
 
-    /// Zooms out by one: of a double click, the first has zoomed in.
+    /// Zooms out by one level. The first click of a double click has already zoomed in.
     pub(crate) fn double_click(&mut self) {
         self.path = std::mem::take(&mut self.before);
         self.path.pop();
     }
 
-    /// Shows what it is zoomed to, as buttons that zoom out.
+    /// Shows the zoomed stack as buttons that zoom out.
     pub(crate) fn crumbs(&mut self, ui: &mut Ui, name: impl Fn(&K) -> String) {
         let mut keep = None;
         if ui
@@ -99,13 +100,13 @@ impl<K: Copy> Zoom<K> {
 #[derive(Clone, Debug, Default)]
 struct SearchHits {
     made_for: Option<(u64, String)>,
-    /// By node: whether its own name matches.
+    /// For each node, whether its own name matches.
     nodes: Vec<bool>,
-    /// Which part of all time is in a match.
+    /// The part of the total time that matches.
     share: f64,
 }
 
-/// The stacks of the looked-at frames, merged, as boxes whose width is time.
+/// The merged stacks of the viewed frames, as boxes whose width is time.
 #[derive(Clone, Debug, Default)]
 pub struct Icicle {
     job: Job<Stacks>,
@@ -116,25 +117,25 @@ pub struct Icicle {
 }
 
 impl Icicle {
-    /// Returns the stacks that were computed last; `None` before the first.
+    /// Returns the latest stacks; `None` before the first result.
     #[must_use]
     pub fn stacks(&self) -> Option<&Stacks> {
         self.job.output()
     }
 
-    /// Returns what is zoomed to, from below the root down; empty for all.
+    /// Returns the zoomed stack, from below the root down; empty for all.
     #[must_use]
     pub fn zoomed_to(&self) -> &[StackKey] {
         &self.zoom.path
     }
 
-    /// Zooms to a stack, given from below the root down.
+    /// Zooms to a stack that is given from below the root down.
     pub fn zoom_to(&mut self, path: Vec<StackKey>) {
         self.zoom.click(path);
     }
 
-    /// Returns which part of all time is in a scope that the search is for, from 0 to 1; `None`
-    /// without a search.
+    /// Returns the part of the total time in matches of the search, from 0 to 1; `None` without a
+    /// search.
     #[must_use]
     pub fn found_share(&self) -> Option<f64> {
         self.found.made_for.as_ref().map(|_| self.found.share)
@@ -146,13 +147,13 @@ impl Icicle {
         self.job.progress().is_some()
     }
 
-    /// Merges all stacks in one pass, for pictures and tests.
+    /// Merges all stacks in one pass, for screenshots and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.job
             .finish(store, view.table_frames(store), &self.options);
     }
 
-    /// Shows the icicle in all the room there is.
+    /// Shows the icicle in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
         let frames = view.table_frames(store);
         self.job.advance(ui, store, frames, &self.options);
@@ -198,7 +199,7 @@ impl Icicle {
                 .unwrap_or(false)
         };
         let dimmed = self.job.is_dimmed();
-        // What is dimmed has the colour of the ground.
+        // A dimmed box has the colour of the ground.
         let is_dim = |place: &NodeBox| dimmed || (found.made_for.is_some() && !is_found(place));
         let color = |place: &NodeBox| {
             let color = match stacks.tree.node(place.node) {
@@ -255,7 +256,7 @@ impl Icicle {
         }
     }
 
-    /// Finds out which nodes a search is for.
+    /// Finds the nodes that match a search.
     fn search(&mut self, catalog: &Catalog, search: &str) {
         let text = search.trim().to_lowercase();
         let Some(stacks) = self.job.output().filter(|_| !text.is_empty()) else {
@@ -272,7 +273,7 @@ impl Icicle {
             .map(|site| site.as_ref().is_some_and(|site| matches(&site.name)))
             .collect();
         let mut nodes = vec![false; stacks.tree.nodes().len()];
-        // Whether it or anything around it matches: what is in a match is part of it.
+        // Whether a node or one of its ancestors matches: all nodes inside a match belong to it.
         let mut within = nodes.clone();
         let mut found_ns = 0_u64;
         for (i, node) in stacks.tree.nodes().iter().enumerate().skip(1) {
@@ -335,7 +336,7 @@ fn name(catalog: &Catalog, key: StackKey) -> String {
     }
 }
 
-/// Returns a number that is another one whenever boxes have other colours.
+/// Returns a number that changes whenever the boxes' colours do.
 fn color_number(
     theme: &Theme,
     dimmed: bool,
@@ -423,9 +424,9 @@ pub(crate) struct BoxView<'a, K, W> {
     pub(crate) generation: u64,
     /// The node over the whole width.
     pub(crate) top: u32,
-    /// Another number whenever the colours are others.
+    /// A number that changes whenever the colours do.
     pub(crate) colors: u64,
-    /// What it is called for who cannot see it.
+    /// The accessible name.
     pub(crate) name: &'a str,
 }
 
@@ -468,7 +469,7 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> BoxView<'_, K, W> {
             } else if response.clicked()
                 && let Some(place) = response.interact_pointer_pos().and_then(under)
             {
-                // Where there are several, what they are in gives them more room.
+                // A click on a merged box zooms to its parent, which gives its nodes more room.
                 let node = if place.node == NONE {
                     place.parent
                 } else {

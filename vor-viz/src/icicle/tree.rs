@@ -1,9 +1,9 @@
 //! Stacks, merged into a tree.
 //!
-//! A node is a stack: its key is what was opened last, its parents are what was open around that.
-//! Nodes stand in the order in which they were first seen, a parent before its children, and are
-//! linked by index. There are at most [`MOST_NODES`]; the spans of stacks beyond them are counted,
-//! with all inside them.
+//! A node is a stack: its key is the innermost element, and its ancestors are those around it.
+//! Nodes are stored in the order of their first occurrence, a parent before its children, and are
+//! linked by index. There are at most [`MOST_NODES`]. Spans of further stacks, with all inside
+//! them, are only counted.
 
 use std::hash::Hash;
 
@@ -13,37 +13,37 @@ use vor_capture::model::catalog::{SiteId, ThreadId};
 use crate::scopes::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};
 
-/// Most stacks of a tree.
+/// Maximum number of stacks in a tree.
 pub const MOST_NODES: usize = 200_000;
 
 /// No node.
 pub const NONE: u32 = u32::MAX;
 
-/// The node that contains all others. Its key means nothing.
+/// The root, which contains all other nodes. Its key has no meaning.
 pub const ROOT: u32 = 0;
 
-/// What is summed up per stack.
+/// The sums of a stack.
 pub trait Weight: Clone + Default {
-    /// Returns how wide a box is; of a node, at least the sum of its children's.
+    /// Returns the width of a box; at least the sum of the children's widths.
     fn weight(&self) -> f64;
 }
 
 /// A stack.
 #[derive(Clone, Debug)]
 pub struct Node<K, W> {
-    /// What was opened last.
+    /// The innermost element of the stack.
     pub key: K,
-    /// The stack without that.
+    /// The stack without its innermost element.
     pub parent: u32,
     first_child: u32,
     next: u32,
-    /// Its child that was looked for last, as it is often looked for again.
+    /// The child of the last lookup, a likely target of the next one.
     latest: u32,
-    /// What is summed up of it.
+    /// Its sums.
     pub sums: W,
 }
 
-/// Stacks by what they begin with.
+/// Stacks, merged by common prefixes.
 #[derive(Clone, Debug)]
 pub struct Tree<K, W> {
     nodes: Vec<Node<K, W>>,
@@ -80,7 +80,7 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         self.nodes.get(node as usize)
     }
 
-    /// Returns what is summed up of a node.
+    /// Returns the sums of a node.
     pub fn sums_mut(&mut self, node: u32) -> Option<&mut W> {
         self.nodes.get_mut(node as usize).map(|node| &mut node.sums)
     }
@@ -95,7 +95,7 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         })
     }
 
-    /// Returns the child of a node that has some key.
+    /// Returns the child of a node with a key.
     #[must_use]
     pub fn find(&self, parent: u32, key: K) -> Option<u32> {
         self.by_key.get(&(parent, key)).copied()
@@ -112,13 +112,13 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         path
     }
 
-    /// Returns a node, and what it is in, without the root.
+    /// Returns a node and its ancestors, without the root.
     pub fn upwards(&self, node: u32) -> impl Iterator<Item = u32> {
         let exists = |node: u32| (node != ROOT && self.node(node).is_some()).then_some(node);
         std::iter::successors(exists(node), move |&node| exists(self.node(node)?.parent))
     }
 
-    /// Returns the node that keys lead to, as far as they lead anywhere.
+    /// Returns the node at the end of a path of keys, as far as the path exists.
     #[must_use]
     pub fn follow(&self, path: &[K]) -> u32 {
         let mut at = ROOT;
@@ -131,8 +131,8 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         at
     }
 
-    /// Returns the child of a node that has some key, made where there is none; [`NONE`] where
-    /// there is no room for it.
+    /// Returns the child of a node with a key, and creates it if needed; [`NONE`] if the tree is
+    /// full.
     #[inline]
     pub fn child(&mut self, parent: u32, key: K) -> u32 {
         let Some(above) = self.nodes.get(parent as usize) else {
@@ -169,8 +169,8 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         child
     }
 
-    /// Puts the children of some nodes in order, the widest first; `most` nodes from `from` on.
-    /// Returns whether there are others behind them.
+    /// Sorts the children of up to `most` nodes from `from` on, the widest first. Returns whether
+    /// further nodes follow.
     pub fn put_in_order(&mut self, from: usize, most: usize) -> bool {
         let to = from.saturating_add(most).min(self.nodes.len());
         let mut children: Vec<u32> = Vec::new();
@@ -182,7 +182,7 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
                 continue;
             }
             let weight = |child: u32| self.nodes[child as usize].sums.weight();
-            // Of equally wide ones the first that was seen.
+            // Among equally wide children, the first one seen comes first.
             children.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)).then(a.cmp(&b)));
             self.nodes[parent].first_child = children[0];
             for (i, &child) in children.iter().enumerate() {
@@ -193,10 +193,10 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
     }
 }
 
-/// What a stack of a running program or of a capture ends with.
+/// The innermost element of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackKey {
-    /// A thread, below which its scopes stand.
+    /// A thread, the parent of its scopes.
     Thread(ThreadId),
     /// A scope.
     Scope(SiteId),
@@ -208,21 +208,21 @@ impl Default for StackKey {
     }
 }
 
-/// Sums over the spans of a stack; of a thread, over its outermost ones.
+/// Sums over the spans of a stack; for a thread, over its outermost spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackSums {
     /// Number of spans.
     pub count: u64,
-    /// How long they took together, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub total_ns: u64,
-    /// How long they took without the spans directly inside them, in nanoseconds.
+    /// Total duration without the spans directly inside, in nanoseconds.
     pub self_ns: u64,
 }
 
 impl StackSums {
     fn add(&mut self, total_ns: u64, self_ns: u64) {
         self.count += 1;
-        // A damaged capture may claim centuries.
+        // A damaged capture may contain durations of centuries.
         self.total_ns = self.total_ns.saturating_add(total_ns);
         self.self_ns = self.self_ns.saturating_add(self_ns);
     }
@@ -234,27 +234,27 @@ impl Weight for StackSums {
     }
 }
 
-/// How stacks are merged.
+/// Options for merging stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackOptions {
-    /// Whether the stacks of different threads are apart.
+    /// Whether stacks of different threads stay separate.
     pub by_thread: bool,
 }
 
 /// The stacks of some frames.
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
-    /// The tree. Its root sums up all.
+    /// The tree. Its root holds the sums over all stacks.
     pub tree: Tree<StackKey, StackSums>,
-    /// Spans that are not in the tree as there was no room for their stacks.
+    /// Spans that are not in the tree because it is full.
     pub hidden_spans: u64,
     /// Number of frames.
     pub frames: usize,
-    /// How long the frames took together, in nanoseconds.
+    /// Total duration of the frames, in nanoseconds.
     pub time_ns: u64,
-    /// The node of each span that is open, while the tree is made.
+    /// The node of each open span during the walk.
     open: Vec<u32>,
-    /// The node below which the present thread's scopes stand.
+    /// The parent node of the current thread's scopes.
     base: u32,
     by_thread: bool,
     ordered: usize,
@@ -278,7 +278,7 @@ impl SpanVisitor for Stacks {
             None => self.hidden_spans += 1,
         }
         if depth == 0 {
-            // The root and the thread's node sum up what is directly below them.
+            // The root and the thread's node hold the sums of the spans directly below them.
             if self.base != ROOT
                 && let Some(sums) = self.tree.sums_mut(self.base)
             {
@@ -304,7 +304,7 @@ impl Gather for Stacks {
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         self.open.clear();
-        // Tasks overlap, so their times cannot be added up.
+        // Tasks overlap, so their durations cannot be added up.
         if kind == TrackKind::Tasks {
             return false;
         }
@@ -316,7 +316,7 @@ impl Gather for Stacks {
     }
 
     fn extra_cost(&self) -> usize {
-        // A node is a push, and an entry of a map.
+        // A node costs a push and a map entry.
         self.tree.nodes().len() * 5
     }
 

@@ -1,15 +1,15 @@
 //! The values of frames, reduced to columns of pixels.
 //!
-//! Which frames share a column of pixels is found out once for all rows: a group is a frame that is
-//! wider than a pixel, or the frames that lie in one column. Of each group, a row keeps least,
-//! greatest and mean as a run; between runs lie gaps. So a picture has at most as many runs as
-//! pixels, however many frames there are.
+//! Frames are grouped into columns of pixels once for all rows. A group is a frame that is wider
+//! than a pixel, or all frames that lie in one column. For each group, a row stores minimum,
+//! maximum and mean as a run; gaps lie between runs. A plot therefore has at most one run per
+//! pixel, however many frames there are.
 //!
-//! Values are kept while their frames live: asking the caller for all of them again, because one
-//! frame has come, takes longer than all the rest. Those of the newest frames may still be unknown
-//! and are asked for each time. What else may have happened to the store shows in its version. As a
-//! version cannot tell everything, a part of the old values is compared with what the caller says
-//! now, another part each time; where one differs, the row is read anew.
+//! Values are cached while their frames live: reading all of them again for one new frame takes
+//! longer than everything else. Values of the newest frames may still be unknown, so they are read
+//! each time. All other changes of the store show in its version. A version cannot express every
+//! change. Each reading therefore compares another part of the old values with the caller's present
+//! values. If one differs, the row is read again in full.
 
 use std::ops::Range;
 
@@ -17,32 +17,32 @@ use super::MetricRow;
 use crate::frame_axis::FrameAxis;
 use crate::store::Store;
 
-/// After so many readings, all old values were compared once.
+/// After this number of readings, all old values were compared once.
 const PARTS: usize = 64;
 
-/// How many of the newest frames are asked for anew each time: live, a frame is known before its
-/// metrics are.
+/// Number of newest frames that are read again each time: with live data, a frame arrives before
+/// its metrics.
 const LATE: usize = 64;
 
-/// Rows that are reduced together.
+/// Number of rows that are reduced together.
 const TOGETHER: usize = 4;
 
-/// Most changes of the store per frame that comes, if nothing else has happened: the frame, its
-/// spans, and what is known of it later.
+/// Maximum number of changes of the store per new frame, if nothing else happened: the frame, its
+/// spans, and what arrives for it later.
 const CHANGES_PER_FRAME: u64 = 4;
 
 /// Columns of pixels that show the same values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Run {
-    /// First column.
+    /// The first column.
     pub(super) first: u32,
-    /// Behind the last column.
+    /// One past the last column.
     pub(super) end: u32,
-    /// What the values have in common.
+    /// The summary of the values.
     pub(super) extent: Extent,
 }
 
-/// Least, greatest and mean of some values.
+/// Minimum, maximum and mean of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
     pub(super) min: f64,
@@ -59,10 +59,10 @@ impl Extent {
         count: 0,
     };
 
-    /// Takes a value that is finite or `NaN`.
+    /// Adds a value that is finite or `NaN`.
     #[inline]
     fn take(&mut self, value: f64) {
-        // Written so that nothing is added for `NaN`, without a branch.
+        // This form skips `NaN` without a branch.
         self.min = if value < self.min { value } else { self.min };
         self.max = if value > self.max { value } else { self.max };
         self.sum += if value.is_nan() { 0.0 } else { value };
@@ -76,8 +76,8 @@ impl Extent {
         self.count += other.count;
     }
 
-    /// Returns the mean; of values so large that their sum has no place, the nearest of least and
-    /// greatest. `NaN` if there are none.
+    /// Returns the mean, or `NaN` if there are no values. If the sum overflows, the result is the
+    /// nearest of minimum and maximum.
     #[inline]
     pub(super) fn mean(&self) -> f64 {
         if self.count == 0 {
@@ -86,7 +86,7 @@ impl Extent {
         (self.sum / self.count as f64).max(self.min).min(self.max)
     }
 
-    /// Returns whether there is any value.
+    /// Returns whether there are no values.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -97,39 +97,39 @@ impl Extent {
 struct Group {
     first: u32,
     end: u32,
-    /// The first frame, and the one behind the last, by index in the store.
+    /// Index in the store of the first frame, and one past the last.
     from: usize,
     to: usize,
-    /// Whether its frame is in the group before as well, since it begins in a column that others
-    /// lie in.
+    /// Whether its frame is also in the previous group, because the frame begins in a column that
+    /// it shares.
     repeats: bool,
 }
 
-/// A row's values, and what is visible of them in columns of pixels.
+/// A row's values, and their summary per column of pixels.
 #[derive(Clone, Debug)]
 pub(super) struct Reduced {
     name: String,
-    /// A value for each frame of the store, behind `gone` that have left; `NaN` for a gap.
+    /// A value for each frame of the store, after `gone` values of removed frames; `NaN` for a gap.
     values: Vec<f64>,
     gone: usize,
-    /// The runs, from left to right; between them lie gaps.
+    /// The runs, from left to right, with gaps between them.
     pub(super) runs: Vec<Run>,
-    /// All values of the visible frames.
+    /// Summary of all values of the visible frames.
     pub(super) all: Extent,
-    /// Visible frames without a value.
+    /// Number of visible frames without a value.
     pub(super) gaps: usize,
 }
 
-/// The values of all rows that are in sight.
+/// The values of all visible rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
     rows: Vec<Reduced>,
     groups: Vec<Group>,
-    /// The store's version, its first frame and its number of frames when it was last read.
+    /// The store's version, its first frame and its number of frames at the last reading.
     version: u64,
     first: u64,
     len: usize,
-    /// Which part of the old values is compared next.
+    /// The part of the old values that is compared next.
     part: usize,
 }
 
@@ -139,7 +139,7 @@ impl Columns {
         &self.rows
     }
 
-    /// Reads what is new in the store, and reduces the values of some frames.
+    /// Reads new values from the store, and reduces the values of some frames.
     pub(super) fn read(
         &mut self,
         store: &Store,
@@ -188,7 +188,7 @@ impl Columns {
         self.rows.truncate(rows.len());
     }
 
-    /// Finds out which frames share columns of pixels.
+    /// Groups the frames that share columns of pixels.
     fn group(&mut self, store: &Store, frames: Range<usize>, axis: &FrameAxis) {
         self.groups.clear();
         let indices = frames.clone();
@@ -199,7 +199,7 @@ impl Columns {
             let (mut first, mut end) = (first as u32, end as u32);
             let mut repeats = false;
             match self.groups.last_mut() {
-                // Only frames that are narrower than a pixel share one, if the capture is sound.
+                // In a valid capture, only frames that are narrower than a pixel share one.
                 Some(last) if first < last.end && !last.repeats => {
                     last.to = index + 1;
                     first = last.end;
@@ -250,7 +250,7 @@ impl Reduced {
         }
     }
 
-    /// Reads the values of frames that are not known yet, and compares a part of the others.
+    /// Reads the unknown values, and compares a part of the known ones.
     fn read(&mut self, row: &MetricRow<'_>, len: usize, part: usize) {
         let ask = |index: usize| {
             let value = (row.values)(index);
@@ -269,8 +269,8 @@ impl Reduced {
     }
 }
 
-/// Makes a run of each group that has a value, for some rows at once: a group has few frames, so
-/// that going from one to the next takes as long as what is done for a row.
+/// Makes a run of each group that has a value, for some rows at once. A group has few frames, so
+/// iterating over groups costs as much as the work for a row.
 fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
     let mut frames = 0;
     for reduced in rows.iter_mut() {

@@ -1,9 +1,9 @@
-//! Metrics over frames: a row each, on the time axis of the frame bars.
+//! Metrics over frames: one row per metric, on the time axis of the frame bars.
 //!
 //! A row has three columns: its name, its plot, and its values. `columns` reduces the frames'
-//! values to columns of pixels, `row` draws those and writes what is beside them; here is what the
-//! user does with rows, and the memory that both keep. Nothing is read or reduced again while
-//! neither the frames nor the place change.
+//! values to columns of pixels. `row` draws them and writes the texts beside them. This module
+//! handles the user's actions on rows and owns the buffers of both. Values are read and reduced
+//! again only when the frames or the view change.
 
 mod columns;
 mod row;
@@ -21,28 +21,28 @@ use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::View;
 
-/// Height of the line that says what the values at the right are, in points.
+/// Height of the header of the value columns, in points.
 const HEADER_HEIGHT: f32 = 16.0;
 
-/// Room between rows, in points.
+/// Space between rows, in points.
 const SPACING: f32 = 3.0;
 
-/// Least and greatest height of a row, in points.
+/// Minimum and maximum height of a row, in points.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 22.0..=400.0;
 
-/// A metric, as the caller knows it.
+/// A metric, as the caller describes it.
 pub struct MetricRow<'a> {
-    /// Its name, which is unique.
+    /// The unique name.
     pub name: &'a str,
     /// The unit of its values; empty for none.
     pub unit: &'a str,
     /// Whether its values are counts.
     pub integer: bool,
-    /// What it means, for a hover text; may be empty.
+    /// Description for a hover text; may be empty.
     pub description: &'a str,
-    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a
-    /// gap. While the store's version stays, it is not asked again; nor is it asked, each time a
-    /// frame comes, for more than the newest frames and a part of the others.
+    /// Returns the value of the frame at an index of [`Store::frames`]; a value that is not finite
+    /// is a gap. It is not called again while the store's version is unchanged. When a frame
+    /// arrives, it is called for the newest frames and a part of the others.
     pub values: &'a dyn Fn(usize) -> f64,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for MetricRow<'_> {
     }
 }
 
-/// What the user did with the rows of metrics, and what was drawn last.
+/// The user's choices for the rows of metrics, and the last drawing.
 #[derive(Clone, Debug)]
 pub struct Plots {
     pinned: Vec<String>,
@@ -82,24 +82,24 @@ impl Default for Plots {
 }
 
 impl Plots {
-    /// Returns the names of the rows that stand on top, in their order.
+    /// Returns the names of the pinned rows, in their order.
     #[must_use]
     pub fn pinned(&self) -> &[String] {
         &self.pinned
     }
 
-    /// Puts a row on top, behind those that are there already, or back to its place.
+    /// Pins a row below the other pinned ones, or unpins it.
     pub fn set_pinned(&mut self, name: &str, pinned: bool) {
         set_member(&mut self.pinned, name, pinned);
     }
 
-    /// Returns the names of the rows that are not shown.
+    /// Returns the names of the hidden rows.
     #[must_use]
     pub fn hidden(&self) -> &[String] {
         &self.hidden
     }
 
-    /// Shows a row no more, or again.
+    /// Hides or shows a row.
     pub fn set_hidden(&mut self, name: &str, hidden: bool) {
         set_member(&mut self.hidden, name, hidden);
     }
@@ -117,7 +117,7 @@ impl Plots {
         }
     }
 
-    /// Shows the metrics, and does what the pointer asks for there.
+    /// Shows the metrics and handles the pointer there.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -138,7 +138,7 @@ impl Plots {
                 pos2(area.right(), top + stride - SPACING),
             )
         };
-        // Rows that are scrolled out of sight are neither read nor drawn.
+        // Rows outside the visible area are neither read nor drawn.
         let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
         let slots: Vec<usize> = (0..order.len()).filter(in_sight).collect();
         let mut done = Vec::new();
@@ -176,8 +176,8 @@ impl Plots {
             };
             cells.write(ui.painter(), *rect, theme);
         }
-        // Behind the texts, which stand beside the plots: what is appended to the frame's mesh
-        // after so many corners makes it grow, and all of them move.
+        // The mesh is added after the texts beside the plots. Shapes that are appended to the
+        // frame's mesh behind so many vertices make it grow, which moves all of them.
         self.quads.paint(ui.painter());
         if !slots.is_empty() {
             frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
@@ -199,7 +199,7 @@ impl Plots {
         self.hidden_menu(ui, rows);
     }
 
-    /// Returns the rows that are shown, by index: those on top first.
+    /// Returns the indices of the shown rows, pinned rows first.
     fn order(&self, rows: &[MetricRow<'_>]) -> Vec<usize> {
         let shown = |i: &usize| !self.hidden.iter().any(|name| name == rows[*i].name);
         let place = |i: &usize| {
@@ -211,7 +211,7 @@ impl Plots {
         order
     }
 
-    /// Says what the values at the right are.
+    /// Shows the header of the value columns.
     fn header(&self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) {
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, rect) = ui.allocate_space(vec2(width, HEADER_HEIGHT));
@@ -237,8 +237,7 @@ impl Plots {
         }
     }
 
-    /// Lets the user pin, hide and resize a row; returns how much room the signs for that take, in
-    /// points.
+    /// Handles pinning, hiding and resizing of a row. Returns the width of the buttons, in points.
     fn name_column(
         &self,
         ui: &Ui,
@@ -310,7 +309,7 @@ impl Plots {
         }
     }
 
-    /// Reads and reduces the values, if they may have changed.
+    /// Reads and reduces the values if they may have changed.
     fn read(&mut self, store: &Store, view: &View, axis: &FrameAxis, shown: &[&MetricRow<'_>]) {
         let mut hasher = FxHasher::default();
         let time = view.axis();
@@ -338,7 +337,7 @@ impl Plots {
         }
     }
 
-    /// Makes the mesh of all plots, if they or their places may have changed.
+    /// Rebuilds the mesh of all plots if values or positions may have changed.
     fn draw(&mut self, view: &View, axis: &FrameAxis, rects: &[Rect], theme: &Theme) {
         let mut hasher = FxHasher::default();
         theme.dark.hash(&mut hasher);
@@ -361,7 +360,7 @@ impl Plots {
         }
     }
 
-    /// Offers the hidden rows that there are.
+    /// Shows a menu of the hidden rows.
     fn hidden_menu(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
         let is_hidden = |name: &str| self.hidden.iter().any(|hidden| hidden == name);
         let hidden: Vec<&str> = rows
@@ -392,7 +391,7 @@ impl Plots {
     }
 }
 
-/// What the user did with a row in this pass.
+/// A user action on a row in this pass.
 enum RowAction {
     Pin(String, bool),
     Hide(String),
@@ -406,7 +405,7 @@ fn set_member(names: &mut Vec<String>, name: &str, member: bool) {
     }
 }
 
-/// Senses clicks on a sign that is painted by hand.
+/// Senses clicks on a button that is painted by hand.
 fn button(ui: &Ui, rect: Rect, id: egui::Id, name: impl Fn() -> String, hint: &str) -> Response {
     let response = ui.interact(rect, id, Sense::click());
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, name()));

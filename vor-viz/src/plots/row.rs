@@ -11,22 +11,22 @@ use crate::sketch::{self, Ink, shortened};
 use crate::store::Store;
 use crate::theme::Theme;
 
-/// Room above and below the line within a plot, in points.
+/// Margin above and below the line within a plot, in points.
 const MARGIN: f32 = 3.0;
 
-/// Width of the numbers left of the plot that say what its edges stand for, in points.
+/// Width of the axis labels at the left of the plot, in points.
 const EDGES_WIDTH: f32 = 46.0;
 
-/// Shares of the column of values: of the frame, least, mean and most.
+/// Widths of the value cells as shares of the column: current value, minimum, mean and maximum.
 const VALUE_SHARES: [f32; 4] = [0.37, 0.21, 0.21, 0.21];
 
-/// Returns the column of a row's name.
+/// Returns the rectangle of a row's name column.
 pub(super) fn name_rect(rect: Rect) -> Rect {
     rect.with_max_x(axis_rect(rect).left())
 }
 
-/// Returns how much of the column of names the numbers at the plot's edges take, in points: in a
-/// narrow panel, names need it more.
+/// Returns the width of the axis labels within the column of names, in points. A narrow panel has
+/// none, since the names need the space.
 fn edges_width(name: Rect) -> f32 {
     if name.width() < 120.0 {
         0.0
@@ -35,7 +35,7 @@ fn edges_width(name: Rect) -> f32 {
     }
 }
 
-/// Returns the places of the signs for pinning and hiding.
+/// Returns the rectangles of the buttons for pinning and hiding.
 pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
     let name = name_rect(rect);
     let size = vec2(16.0, 16.0);
@@ -44,7 +44,7 @@ pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
     [18.0, 36.0].map(|left| Rect::from_min_size(pos2(right - left, top), size))
 }
 
-/// Returns the places of the values; in a narrow panel, all but the first are empty.
+/// Returns the rectangles of the values; in a narrow panel, all but the first are empty.
 pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
     let column = rect.with_min_x(axis_rect(rect).right());
     let shares = if column.width() < 180.0 {
@@ -58,24 +58,24 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
             .with_min_x(left)
             .with_max_x(left + share * column.width());
         left = cell.right();
-        // Numbers of neighbours must not touch.
+        // Adjacent numbers must not touch.
         cell.with_min_x(cell.left() + 5.0)
     })
 }
 
-/// What a plot's lower and upper edges stand for.
+/// The values at a plot's lower and upper edges.
 #[derive(Clone, Copy, Debug)]
 struct Edges {
     low: f64,
     high: f64,
-    /// Half of the lower edge, and one by half of the height: the difference of the greatest
-    /// numbers has no place.
+    /// Half of the lower edge, and the reciprocal of half the height. The halves avoid an overflow
+    /// of the difference of the largest numbers.
     half_low: f64,
     by_half_height: f64,
 }
 
 impl Edges {
-    /// Begins at zero where that costs less than half of the height.
+    /// Includes zero if that costs less than half of the height.
     fn of(all: &Extent) -> Self {
         let (min, max) = if all.is_empty() {
             (0.0, 1.0)
@@ -104,19 +104,19 @@ impl Edges {
         }
     }
 
-    /// Returns how far up a value lies: 0 at the lower edge, 1 at the upper one.
+    /// Returns the relative height of a value: 0 at the lower edge, 1 at the upper one.
     #[inline]
     fn share(&self, value: f64) -> f32 {
         let share = ((value / 2.0 - self.half_low) * self.by_half_height) as f32;
-        // Of edges that are next to one another among the least numbers, nothing is left to divide
-        // by: unlike `clamp`, this makes zero of what is no number.
+        // Between adjacent edges among the smallest numbers, the division has no finite result.
+        // Unlike `clamp`, this turns `NaN` into zero.
         let share = if share > 0.0 { share } else { 0.0 };
         share.min(1.0)
     }
 }
 
-/// Appends the rectangles of a plot: a band from least to most where several frames share a column
-/// of pixels, and a line at the mean.
+/// Appends the rectangles of a plot: a line at the mean, and a band from minimum to maximum where
+/// several frames share a column of pixels.
 pub(super) fn draw(
     mesh: &mut Mesh,
     reduced: &Reduced,
@@ -125,7 +125,7 @@ pub(super) fn draw(
     theme: &Theme,
 ) {
     let pixel = axis.pixel();
-    // A line of more than a point looks heavy where it goes up and down in each column.
+    // A thicker line looks heavy where it goes up and down in each column.
     let thick = (1.25 / pixel).round().max(1.0) * pixel;
     let snap = |y: f32| (y / pixel).round() * pixel;
     let edges = Edges::of(&reduced.all);
@@ -135,13 +135,13 @@ pub(super) fn draw(
     );
     let height_px = ((bottom - top) / pixel).round();
     let y_of = |value: f64| {
-        // Added and taken away again, a number this large leaves whole pixels, where `round` would
-        // be a call and a cast a branch. A half goes up.
+        // Adding and subtracting a number this large rounds to whole pixels, halves up. `round`
+        // would be a call, and a cast a branch.
         const WHOLE: f32 = 8_388_608.0;
         let up = edges.share(value) * height_px + 1e-4;
         bottom - ((up + WHOLE) - WHOLE) * pixel
     };
-    // Few frames: a point at each value.
+    // A plot of few values marks each value with a point.
     let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
     let mut rest = reduced.runs.as_slice();
@@ -190,7 +190,7 @@ pub(super) fn draw(
             None => {
                 let is_alone = behind.first().is_none_or(|next| next.first > run.end);
                 if is_alone && right - left < 3.0 {
-                    // A value between gaps would be hard to see.
+                    // A single value between gaps would be hard to see.
                     let middle = f32::midpoint(left, right);
                     sketch::quad(
                         mesh,
@@ -213,11 +213,11 @@ pub(super) fn draw(
     }
 }
 
-/// Appends columns of a pixel's width that follow one another, the first one behind a value at
-/// `last_y`; returns the y of the last one's mean.
+/// Appends consecutive columns of one pixel's width; the first follows a value at `last_y`. Returns
+/// the y of the last column's mean.
 ///
-/// Most of a plot of many frames is drawn here, so neighbours share their corners: four corners and
-/// four triangles a column, appended without a look at the mesh's room in between.
+/// This function draws most of a plot of many frames. Neighbours therefore share their corners: a
+/// column takes four corners and four triangles, and no capacity check lies between them.
 fn draw_columns(
     mesh: &mut Mesh,
     columns: &[Run],
@@ -247,7 +247,7 @@ fn draw_columns(
         ];
         corners(axis.column_x(run.first as usize), ys)
     }));
-    // The right edge of the last one.
+    // The right edge of the last column.
     let end = columns.last().map_or(0, |run| run.end);
     mesh.vertices
         .extend_from_slice(&corners(axis.column_x(end as usize), ys));
@@ -263,11 +263,11 @@ fn draw_columns(
 pub(super) struct Cells<'a> {
     /// The metric.
     pub(super) row: &'a MetricRow<'a>,
-    /// What is visible of it.
+    /// Its visible values.
     pub(super) reduced: &'a Reduced,
     /// The value in the readout.
     pub(super) value: f64,
-    /// What the signs below the name take at its right, in points.
+    /// Width of the buttons at the right, below the name, in points.
     pub(super) signs_width: f32,
 }
 
@@ -354,7 +354,7 @@ impl Cells<'_> {
         let decimals = scale.with_decimals();
         let shown = |value: f64| if all.is_empty() { f64::NAN } else { value };
         let value = match (self.value.is_finite(), scale.unit()) {
-            // A long unit would leave no room for the number; it is below the name.
+            // A long unit would leave no room for the number; it is shown below the name.
             (true, unit) if (1..=5).contains(&unit.chars().count()) => {
                 format!("{} {unit}", scale.number(self.value))
             }
@@ -384,7 +384,7 @@ fn finite(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// Draws a pin: upright and full when the row is on top.
+/// Draws a pin: filled when the row is pinned.
 pub(super) fn paint_pin(painter: &Painter, rect: Rect, is_pinned: bool, color: Color32) {
     let (middle, stroke) = (rect.center(), Stroke::new(1.2, color));
     let head = middle - vec2(0.0, 2.5);
@@ -404,7 +404,7 @@ pub(super) fn paint_hide(painter: &Painter, rect: Rect, color: Color32) {
     }
 }
 
-/// Says what a metric is.
+/// Shows the tooltip of a metric.
 pub(super) fn describe(ui: &mut Ui, row: &MetricRow<'_>) {
     ui.strong(shortened(row.name));
     if !row.unit.is_empty() {
@@ -415,7 +415,7 @@ pub(super) fn describe(ui: &mut Ui, row: &MetricRow<'_>) {
     }
 }
 
-/// Says which value a frame has.
+/// Shows the value of a frame.
 pub(super) fn tooltip(ui: &mut Ui, store: &Store, index: usize, row: &MetricRow<'_>) {
     let Some(frame) = store.frames().get(index) else {
         return;

@@ -1,14 +1,14 @@
-//! Where a capture is, and whether the file there is still the one that was opened.
+//! The file of a capture, and the check whether it is still the opened one.
 //!
-//! A recorder only appends, so a file keeps its beginning and never becomes shorter. One that did
-//! either is another one: a program that was started again has written to the same path, in a new
-//! file or over the old one. A header names the file by a number that no other one has.
+//! A recorder only appends, so a file keeps its beginning and never becomes shorter. Otherwise it
+//! is another file: a restarted program has written to the same path, in a new file or over the old
+//! one. The header contains a unique number of the file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes that identify a file: more than the header of a capture with its number.
+/// Number of bytes that identify a file: more than a capture's header with its number.
 const HEAD_BYTES: u64 = 64;
 
 /// The path and the identity of the file of a capture.
@@ -16,16 +16,16 @@ const HEAD_BYTES: u64 = 64;
 pub(crate) struct CaptureFile {
     pub(crate) path: PathBuf,
     head: Vec<u8>,
-    /// Its size when it was last checked.
+    /// Its size at the last check.
     len: u64,
-    /// Its device and inode, where the system has them.
+    /// Its device and inode, if the system has them.
     node: Option<(u64, u64)>,
 }
 
 impl CaptureFile {
     /// Reads the identity of the file at a path.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        // Opening a pipe would wait for someone who writes to it.
+        // Opening a pipe would wait for a writer.
         if !path.metadata()?.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -41,8 +41,8 @@ impl CaptureFile {
         })
     }
 
-    /// Returns whether there is another file now. One that is gone is not replaced: what was opened
-    /// can still be read.
+    /// Returns whether the path now has another file. A removed file is not replaced: the opened
+    /// one can still be read.
     pub(crate) fn is_replaced(&mut self) -> bool {
         let Ok(now) = Self::new(&self.path) else {
             return false;

@@ -1,10 +1,9 @@
-//! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the
-//! one that draws.
+//! Runs a loader on its own thread, or in slices on the drawing thread where threads do not exist.
 //!
-//! The thread gets its requests through a mailbox with one slot, so a newer request takes the
-//! place of an older one; what it reads comes back through a channel with few places, so it never
-//! runs far ahead. It wakes the panel when something arrived. Without threads the same loader is
-//! given some milliseconds of each pass.
+//! The thread gets its requests through a mailbox with one slot, so a newer request replaces an
+//! older one. Results return through a channel of small capacity, so the thread never runs far
+//! ahead. It wakes the panel for each result. Without threads, the same loader gets some
+//! milliseconds of each pass.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,15 +15,15 @@ use web_time::Instant;
 use super::loader::{Delivery, Loader, Request, Step};
 use crate::store::Store;
 
-/// How long to wait for a file to grow: the recorder writes about as often.
+/// Interval between checks for file growth; the recorder writes about as often.
 pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
 
-/// Deliveries that may wait. Each request brings two windows at most, and newly grown frames of
-/// some megabytes come one by one.
+/// Capacity for deliveries. Each request brings at most two windows, and new frames of some
+/// megabytes arrive one by one.
 const WAITING: usize = 4;
 
-/// How long the loader works in a pass where there are no threads: drawing needs its share of a
-/// sixtieth of a second. A step that was begun is ended.
+/// Work time per pass without threads: drawing needs its share of a sixtieth of a second. A step
+/// that has begun is completed.
 const WORK: Duration = Duration::from_millis(6);
 
 /// A loader at work.
@@ -36,7 +35,7 @@ pub(crate) enum Driver {
     },
     Inline {
         loader: Box<Loader>,
-        /// When this pass's work ends; there is none left where this is missing.
+        /// End of this pass's work; `None` if the work of this pass is done.
         until: Option<Instant>,
         is_idle: bool,
     },
@@ -55,7 +54,7 @@ struct Mailbox {
     request: Option<Request>,
     following: bool,
     ended: bool,
-    /// Windows that are shown no more: letting go of millions of spans takes milliseconds.
+    /// Windows that are no longer shown: dropping millions of spans takes milliseconds.
     gone: Vec<Store>,
 }
 
@@ -72,11 +71,12 @@ impl Shared {
 }
 
 impl Driver {
-    /// Starts a thread for the loader; without threads there is none.
+    /// Starts a thread for the loader; without threads, the loader runs inline.
     pub(crate) fn new(loader: Loader) -> Self {
         let shared = Arc::new(Shared::default());
         let (sender, deliveries) = mpsc::sync_channel(WAITING);
-        // A loader that goes to a thread which cannot be started is lost, so it travels in a slot.
+        // A closure is lost if its thread cannot start. The loader therefore travels in a shared
+        // slot.
         let slot = Arc::new(Mutex::new(Some(loader)));
         let take = |slot: &Mutex<Option<Loader>>| {
             slot.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -115,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// Says whether to look for what is written to the file.
+    /// Sets whether the loader checks for file growth.
     pub(crate) fn set_following(&mut self, following: bool) {
         match self {
             Self::Thread { shared, .. } => shared.update(|mail| mail.following = following),
@@ -123,7 +123,8 @@ impl Driver {
         }
     }
 
-    /// Drops a window, on the loader's thread if there is one, so that the panel need not wait.
+    /// Drops a window. If the loader has a thread, that thread drops it, so that the panel does not
+    /// wait.
     pub(crate) fn drop_window(&mut self, window: Box<Store>) {
         if let Self::Thread { shared, .. } = self {
             shared.update(|mail| mail.gone.push(*window));
@@ -145,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// Returns what arrived, if anything did.
+    /// Returns the next delivery, if one arrived.
     pub(crate) fn next(&mut self) -> Option<Delivery> {
         match self {
             Self::Thread { deliveries, .. } => deliveries.try_recv().ok(),
@@ -154,7 +155,7 @@ impl Driver {
                 until,
                 is_idle,
             } => {
-                // The first step of a pass is always made, so that there is an end to it.
+                // Each pass does at least one step, so that the work ends.
                 while let Some(end) = *until {
                     *is_idle = false;
                     *until = Some(end).filter(|end| Instant::now() < *end);
@@ -180,13 +181,13 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Self::Thread { shared, .. } = self {
-            // Not waited for: it ends after the frame that it reads now.
+            // There is no join: the thread ends after the frame that it reads now.
             shared.update(|mail| mail.ended = true);
         }
     }
 }
 
-/// Is the thread.
+/// The main function of the thread.
 fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
     let deliver = |delivery| {
         let sent = sender.send(delivery).is_ok();
@@ -195,8 +196,8 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
         }
         sent
     };
-    // The first request comes immediately, and before anything else is done: what it brings is what
-    // someone waits for.
+    // The first request arrives immediately and is processed first: its result is the one that the
+    // user waits for.
     let is_early = |mail: &mut Mailbox| !mail.ended && mail.request.is_none();
     let woken = shared.rung.wait_while(shared.mail(), is_early);
     drop(woken.unwrap_or_else(PoisonError::into_inner));
@@ -232,7 +233,7 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
     }
 }
 
-/// Waits for mail; returns whether it is time to look for more of the file instead.
+/// Waits for mail; returns whether the wait timed out and the file should be checked for growth.
 fn wait(shared: &Shared, following: bool) -> bool {
     let is_quiet = |mail: &mut Mailbox| {
         !mail.ended && mail.request.is_none() && mail.gone.is_empty() && mail.following == following

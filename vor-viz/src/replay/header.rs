@@ -1,5 +1,4 @@
-//! The header of a replayed capture: which one it is, which part of it is shown, and how to get
-//! elsewhere.
+//! The header of a replayed capture: its name and totals, and the navigation.
 
 use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
 use vor_capture::units;
@@ -10,7 +9,7 @@ use crate::theme::Theme;
 /// Width of the field for a frame's number, in points.
 const FIELD_WIDTH: f32 = 90.0;
 
-/// What is typed at the moment.
+/// The state of the input field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Header {
     typed: Option<String>,
@@ -20,8 +19,7 @@ impl Header {
     pub(super) fn show(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
         let theme = Theme::of(ui.visuals());
         ui.horizontal(|ui| {
-            // What moves about stands on the right, so that a long name cannot push it out of
-            // sight.
+            // The controls are on the right, so that a long name cannot push them out of view.
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 follow(replay, ui);
                 ui.separator();
@@ -78,7 +76,7 @@ impl Header {
     }
 }
 
-/// Shows which capture it is, and how much.
+/// Shows the name and the totals of the capture.
 fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
     let info = replay.info();
     let mut facts = match replay.is_searching() {
@@ -136,7 +134,7 @@ fn follow(replay: &mut ReplayState, ui: &mut Ui) {
     }
 }
 
-/// Adds a button that shows a sign and is called by a name.
+/// Adds a button with a symbol and an accessible name.
 fn button(ui: &mut Ui, sign: &str, name: &str) -> egui::Response {
     let response = ui.button(sign).on_hover_text(name);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, ui.is_enabled(), name));
@@ -151,7 +149,7 @@ fn text_width(ui: &Ui, text: &str) -> f32 {
         .x
 }
 
-/// Returns the number that is typed; other characters are ignored.
+/// Returns the entered number; white space, commas, underscores and apostrophes are ignored.
 fn number(text: &str) -> Option<u64> {
     let digits: String = text
         .chars()

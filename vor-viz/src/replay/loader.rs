@@ -1,16 +1,16 @@
-//! What reads the capture, a small step at a time.
+//! Reads the capture, a small step at a time.
 //!
-//! A loader owns the capture and does one thing after the other: the frame that was requested, the
-//! frames around it, then the durations of all frames, then whatever a growing file brings. A step
-//! reads one frame with its spans, or a piece of the durations; so a newer request is never more
-//! than a step away. Whose thread it runs on, and how what it gives reaches the one that draws, is
-//! not its concern (see `driver`).
+//! A loader owns the capture and does one thing after the other: the requested frame, the frames
+//! around it, the durations of all frames, then the growth of the file. A step reads one frame with
+//! its spans, or a piece of the durations. A newer request therefore waits for at most one step.
+//! The loader does not depend on its thread or on the way of its results to the drawing thread (see
+//! `driver`).
 //!
-//! A window is made here, with its levels of detail, and given as a whole: whoever draws only puts
-//! it in the place of the former one. Frames that a growing file brings come one by one.
+//! The loader builds a window with its levels of detail and delivers it as a whole; the drawing
+//! thread only replaces the previous one. New frames of a growing file arrive one by one.
 //!
-//! A window is a row of frames without gaps: a frame that damage took has its place in it, without
-//! spans and without length.
+//! A window is a sequence of frames without gaps: a lost frame keeps its place in it, without spans
+//! and with zero duration.
 
 use std::sync::Arc;
 
@@ -23,28 +23,28 @@ use super::capture_file::CaptureFile;
 use super::summary::Glance;
 use crate::store::{FrameBlock, FrameEntry, Store};
 
-/// Frames that are summed up in one step. They take some 2 ms; those of a version-2 capture must be
-/// read whole.
+/// Frames that are summarised in one step. They take about 2 ms. Frames of a version-2 capture must
+/// be read whole.
 const GLANCES: usize = 8192;
 const GLANCES_V2: usize = 32;
 
-/// Most spans of a frame that are shown; the rest is counted.
+/// Maximum number of shown spans per frame; the rest is counted.
 const MAX_FRAME_SPANS: u64 = vor_capture::reader::DEFAULT_MAX_SPANS as u64;
 
-/// Most frames that are read for a time that a lost frame would have had.
+/// Maximum number of frames that are read to find the time of a lost frame.
 const NEIGHBOURS: usize = 64;
 
-/// Limits of the window of a capture that is shown.
+/// Limits for the window of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// Most frames.
+    /// Maximum number of frames.
     pub frames: usize,
-    /// Most spans; one frame is shown whatever it holds.
+    /// Maximum number of spans; one frame is shown regardless of its size.
     pub spans: usize,
 }
 
-/// As many frames as bars have room beside one another, and some twenty spans a pixel of a large
-/// screen; millions more would only be waited for.
+/// As many frames as there is room for bars, and about twenty spans per pixel of a large screen.
+/// Millions more would only increase the waiting time.
 impl Default for WindowLimits {
     fn default() -> Self {
         Self {
@@ -59,16 +59,16 @@ impl Default for WindowLimits {
 pub(crate) struct Request {
     /// Identifies the request.
     pub(crate) job: u64,
-    /// The frame that is requested.
+    /// The requested frame.
     pub(crate) frame: u64,
-    /// On which side of it others are to be loaded.
+    /// The side on which its neighbours are loaded.
     pub(crate) side: Side,
-    /// Whether the frame itself is wanted before the others.
+    /// Whether the frame itself is delivered before its neighbours.
     pub(crate) is_urgent: bool,
     pub(crate) limits: WindowLimits,
 }
 
-/// Where a window lies.
+/// The position of a window relative to the requested frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Both,
@@ -76,28 +76,28 @@ pub(crate) enum Side {
     Before,
 }
 
-/// What a loader gives.
+/// A result of a loader.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// A window, whose last frame stands before the frame `end` of the capture: the whole one, or
-    /// before it the frame alone that was requested.
+    /// A window whose last frame precedes the frame `end` of the capture. It is either the whole
+    /// window, or before that only the requested frame.
     Window {
         job: u64,
         end: u64,
         store: Box<Store>,
         is_whole: bool,
     },
-    /// A frame behind the whole window.
+    /// A frame that follows the whole window.
     Block { job: u64, block: Box<FrameBlock> },
-    /// The next frames at a glance.
+    /// Summaries of the next frames.
     Glances(Vec<Glance>),
-    /// The file has grown, or was passed over for the first time.
+    /// The file has grown, or its first scan is complete.
     Grown {
         info: Box<Info>,
         catalog: Arc<Catalog>,
     },
-    /// Another capture is read from now on, for a reason in words; nothing of the former one
-    /// comes after this.
+    /// Another capture is read from now on, for the reason in `notice`. No delivery of the previous
+    /// one follows.
     Replaced {
         info: Box<Info>,
         catalog: Arc<Catalog>,
@@ -105,17 +105,17 @@ pub(crate) enum Delivery {
     },
     /// A part of the capture is damaged.
     Problem(String),
-    /// The file cannot be read; nothing comes until something is requested again.
+    /// The file cannot be read; no delivery follows until the next request.
     Failed(String),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
     Gave(Delivery),
     /// There is more to do.
     Working,
-    /// There is nothing to do until something is requested or the file grows.
+    /// There is nothing to do until the next request or file growth.
     Idle,
 }
 
@@ -123,22 +123,22 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Loader {
     capture: Capture,
-    /// Where it is and how it begins, if it is a file that may be replaced.
+    /// Path and identity of the file, if it may be replaced.
     place: Option<CaptureFile>,
     is_v2: bool,
-    /// Whether the file has still to be passed over to find its frames.
+    /// Whether the file must still be scanned for its frames.
     is_unknown: bool,
-    /// What to load as soon as that is done.
+    /// The request that waits for the scan.
     waiting: Option<Request>,
     scan: FrameScan,
-    /// Whether the file cannot be read any more.
+    /// Whether the file can no longer be read.
     failed: bool,
     origin_ns: Option<i64>,
     job: Option<Job>,
     following: bool,
-    /// The window that was given last: its request, and which frame comes behind it.
+    /// The last delivered window: its request, and the frame that follows it.
     window: Option<(Request, u64)>,
-    /// Something that waits for what was given before it.
+    /// A delivery that waits for an earlier one.
     ready: Option<Delivery>,
 }
 
@@ -150,9 +150,9 @@ struct Job {
 
 #[derive(Debug)]
 enum Stage {
-    /// The frame that is requested.
+    /// The requested frame.
     Requested,
-    /// How many spans the frames around it have, so that it is known which of them fit.
+    /// The span counts of the frames around it, to find out how many of them fit.
     Measure {
         scan: Box<FrameScan>,
         first: u64,
@@ -166,7 +166,7 @@ enum Stage {
         spans: u64,
         store: Box<Store>,
     },
-    /// Frames that came after the window was complete.
+    /// Frames that arrived after the window was complete.
     Append {
         next: u64,
         end: u64,
@@ -175,8 +175,8 @@ enum Stage {
 }
 
 impl Loader {
-    /// Makes a loader of a capture, and where that is a file of its own. One that was opened lazily
-    /// is passed over first.
+    /// Makes a loader of a capture; `place` is its file, if it has its own. A lazily opened file
+    /// without an index is scanned first.
     pub(crate) fn new(capture: Capture, place: Option<CaptureFile>) -> Self {
         let info = capture.info();
         Self {
@@ -195,7 +195,7 @@ impl Loader {
         }
     }
 
-    /// Takes a request in the place of the one before, done or not.
+    /// Accepts a request; it replaces the previous one, complete or not.
     pub(crate) fn ask(&mut self, request: Request) {
         if self.is_unknown {
             self.waiting = Some(request);
@@ -220,8 +220,7 @@ impl Loader {
         self.following
     }
 
-    /// Takes what was written to the file meanwhile, or another file in its place; gives something
-    /// if there is more.
+    /// Checks the file for growth or replacement; returns a delivery if there is any.
     pub(crate) fn poll_growth(&mut self) -> Option<Delivery> {
         if self.job.is_some() {
             return None;
@@ -235,7 +234,7 @@ impl Loader {
         let (count, before) = (self.capture.frame_count(), self.capture.info());
         match self.capture.extend() {
             Err(error) => Some(self.fail(&error)),
-            // Frame 0 was all that was recorded, and ends at the first mark now.
+            // Without marks, frame 0 covers everything recorded; now it ends at the first mark.
             Ok(_) if count > 0 && self.capture.info().marked != before.marked => {
                 self.reopen("the program marks frames now; the capture is read from its start")
             }
@@ -246,8 +245,7 @@ impl Loader {
         }
     }
 
-    /// Opens the file that is at the capture's path now. It may not be there yet, or not its
-    /// header.
+    /// Opens the current file at the capture's path. The file or its header may not exist yet.
     fn reopen(&mut self, notice: &'static str) -> Option<Delivery> {
         let place = CaptureFile::new(&self.place.as_ref()?.path).ok()?;
         let capture = Capture::open_lazily(&place.path).ok()?;
@@ -286,7 +284,7 @@ impl Loader {
         Step::Gave(self.grown())
     }
 
-    /// Does a little of what there is to do.
+    /// Does one step of the pending work.
     pub(crate) fn step(&mut self) -> Step {
         if let Some(ready) = self.ready.take() {
             return Step::Gave(ready);
@@ -344,7 +342,7 @@ impl Loader {
         Ok((Step::Gave(given), Some(self.measure(request))))
     }
 
-    /// Begins to look at the frames around the one that is requested.
+    /// Begins to measure the frames around the requested one.
     fn measure(&self, request: &Request) -> Stage {
         let count = self.capture.frame_count();
         let frame = request.frame.min(count.saturating_sub(1));
@@ -433,8 +431,8 @@ impl Loader {
         let spans = spans + held(&block);
         store.push_block(block);
         if spans > request.limits.spans as u64 && next >= request.frame {
-            // Tasks are not among the spans that frames count, so there may be more than was
-            // thought.
+            // Tasks are not part of the frames' span counts, so there may be more spans than
+            // expected.
             end = next + 1;
         }
         let stage = Stage::Fill {
@@ -446,8 +444,7 @@ impl Loader {
         Ok((Step::Working, Some(stage)))
     }
 
-    /// Returns what follows the window when the file has grown: the new frames, or a window anew
-    /// when these are too many.
+    /// Returns the work after file growth: the new frames, or a new window if there are too many.
     fn append_job(&self) -> Option<Job> {
         let (request, next) = self.window?;
         let end = self.capture.frame_count();
@@ -498,7 +495,7 @@ impl Loader {
         Ok((Step::Gave(given), stage))
     }
 
-    /// Reads a frame; one that is lost becomes an empty one between its neighbours.
+    /// Reads a frame; a lost one becomes an empty frame between its neighbours.
     fn block(&mut self, frame: u64, previous: Option<&FrameEntry>) -> Result<FrameBlock, Error> {
         match self.capture.recovered_batches(frame) {
             Ok((recovered, batches)) => {
@@ -527,7 +524,7 @@ impl Loader {
         }
     }
 
-    /// Returns when the next frame begins of which that is known.
+    /// Returns the begin of the next frame with a known begin.
     fn next_begin_ns(&mut self, frame: u64) -> i64 {
         let next = self
             .capture
@@ -541,7 +538,7 @@ impl Loader {
         })
     }
 
-    /// Returns what times count from: when the capture's first frame began.
+    /// Returns the origin of times: the begin of the capture's first frame.
     fn origin_ns(&mut self, otherwise_ticks: u64) -> i64 {
         if let Some(origin_ns) = self.origin_ns {
             return origin_ns;
@@ -557,7 +554,7 @@ impl Loader {
         origin_ns
     }
 
-    /// Sums up the next frames that were not yet looked at.
+    /// Summarises the next frames.
     fn glances(&mut self) -> Step {
         let most = if self.is_v2 { GLANCES_V2 } else { GLANCES };
         let catalog = Arc::clone(self.capture.catalog());
@@ -583,14 +580,14 @@ impl Loader {
         if self.scan.next_frame() >= self.capture.frame_count()
             && let Some(problem) = self.damage()
         {
-            // Damage is reported by the time all frames are known.
+            // Damage is reported no later than the last summaries.
             self.ready = Some(glances);
             return Step::Gave(Delivery::Problem(problem));
         }
         Step::Gave(glances)
     }
 
-    /// Returns what to say of damage.
+    /// Returns a description of the damage.
     fn damage(&self) -> Option<String> {
         let damage = self.capture.info().damage;
         let first = damage.losses.first()?;
@@ -612,13 +609,13 @@ fn glance(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> Glance {
     }
 }
 
-/// Makes a store for a window. The loader keeps to the limit of spans more closely, and counts what
-/// the store cannot know in advance.
+/// Makes a store for a window. The loader enforces the limit of spans itself, so the store's limit
+/// has a margin of a quarter.
 pub(crate) fn store(limits: WindowLimits) -> Store {
     Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
 }
 
-/// Returns how many spans the store will hold of a block.
+/// Returns the number of spans that a block adds to the store.
 fn held(block: &FrameBlock) -> u64 {
     let threads = block.threads.iter();
     let spans = threads.map(|thread| {
@@ -628,9 +625,9 @@ fn held(block: &FrameBlock) -> u64 {
     spans.sum()
 }
 
-/// Returns the first frame of a window and the one behind its last: the requested one, and of its
-/// neighbours as many as fit, from the nearest on. `spans` says how many spans the frames from
-/// `first` on have.
+/// Returns the first frame of a window and the one after its last. The window holds the requested
+/// frame and as many neighbours as fit, the nearest first. `spans` holds the span counts of the
+/// frames from `first` on.
 fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
     let count = spans.len();
     let Some(last) = count.checked_sub(1) else {

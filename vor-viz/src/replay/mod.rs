@@ -1,14 +1,14 @@
 //! A capture of any length in the panel.
 //!
 //! A [`ReplayState`] shows a window of the capture in a [`Panel`]: some hundred frames with their
-//! spans, in a [`Store`] as those of a running program are. Beside it stand the durations of all
-//! frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has
-//! read, once a pass.
+//! spans, in a [`Store`] like those of a running program. It also holds the durations of all
+//! frames. A loader reads the file, usually on its own thread; [`ReplayState::poll`] takes its
+//! results once per pass.
 //!
-//! A jump shows the requested frame alone first, and the frames around it a moment later. Either
-//! comes as a store that takes the place of the former one, so what is looked at never consists of
-//! two windows. Frames are named by their place in the capture, from 0; the store's ids are others,
-//! and a frame gets a new one when its window is read anew.
+//! A jump first shows the requested frame alone, and the frames around it a moment later. Each
+//! result is a store that replaces the previous one, so the panel never shows a mix of two windows.
+//! Frames are identified by their index in the capture, from 0. Ids of the store differ: a frame
+//! gets a new id when its window is read again.
 
 mod summary;
 mod capture_file;
@@ -36,14 +36,14 @@ use loader::{Delivery, Loader, Request, Side};
 pub use loader::WindowLimits;
 pub use summary::Summary;
 
-/// Spans that are taken into the store in one pass, so that the panel stays alive while a window
-/// arrives.
+/// Maximum number of spans that enter the store in one pass, so that the panel stays responsive
+/// while a window arrives.
 const SPANS_PER_PASS: u64 = 400_000;
 
 /// Height of the strip of all frames, in points.
 const OVERVIEW_HEIGHT: f32 = 44.0;
 
-/// A capture, and the window of it that is shown.
+/// A capture, and its shown window.
 #[derive(Debug)]
 pub struct ReplayState {
     name: String,
@@ -54,19 +54,19 @@ pub struct ReplayState {
     limits: WindowLimits,
     /// Its store holds the window.
     panel: Panel,
-    /// Frame of the capture behind the newest one of the store.
+    /// The capture's frame that follows the newest frame of the store.
     end: u64,
-    /// Whether the file is still passed over to find its frames.
+    /// Whether the file is still being scanned for its frames.
     is_searching: bool,
     summary: Summary,
     following: bool,
     /// Number of the last request.
     job: u64,
-    /// Whether all of the last request is there.
+    /// Whether the last request is complete.
     is_done: bool,
-    /// Whether the file could not be read since then.
+    /// Whether reading the file failed since the last request.
     has_failed: bool,
-    /// The frame that was requested last.
+    /// The frame of the last request.
     requested: Option<u64>,
     arrived: Option<FrameId>,
     problem: Option<String>,
@@ -75,8 +75,8 @@ pub struct ReplayState {
 }
 
 impl ReplayState {
-    /// Opens a capture: at its newest frames while it is still being written, else at its first
-    /// ones. One without an index is passed over by the loader; until then it [has no
+    /// Opens a capture: at its newest frames while it is being written, otherwise at its first
+    /// frames. The loader scans a file without an index; until then it [has no
     /// frames](Self::is_searching).
     ///
     /// # Errors
@@ -84,7 +84,8 @@ impl ReplayState {
     /// The file cannot be read, or is no capture; the text is one line and names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        // What is noted before the file is opened cannot be of a later one.
+        // The identity is taken before the file is opened, so that it cannot belong to a later
+        // file.
         let place = CaptureFile::new(path).ok();
         let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
@@ -97,7 +98,7 @@ impl ReplayState {
         Ok(replay)
     }
 
-    /// Opens a capture that is in memory.
+    /// Opens a capture in memory.
     ///
     /// # Errors
     ///
@@ -139,13 +140,13 @@ impl ReplayState {
         }
     }
 
-    /// Returns what the capture is called: its file's name.
+    /// Returns the name of the capture: that of its file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns where the capture is, if it is a file.
+    /// Returns the path of the capture, if it is a file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -157,7 +158,7 @@ impl ReplayState {
         &self.info
     }
 
-    /// Returns the frames of the window with their spans.
+    /// Returns the frames of the window, with their spans.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.panel.store()
@@ -169,18 +170,18 @@ impl ReplayState {
         &self.panel
     }
 
-    /// Returns the panel that shows the window, for settings that it alone has.
+    /// Returns the panel of the window, for its own settings.
     pub fn panel_mut(&mut self) -> &mut Panel {
         &mut self.panel
     }
 
-    /// Returns which frames of the capture the store holds.
+    /// Returns the frames of the capture that the store holds.
     #[must_use]
     pub fn window(&self) -> Range<u64> {
         self.end - self.store().frames().len() as u64..self.end
     }
 
-    /// Returns the store's id of a frame of the capture, if the window has it.
+    /// Returns the store's id of a frame of the capture, if it is in the window.
     #[must_use]
     pub fn id_of(&self, frame: u64) -> Option<FrameId> {
         let window = self.window();
@@ -188,63 +189,63 @@ impl ReplayState {
         Some(self.store().id_at(usize::try_from(index).ok()?))
     }
 
-    /// Returns which frame of the capture the store has under an id.
+    /// Returns the capture's frame for an id of the store.
     #[must_use]
     pub fn frame_of(&self, id: FrameId) -> Option<u64> {
         Some(self.window().start + self.store().index_of(id)? as u64)
     }
 
-    /// Returns how long all frames took that were looked at so far, and what was lost.
+    /// Returns the durations and losses of all frames summarised so far.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Returns how many frames were looked at, from the first one on.
+    /// Returns the number of summarised frames, from the first one on.
     #[must_use]
     pub fn frames_known(&self) -> u64 {
         self.summary.frames()
     }
 
-    /// Returns how many frames the capture has.
+    /// Returns the number of frames in the capture.
     #[must_use]
     pub fn frames_total(&self) -> u64 {
         self.info.frames
     }
 
-    /// Returns whether something that was requested is still on its way.
+    /// Returns whether a request is incomplete.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         !self.is_done
     }
 
-    /// Returns whether all is there: the window, and how long each frame took. More may come of a
-    /// capture that grows.
+    /// Returns whether everything is loaded: the window, and the durations of all frames. A growing
+    /// capture may still bring more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_done && (self.has_failed || self.frames_known() >= self.frames_total())
     }
 
-    /// Returns what went wrong last, as one line to show.
+    /// Returns the latest problem, as one line to show.
     #[must_use]
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Returns what happened to the file last beside its growth, as one line to show.
+    /// Returns the latest event of the file beside its growth, as one line to show.
     #[must_use]
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// Returns whether the file is still passed over to find its frames, as one that was not closed
-    /// must be: then it is not known how many there are.
+    /// Returns whether the file is still being scanned for its frames, which a file without an
+    /// index needs. The number of frames is unknown until then.
     #[must_use]
     pub fn is_searching(&self) -> bool {
         self.is_searching
     }
 
-    /// Sets the limits of the window, and reads it anew.
+    /// Sets the limits of the window, and reads it again.
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
         let frame = self.requested.unwrap_or_else(|| self.window().start);
@@ -257,8 +258,8 @@ impl ReplayState {
         self.ask(frame, side, true);
     }
 
-    /// Shows a frame, counted from 0 in the order of the file, and the frames around it; the last
-    /// one, if there are fewer. Follows no more.
+    /// Shows a frame, counted from 0 in the order of the file, and the frames around it. A number
+    /// beyond the end shows the last frame. Stops following.
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
         if self.is_searching {
@@ -270,7 +271,8 @@ impl ReplayState {
         };
         let frame = frame.min(last);
         let window = self.window();
-        // At the edge of a window others are soon wanted, unless it is the edge of the capture too.
+        // The edge of a window soon needs further frames, unless it is also the edge of the
+        // capture.
         let margin = (window.end - window.start) / 8;
         let is_inside = (window.start == 0 || frame >= window.start + margin)
             && (window.end > last || frame + margin < window.end);
@@ -282,7 +284,7 @@ impl ReplayState {
         }
     }
 
-    /// Shows the frames from `first` on. Follows no more.
+    /// Shows the frames from `first` on. Stops following.
     pub fn move_window(&mut self, first: u64) {
         self.set_follow(false);
         let first = first.min(self.last_frame());
@@ -290,19 +292,19 @@ impl ReplayState {
         self.ask(first, Side::After, is_urgent);
     }
 
-    /// Returns whether the newest frames are shown as they come.
+    /// Returns whether the newest frames are shown as they arrive.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.following
     }
 
-    /// Returns whether more frames may come.
+    /// Returns whether more frames may arrive.
     #[must_use]
     pub fn can_follow(&self) -> bool {
         self.path.is_some() && !self.info.closed
     }
 
-    /// Shows the newest frames, and others as they come, or stops doing so.
+    /// Starts or stops showing the newest frames as they arrive.
     pub fn set_follow(&mut self, follow: bool) {
         let follow = follow && self.path.is_some();
         if follow == self.following {
@@ -318,11 +320,11 @@ impl ReplayState {
     fn request_newest(&mut self) {
         let last = self.last_frame();
         self.ask(last, Side::Before, !self.window().contains(&last));
-        // No particular frame was requested.
+        // This request has no particular frame.
         self.requested = None;
     }
 
-    /// Returns the last frame; one that no capture has while it is not known.
+    /// Returns the last frame; a number beyond any capture while it is unknown.
     fn last_frame(&self) -> u64 {
         match self.is_searching {
             true => u64::MAX,
@@ -330,20 +332,20 @@ impl ReplayState {
         }
     }
 
-    /// Returns the frame that was requested last, by a jump or in the header.
+    /// Returns the last requested frame, from a jump or from the header.
     #[must_use]
     pub fn requested(&self) -> Option<u64> {
         self.requested
     }
 
-    /// Returns the id of the frame that was requested, once each time it gets one: then it is to be
-    /// pinned. It gets one when it is there, and another one when the frames around it are.
+    /// Returns the id of the requested frame, once for each new id: then the frame should be
+    /// pinned. It gets an id on arrival, and another one when the frames around it arrive.
     pub fn take_arrived(&mut self) -> Option<FrameId> {
         self.arrived.take()
     }
 
-    /// Takes what was read since the last pass; to be called once in each. Repaints are requested
-    /// for while something is on its way.
+    /// Takes the results of the loader; call it once per pass. Requests repaints while results are
+    /// pending.
     pub fn poll(&mut self, ctx: &egui::Context) {
         self.driver.begin_pass(ctx);
         let mut spans = 0;
@@ -359,8 +361,8 @@ impl ReplayState {
         }
     }
 
-    /// Shows the capture: a header, a strip of all its frames, and the panel with the window. Takes
-    /// what was read since the last pass first.
+    /// Shows the capture: a header, an overview of all frames, and the panel with the window. Takes
+    /// the loader's results first.
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.poll(ui.ctx());
         if let Some(id) = self.take_arrived() {
@@ -425,7 +427,7 @@ impl ReplayState {
         });
     }
 
-    /// Takes a delivery; returns how many spans came with it.
+    /// Processes a delivery; returns the number of its spans.
     fn take(&mut self, delivery: Delivery) -> u64 {
         match delivery {
             Delivery::Window {
@@ -490,13 +492,12 @@ impl ReplayState {
                 self.has_failed = true;
                 0
             }
-            // Of a request that another one has taken the place of.
+            // A delivery for a replaced request.
             Delivery::Window { .. } | Delivery::Block { .. } => 0,
         }
     }
 
-    /// Shows a window, whose last frame stands before the frame `end`, in the place of the former
-    /// one.
+    /// Replaces the window; the last frame of the new one precedes the frame `end`.
     fn put(&mut self, mut store: Box<Store>, end: u64) {
         store.replace(self.store());
         std::mem::swap(self.panel.store_mut(), &mut store);

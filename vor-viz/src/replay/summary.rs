@@ -1,28 +1,28 @@
-//! All frames of a capture at a glance: how long each took, and which of them lost something.
+//! A summary of all frames of a capture: their durations, and the frames with losses.
 //!
-//! 4 bytes a frame and a bounded list, whatever the length of the capture.
+//! It takes 4 bytes per frame and a bounded list, for a capture of any length.
 
 use crate::overview::OverviewMark;
 use crate::pyramid::MinMaxPyramid;
 
-/// Most frames whose durations are kept: an hour of a thousand frames a second is a twentieth of
+/// Maximum number of stored durations: an hour at a thousand frames per second is a twentieth of
 /// it.
 const MAX_FRAMES: usize = 1 << 26;
 
-/// Most frames that are listed because something of them was lost.
+/// Maximum number of listed frames with losses.
 const MAX_TROUBLED: usize = 1 << 16;
 
-/// A frame on its way into the columns.
+/// The summary of one frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Glance {
-    /// Not a number when the frame was lost.
+    /// NaN if the frame was lost.
     pub(crate) duration_ms: f32,
     pub(crate) spans: u64,
     pub(crate) dropped_spans: u64,
     pub(crate) is_damaged: bool,
 }
 
-/// Columns over all frames that are known so far.
+/// Columns over all frames known so far.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     durations_ms: MinMaxPyramid,
@@ -57,39 +57,38 @@ impl Summary {
         }
     }
 
-    /// Returns how many frames were looked at, from the first one on.
+    /// Returns the number of summarised frames, from the first one on.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Returns how long the frames took, in milliseconds, in their order; not a number where a
-    /// frame was lost.
+    /// Returns the durations of the frames in milliseconds, in order; NaN for a lost frame.
     #[must_use]
     pub fn durations_ms(&self) -> &MinMaxPyramid {
         &self.durations_ms
     }
 
-    /// Returns the frames that are not whole, counted from 0 and ascending, and why; the first
-    /// ones, where there are very many.
+    /// Returns the incomplete frames with the reason, counted from 0 and ascending. A very long
+    /// list holds only the first ones.
     #[must_use]
     pub fn troubled(&self) -> &[(u64, OverviewMark)] {
         &self.troubled
     }
 
-    /// Returns how many frames are not whole.
+    /// Returns the number of incomplete frames.
     #[must_use]
     pub fn troubled_count(&self) -> u64 {
         self.troubled_count
     }
 
-    /// Returns how many spans ended in the frames.
+    /// Returns the number of spans that ended in the frames.
     #[must_use]
     pub fn spans(&self) -> u64 {
         self.spans
     }
 
-    /// Returns how many spans were dropped in the frames.
+    /// Returns the number of spans that were dropped in the frames.
     #[must_use]
     pub fn dropped_spans(&self) -> u64 {
         self.dropped_spans

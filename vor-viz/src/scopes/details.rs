@@ -1,4 +1,4 @@
-//! The details of one scope: how long its calls took, and which were the slowest.
+//! The details of one scope: the distribution of its durations, and its slowest calls.
 
 use egui::{Grid, ScrollArea, Ui, vec2};
 use vor_capture::units;
@@ -10,19 +10,19 @@ use crate::store::{Store, Track, TrackKind};
 use crate::theme::Theme;
 use crate::view::{SpanRef, View};
 
-/// Width of the list of calls, in points, where there is room for both.
+/// Width of the list of calls beside the histogram, in points.
 const LIST_WIDTH: f32 = 400.0;
 
-/// What was done in the details.
+/// The user's actions in the details.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DetailsResponse {
-    /// They were closed.
+    /// The details were closed.
     pub(super) closed: bool,
     /// A call was clicked, and its frame is pinned.
     pub(super) pinned: bool,
 }
 
-/// Shows the details of a row in all the room there is.
+/// Shows the details of a row in all available space.
 pub(super) fn show(
     ui: &mut Ui,
     store: &Store,
@@ -113,15 +113,15 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
     clicked
 }
 
-/// Returns the index of the frame in which a call ended, unless that has left.
+/// Returns the index of the frame in which a call ended, if it is still stored.
 fn frame_of(store: &Store, call: &SlowCall) -> Option<usize> {
-    // What ends just when a frame does belongs to it.
+    // A span that ends together with a frame belongs to that frame.
     let end_ns = call.span.end_ns().saturating_sub(1);
     let index = store.frame_at(end_ns)?;
     (store.frames()[index].begin_ns <= end_ns.saturating_add(1)).then_some(index)
 }
 
-/// Finds a call among the rows: since it was counted, a scope may have turned out to contain it.
+/// Finds a call among the rows: a scope that arrived later may contain it and have moved it down.
 fn locate(store: &Store, kind: TrackKind, call: &SlowCall) -> Option<SpanRef> {
     let is_its = |track: &&Track| (track.thread, track.kind) == (call.thread, kind);
     let track = store.tracks().iter().find(is_its)?;

@@ -1,8 +1,8 @@
-//! A table that is painted by hand: only rows in sight are built, so ten thousand cost what thirty
-//! do.
+//! A table that is painted by hand: only visible rows are built, so ten thousand rows cost as much
+//! as thirty.
 //!
-//! The first column takes the width that the others leave. A click on a title sorts, a click on a
-//! row selects it, and from then on the arrow keys do.
+//! The first column fills the remaining width. A click on a title sorts, and a click on a row
+//! selects it. After that click, the arrow keys also move the selection.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ use egui::{
 
 use crate::theme::Theme;
 
-/// Space left and right of a text in a cell, in points.
+/// Margin left and right of a text in a cell, in points.
 const MARGIN: f32 = 6.0;
 
-/// Least width of the first column, in points.
+/// Minimum width of the first column, in points.
 const LEAST_NAME: f32 = 150.0;
 
-/// Room for the scroll bar beside the rows, in points.
+/// Width of the scroll bar beside the rows, in points.
 const SCROLL_BAR: f32 = 12.0;
 
 /// A column.
@@ -29,20 +29,20 @@ const SCROLL_BAR: f32 = 12.0;
 pub(crate) struct Column {
     /// Its header.
     pub(crate) title: &'static str,
-    /// What it means.
+    /// The hover text of its header.
     pub(crate) hint: &'static str,
-    /// How many digits are as wide as it; of no meaning for the first column.
+    /// Its width in digits; unused for the first column.
     pub(crate) digits: f32,
 }
 
-/// By which column rows are sorted.
+/// The column and the direction of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) column: usize,
     pub(crate) descending: bool,
 }
 
-/// What a table is.
+/// The contents and layout of a table.
 pub(crate) struct Grid<'a> {
     pub(crate) id: Id,
     pub(crate) columns: &'a [Column],
@@ -50,15 +50,15 @@ pub(crate) struct Grid<'a> {
     pub(crate) rows: usize,
     /// The selected row.
     pub(crate) selected: Option<usize>,
-    /// Whether the rows are not those that are wanted.
+    /// Whether the rows are outdated.
     pub(crate) dimmed: bool,
-    /// Height of titles and rows together, in points.
+    /// Height of header and rows together, in points.
     pub(crate) height: f32,
-    /// What the rows are called in front of their names, such as `scope`.
+    /// Prefix of the rows' accessible names, such as `scope`.
     pub(crate) row_role: &'a str,
 }
 
-/// What was done to a table.
+/// The user's actions on a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GridResponse {
     /// Another order was chosen.
@@ -71,7 +71,7 @@ pub(crate) struct GridResponse {
     pub(crate) entered: bool,
 }
 
-/// A row's texts and bars, cell by cell.
+/// Paints the cells of a row, one after the other.
 pub(crate) struct RowPainter<'a> {
     painter: &'a Painter,
     theme: &'a Theme,
@@ -93,7 +93,7 @@ impl RowPainter<'_> {
         Rect::from_x_y_ranges(x, self.y)
     }
 
-    /// Paints a colour and a name, and behind the name what is to be said of it in fewer words.
+    /// Paints a colour and a name, and a short note at the right edge.
     pub(crate) fn name(&mut self, swatch: Color32, name: &str, note: &str) {
         let cell = self.cell();
         let side = 9.0_f32.min(cell.height() - 6.0);
@@ -117,12 +117,12 @@ impl RowPainter<'_> {
         self.colored(text, self.theme.text);
     }
 
-    /// Paints a text of less weight at the right edge.
+    /// Paints a weak text at the right edge.
     pub(crate) fn weak(&mut self, text: &str) {
         self.colored(text, self.theme.weak_text);
     }
 
-    /// Paints a text of some colour at the right edge.
+    /// Paints a coloured text at the right edge.
     pub(crate) fn colored(&mut self, text: &str, color: Color32) {
         let cell = self.cell();
         let x = Rangef::new(cell.left() + MARGIN, cell.right() - MARGIN);
@@ -157,7 +157,7 @@ impl RowPainter<'_> {
             .rect_filled(filled, 0.0, color.gamma_multiply(self.opacity));
     }
 
-    /// Paints a text, cut where the width ends; returns how wide it is.
+    /// Paints a text, cut at the available width; returns its width.
     fn text(&self, text: &str, align: Align, x: Rangef, color: Color32) -> f32 {
         if x.max <= x.min {
             return 0.0;
@@ -178,8 +178,8 @@ impl RowPainter<'_> {
 }
 
 impl Grid<'_> {
-    /// Shows the table. `name` names a row for who cannot see it, `row` paints its cells from left
-    /// to right, and `hover` tells of it.
+    /// Shows the table. `name` returns the accessible name of a row, `row` paints its cells from
+    /// left to right, and `hover` shows its tooltip.
     pub(crate) fn show(
         self,
         ui: &mut Ui,
@@ -269,7 +269,7 @@ impl Grid<'_> {
         response
     }
 
-    /// Shows the titles; returns whether another order was chosen.
+    /// Shows the titles; returns whether the order changed.
     fn titles(
         &self,
         ui: &Ui,
@@ -287,8 +287,8 @@ impl Grid<'_> {
                 WidgetInfo::labeled(Role::Button, true, format!("sort by {}", column.title))
             });
             if answer.clicked() {
-                // Numbers from the largest, names from a to z; a second click turns the order
-                // around.
+                // Numbers sort in descending order first, names from a to z. A second click
+                // reverses the order.
                 let descending = if sort.column == i {
                     !sort.descending
                 } else {
@@ -339,7 +339,7 @@ impl Grid<'_> {
         sorted
     }
 
-    /// Lets the arrow keys move the selection while the table has the focus.
+    /// Moves the selection by arrow keys while the table has the focus.
     fn keys(&self, ui: &Ui, response: &mut GridResponse) {
         let rect = ui.available_rect_before_wrap();
         let answer = ui.interact(rect, self.id, Sense::FOCUSABLE);
@@ -379,7 +379,7 @@ fn theme_focus(ui: &Ui) -> Color32 {
     ui.visuals().selection.stroke.color.gamma_multiply(0.6)
 }
 
-/// Returns the rows any part of which is in sight.
+/// Returns the rows that are at least partly visible.
 fn in_sight(y: Rangef, row_height: f32, rows: usize) -> Range<usize> {
     let first = ((y.min / row_height).floor().max(0.0) as usize).min(rows);
     let end = ((y.max / row_height).ceil().max(0.0) as usize).min(rows);

@@ -1,8 +1,7 @@
-//! How long the calls of a scope took: bars over a logarithmic axis of time.
+//! The distribution of a scope's durations: bars over a logarithmic time axis.
 //!
 //! The buckets of [`Histogram`](vor_capture::stats::Histogram) are 1/32 of their time wide.
-//! Neighbours are put together until a bar has some points of width; a bar's height is the number
-//! of calls, so that what is seen is how many calls took about so long.
+//! Neighbours are merged until a bar has the minimum width. A bar's height is its number of calls.
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
@@ -11,13 +10,13 @@ use vor_capture::units;
 use super::sums::ScopeRow;
 use crate::theme::Theme;
 
-/// Least width of a bar, in points.
+/// Minimum width of a bar, in points.
 const BAR_WIDTH: f64 = 5.0;
 
-/// Least distance of two times that are written below, in points.
+/// Minimum distance of two labels of the time axis, in points.
 const LABEL_DISTANCE: f64 = 64.0;
 
-/// Calls that took from `low_ns` up to, but not, `end_ns`.
+/// Calls with a duration from `low_ns` (inclusive) to `end_ns` (exclusive).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bar {
     low_ns: f64,
@@ -25,13 +24,13 @@ struct Bar {
     count: u64,
 }
 
-/// Part of the height above the longest bar, for the names of lines.
+/// Share of the height above the longest bar, for the names of lines.
 const HEADROOM: f64 = 0.2;
 
-/// Least part of the height that a bar takes: a single call among millions shall be seen.
+/// Minimum height of a bar as a share: a single call among millions must be visible.
 const LEAST_PART: f64 = 0.015;
 
-/// Which times are shown, as powers of ten, and on how many points.
+/// The range of times as powers of ten, and the width in points.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     low: f64,
@@ -41,7 +40,7 @@ struct Axis {
 
 impl Axis {
     fn new(row: &ScopeRow, width: f32) -> Self {
-        // Some room at both ends, at least a factor of two in all.
+        // The axis has a margin at both ends and covers at least a factor of two.
         let low = log(row.min_ns.max(1) as f64);
         let high = log(row.max_ns.max(1) as f64 + 1.0);
         let room = ((high - low) * 0.04)
@@ -54,12 +53,12 @@ impl Axis {
         }
     }
 
-    /// Returns how much of the axis a point takes.
+    /// Returns the length of one point on the axis.
     fn point(&self) -> f64 {
         (self.high - self.low) / self.width
     }
 
-    /// Returns round times, as many as can be written beside one another.
+    /// Returns round times, as many as fit beside one another.
     fn marks(&self) -> Vec<f64> {
         let decades = self.high - self.low;
         let room = (self.width / LABEL_DISTANCE).max(1.0);
@@ -80,7 +79,7 @@ impl Axis {
     }
 }
 
-/// Returns where a time lies on the axis.
+/// Returns the position of a time on the axis.
 fn log(ns: f64) -> f64 {
     ns.max(0.5).log10()
 }
@@ -102,7 +101,7 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
         };
         marks.iter().map(mark).collect()
     };
-    // The names of lines are as wide as each other.
+    // All names of lines have the same width.
     let font = TextStyle::Small.resolve(ui.style());
     let name = ui
         .painter()
@@ -143,7 +142,7 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
             ] {
                 let x = log(ns as f64 + 0.5);
                 plot.vline(VLine::new(name, x).stroke(Stroke::new(1.0, theme.warn)));
-                // Where they are close to each other, one name would cover the next.
+                // If two lines are close, one name would cover the next.
                 let left = (x + 3.0 * axis.point()).max(free_from);
                 let place = PlotPoint::new(left, top);
                 let text = RichText::new(name).small();
@@ -169,13 +168,13 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
     }
 }
 
-/// Returns the bars as the plot takes them.
+/// Returns the bars for the plot.
 fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Theme) -> BarChart {
     let drawn = bars.iter().map(|bar| {
         let (left, right) = (log(bar.low_ns), log(bar.end_ns));
-        // A point of ground between bars.
+        // One point of background separates the bars.
         let width = (right - left - axis.point()).max(axis.point());
-        // The square root would lie.
+        // A square-root scale would misrepresent the counts.
         let height = (bar.count as f64).max(most * LEAST_PART);
         let color = if pointed == Some(bar) {
             theme.text
@@ -190,12 +189,12 @@ fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Th
     BarChart::new("calls", drawn.collect())
 }
 
-/// Returns the bars, ascending. As many neighbouring buckets make one as it takes to be wide
-/// enough.
+/// Returns the bars, ascending. A bar merges as many adjacent buckets as it needs for the minimum
+/// width.
 fn bars(row: &ScopeRow, axis: &Axis) -> Vec<Bar> {
     let octave = 2_f64.log10() / axis.point();
     let together = (BAR_WIDTH * 32.0 / octave.max(1e-3)).ceil().min(1024.0) as usize;
-    // Powers of two, so that no bar reaches from one octave to the next with a bucket more than
+    // The number is a power of two, so that no bar crosses an octave with a bucket more than
     // others.
     let together = together.max(1).next_power_of_two();
     let mut bars: Vec<Bar> = Vec::new();

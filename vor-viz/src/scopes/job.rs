@@ -1,16 +1,16 @@
 //! Work over the spans of some frames, a slice per pass of the UI.
 //!
-//! A job walks all tracks, one after the other, and passes a [`Gather`] every span that ended in
-//! the frames. Then the gathered settles, in slices as well: it sorts, or computes percentiles. A
-//! finished result holds until the store or the frames change:
+//! A job walks all tracks, one after the other, and passes each span that ended in the frames to a
+//! [`Gather`]. Then the gathered data settles, in slices as well: it is sorted, or percentiles are
+//! computed. A finished result is valid until the store or the frames change:
 //!
-//! - Where other frames are wanted, the job restarts immediately. The old result stays,
-//!   [dimmed](Job::is_dimmed), until the new one is there.
-//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew
-//!   a quarter of a second after its last begin.
+//! - If other frames are selected, the job restarts immediately. The old result stays,
+//!   [dimmed](Job::is_dimmed), until the new one is complete.
+//! - If the store grew, as it does while a program runs, the job finishes first. It restarts a
+//!   quarter of a second after its last begin.
 //!
-//! The slices are counted in spans, not in time: what a clock would say differs from pass to pass,
-//! and the web has no clock that may be asked here.
+//! A slice is limited by a number of spans, not by time: clock readings vary from pass to pass, and
+//! the web has no clock that is allowed here.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -20,16 +20,16 @@ use vor_capture::model::catalog::ThreadId;
 
 use crate::store::{FrameId, Span, SpanVisitor, Store, Track, TrackKind, Walk};
 
-/// Least time between two begins while frames come in, in seconds.
+/// Minimum time between two begins while frames arrive, in seconds.
 const REFRESH_S: f64 = 0.25;
 
-/// Spans that a pass looks at: 15 to 25 ns each.
+/// Spans per pass; each costs 15 to 25 ns.
 const SLICE_SPANS: usize = 30_000;
 
-/// Spans between two looks at how much of a slice is left.
+/// Spans between two checks of the slice's limit.
 const STEP_SPANS: usize = 2_000;
 
-/// Call sites or nodes that a pass settles.
+/// Call sites or nodes that are settled per pass.
 const SLICE_SETTLED: usize = 1_000;
 
 /// Computes the result of a [`Job`] from spans.
@@ -42,31 +42,31 @@ pub trait Gather: SpanVisitor + Clone + Debug {
     /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
 
-    /// The spans of another track follow; returns whether they are wanted.
+    /// Begins the spans of another track; returns whether it needs them.
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool;
 
-    /// Returns what has been done so far beside adding spans to what is there already, in spans
-    /// that take as long: the first span of a call site takes longer than others.
+    /// Returns the cost so far beyond adding spans to existing entries, as a number of spans of
+    /// equal cost. The first span of a call site costs more than others.
     fn extra_cost(&self) -> usize;
 
-    /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
+    /// Settles up to `most` gathered entries; returns whether there is more to do.
     fn settle(&mut self, store: &Store, most: usize) -> bool;
 
-    /// Announces the frames of the spans, before the first span.
+    /// Announces the frames before their first span.
     fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
         let _ = (store, frames);
     }
 
-    /// Returns the result of spans that ended in so many frames, which took so long together.
+    /// Returns the result for `frames` frames with a total duration of `time_ns`.
     fn finish(self, store: &Store, frames: usize, time_ns: u64) -> Self::Output;
 }
 
-/// The frames whose spans a result has.
+/// The frames that a result covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Selection {
     first: FrameId,
     last: FrameId,
-    /// Whether these are all frames: then new frames are included.
+    /// Whether these are all frames, so that new frames are included.
     all: bool,
 }
 
@@ -80,8 +80,7 @@ impl Selection {
         })
     }
 
-    /// Returns whether the user's choice of frames is the same, though frames may have come and
-    /// gone.
+    /// Returns whether the user's choice of frames is the same, even if frames arrived or left.
     fn selects_same(&self, other: &Self) -> bool {
         (self.all && other.all) || (self.first, self.last) == (other.first, other.last)
     }
@@ -92,7 +91,7 @@ impl Selection {
 pub struct Job<G: Gather> {
     running: Option<Running<G>>,
     done: Option<Finished<G>>,
-    /// When the last work began, in seconds of the UI's clock.
+    /// Begin of the last work, in seconds of the UI's clock.
     began_s: f64,
     generation: u64,
     dimmed: bool,
@@ -109,7 +108,7 @@ struct Running<G: Gather> {
     tracks: std::vec::IntoIter<(ThreadId, TrackKind)>,
     walk: Option<(ThreadId, TrackKind, Walk)>,
     gather: G,
-    /// Spans that were looked at, and about how many there are.
+    /// Number of spans processed, and the approximate total.
     seen: usize,
     expected: usize,
 }
@@ -135,33 +134,33 @@ impl<G: Gather> Default for Job<G> {
 }
 
 impl<G: Gather> Job<G> {
-    /// Returns what came out last, if anything has.
+    /// Returns the latest result, if there is one.
     #[must_use]
     pub fn output(&self) -> Option<&G::Output> {
         self.done.as_ref().map(|done| &done.output)
     }
 
-    /// Returns a number that is another one whenever [`output`](Self::output) is.
+    /// Returns a number that changes whenever [`output`](Self::output) does.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Returns whether what came out last is of other frames than are wanted.
+    /// Returns whether the latest result covers other frames than selected.
     #[must_use]
     pub fn is_dimmed(&self) -> bool {
         self.dimmed && self.running.is_some()
     }
 
-    /// Returns how much of the running work is done, from 0 to 1; `None` when there is none.
+    /// Returns the progress of the running work, from 0 to 1; `None` without running work.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         let running = self.running.as_ref()?;
         Some((running.seen as f32 / running.expected.max(1) as f32).min(1.0))
     }
 
-    /// Does a slice of work where there is some, and sees to it that there is another pass for the
-    /// rest. `frames` are the first and the last index.
+    /// Does a slice of work if there is any, and requests another pass for the rest. `frames` are
+    /// the first and the last index.
     pub fn advance(
         &mut self,
         ui: &egui::Ui,
@@ -181,8 +180,8 @@ impl<G: Gather> Job<G> {
         }
     }
 
-    /// Does a slice of work. Returns after how many seconds it wants to go on, `None` if the result
-    /// is there.
+    /// Does a slice of work. Returns the seconds until the next slice, or `None` if the result is
+    /// complete.
     fn work(
         &mut self,
         store: &Store,
@@ -209,7 +208,7 @@ impl<G: Gather> Job<G> {
             if same_choice && done.is_some_and(holds) {
                 return None;
             }
-            // The clock of a harness may stand still or step back.
+            // The clock of a test harness may stop or step back.
             let wait_s = (self.began_s + REFRESH_S - now_s).min(REFRESH_S);
             if same_choice && wait_s > 0.0 {
                 return Some(wait_s);
@@ -221,7 +220,7 @@ impl<G: Gather> Job<G> {
         self.slice(store, SLICE_SPANS, SLICE_SETTLED).then_some(0.0)
     }
 
-    /// Does all the work in one pass, for pictures and tests.
+    /// Does all the work in one pass, for screenshots and tests.
     pub fn finish(&mut self, store: &Store, frames: Option<(usize, usize)>, options: &G::Options) {
         self.running = frames
             .and_then(|frames| Selection::new(store, frames))
@@ -238,7 +237,7 @@ impl<G: Gather> Job<G> {
         self.done = None;
     }
 
-    /// Goes on with the running work; returns whether there is more to do.
+    /// Continues the running work; returns whether there is more to do.
     fn slice(&mut self, store: &Store, spans: usize, settled: usize) -> bool {
         let Some(running) = &mut self.running else {
             return false;
@@ -290,7 +289,7 @@ impl<G: Gather> Running<G> {
         })
     }
 
-    /// Walks over about `most` spans; returns whether there may be others.
+    /// Walks over about `most` spans; returns whether more may follow.
     fn walk_on(&mut self, store: &Store, most: usize) -> bool {
         let track = |thread, kind| {
             let tracks = store.tracks();
@@ -327,7 +326,7 @@ impl<G: Gather> Running<G> {
     }
 }
 
-/// Counts the spans that it passes on.
+/// Counts spans and forwards them.
 struct SpanCounter<'a, G> {
     gather: &'a mut G,
     spans: usize,

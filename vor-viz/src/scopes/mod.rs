@@ -1,9 +1,9 @@
-//! Where the time goes: a table of scopes, and of each its histogram and its slowest calls.
+//! A table of scopes, with a histogram and the slowest calls of each.
 //!
-//! All of it is computed from the spans of some frames, which may be millions. A [`Job`] looks at
-//! some ten thousand of them per pass of the UI, so that none takes long, and keeps what came out
-//! for as long as it holds. What is computed, it is told by a [`Gather`]: sums per call site here
-//! ([`ScopeSums`]), stacks in [`icicle`](crate::icicle).
+//! All of it is computed from the spans of some frames, possibly millions. A [`Job`] processes some
+//! ten thousand of them per pass of the UI, so that no pass takes long. It stores the result while
+//! it is valid. A [`Gather`] defines the computation: sums per call site here ([`ScopeSums`]),
+//! stacks in [`icicle`](crate::icicle).
 //!
 //! ```text
 //! Store ─▶ Job (Walk, a slice per pass) ─▶ ScopeRows ─▶ ScopeTable ─▶ Details
@@ -23,7 +23,7 @@ pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{filter_field, percent};
 
-/// Says which frames are meant: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
+/// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
 #[must_use]
 pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
     let all = store.frames().len();

@@ -1,8 +1,8 @@
-//! Sums per call site: how often, how long, how much of that in itself, the distribution, and the
-//! slowest calls.
+//! Sums per call site: number of calls, duration, self time, the distribution, and the slowest
+//! calls.
 //!
-//! Scopes and tasks of a call site are apart: tasks overlap, so that their lengths say nothing of
-//! how busy a thread was, and have no self time.
+//! Scopes and tasks of a call site are separate. Tasks overlap, so their durations do not show how
+//! busy a thread was, and they have no self time.
 
 use std::ops::Range;
 
@@ -14,28 +14,29 @@ use vor_capture::stats::Histogram;
 use super::job::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};
 
-/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture
-/// must not cost gigabytes.
+/// Ids below this are in a table, the others in a map: a single wrong id in a damaged capture must
+/// not cost gigabytes.
 const DENSE_SITES: usize = 1 << 16;
 
-/// The first span of a call site takes as long as so many others: a histogram is made for it.
+/// The first span of a call site costs as much as this number of others, since it creates a
+/// histogram.
 const FIRST_COST: usize = 30;
 
-/// Slowest calls that are kept of each call site.
+/// Number of slowest calls stored per call site.
 const SLOWEST: usize = 10;
 
 /// One of the slowest calls of a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowCall {
-    /// The thread that it ran on, or that it ended on if it is a task.
+    /// The thread on which the call ran; for a task, the thread on which it ended.
     pub thread: ThreadId,
-    /// When, and how long.
+    /// Its begin and duration.
     pub span: Span,
 }
 
 /// Statistics of one call site in some frames.
 ///
-/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and
+/// Counts, sums, minimum and maximum are exact. Percentiles have an error of at most 1.6 %, and are
 /// exact below 64 ns.
 #[derive(Clone, Debug)]
 pub struct ScopeRow {
@@ -49,44 +50,44 @@ pub struct ScopeRow {
     pub lower_name: Box<str>,
     /// Number of spans that ended.
     pub count: u64,
-    /// Time during which any of them was open, in nanoseconds, summed over threads: a recursive
-    /// call adds nothing to the call around it. The sum of their lengths for tasks, which overlap.
+    /// Time during which any of them was open, in nanoseconds, summed over threads. A recursive
+    /// call adds nothing to the call around it. For tasks, which overlap, the sum of their
+    /// durations.
     pub total_ns: u64,
-    /// Sum of their lengths in nanoseconds, of recursive calls as well.
+    /// Sum of their durations in nanoseconds, including recursive calls.
     pub lengths_ns: u64,
-    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds; 0 for
-    /// tasks.
+    /// Sum of their durations without the spans directly inside them, in nanoseconds; 0 for tasks.
     pub self_ns: u64,
-    /// Shortest length in nanoseconds.
+    /// Shortest duration in nanoseconds.
     pub min_ns: u64,
-    /// Length in nanoseconds that half of the spans do not exceed.
+    /// 50th percentile of the durations, in nanoseconds.
     pub p50_ns: u64,
-    /// Length in nanoseconds that 95 % of the spans do not exceed.
+    /// 95th percentile of the durations, in nanoseconds.
     pub p95_ns: u64,
-    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    /// 99th percentile of the durations, in nanoseconds.
     pub p99_ns: u64,
-    /// Longest length in nanoseconds.
+    /// Longest duration in nanoseconds.
     pub max_ns: u64,
-    /// What was measured beside the length; nothing for tasks.
+    /// The quantities measured beside the duration; none for tasks.
     pub measures: Measures,
-    /// Sums of that, with all inside the spans; within a frame, a recursive call adds nothing to
-    /// the call around it.
+    /// Sums of the measured quantities, including spans inside. Within a frame, a recursive call
+    /// adds nothing to the call around it.
     pub measured: Measured,
-    /// How many spans have which length.
+    /// The distribution of the durations.
     pub histogram: Histogram,
-    /// The slowest calls, the slowest first; at most ten.
+    /// The slowest calls, at most ten, the slowest first.
     pub slowest: Vec<SlowCall>,
 }
 
 impl ScopeRow {
-    /// Returns the mean length in nanoseconds, of recursive calls as well.
+    /// Returns the mean duration in nanoseconds, including recursive calls.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.lengths_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns how long its spans ran on a processor in nanoseconds, with all inside them, where
-    /// that was measured.
+    /// Returns the CPU time of its spans in nanoseconds, including spans inside, or `None` if it
+    /// was not measured.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.measured.off_cpu_ns;
@@ -94,7 +95,8 @@ impl ScopeRow {
         is_measured.then(|| self.total_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns how many bytes its spans allocated, with all inside them, where that was counted.
+    /// Returns the bytes that its spans allocated, including spans inside, or `None` if not
+    /// counted.
     #[must_use]
     pub fn alloc_bytes(&self) -> Option<u64> {
         self.measures
@@ -109,16 +111,16 @@ impl ScopeRow {
     }
 }
 
-/// All call sites of which a span ended in some frames.
+/// All call sites with a span that ended in some frames.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeRows {
-    /// One per call site and kind, in no particular order.
+    /// One row per call site and kind, in no particular order.
     pub rows: Vec<ScopeRow>,
-    /// Spans of all rows.
+    /// Number of spans in all rows.
     pub spans: u64,
     /// Number of frames.
     pub frames: usize,
-    /// How long the frames took together, in nanoseconds.
+    /// Total duration of the frames, in nanoseconds.
     pub time_ns: u64,
 }
 
@@ -127,15 +129,15 @@ pub struct ScopeRows {
 pub struct ScopeSums {
     scopes: Sites,
     tasks: Sites,
-    /// What scopes measured, of all frames.
+    /// Measured quantities of scopes, over all frames.
     measured: FxHashMap<SiteId, Measured>,
     kind: TrackKind,
     thread: ThreadId,
-    /// Call sites of the spans that were entered and not left.
+    /// Call sites of the open spans.
     around: Vec<SiteId>,
-    /// Call sites of which there was a span.
+    /// Number of call sites with a span.
     sites: usize,
-    /// What was gathered and is no row yet, from when the walk is over.
+    /// Sums that are not yet rows; set when the walk is over.
     left: Option<std::vec::IntoIter<(SiteId, TrackKind, Sums)>>,
     rows: Vec<ScopeRow>,
 }
@@ -146,20 +148,20 @@ struct Sites {
     sparse: FxHashMap<u32, Sums>,
 }
 
-/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a
-/// damaged capture may claim it.
+/// Sums wrap around. The spans of a program would have to last 584 years for that, but a damaged
+/// capture may contain such values.
 #[derive(Clone, Debug)]
 struct Sums {
     total_ns: u64,
     lengths_ns: u64,
     self_ns: u64,
-    /// How many were entered and not left.
+    /// Number of open spans.
     open: u32,
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
     slowest: Vec<SlowCall>,
-    /// What a call must exceed to be one of the slowest.
+    /// A call that exceeds this is one of the slowest.
     slow_above_ns: Option<u64>,
 }
 
@@ -225,7 +227,7 @@ impl Sums {
     }
 
     fn row(mut self, site: SiteId, kind: TrackKind, name: &str) -> ScopeRow {
-        // Of equally slow ones the first.
+        // The earliest call wins a tie.
         self.slowest.sort_by_key(|call| {
             (
                 std::cmp::Reverse(call.span.duration_ns),
@@ -337,7 +339,7 @@ impl Gather for ScopeSums {
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
-        // A track that left the store during the walk leaves spans open.
+        // A track that was removed from the store during the walk leaves spans open.
         for site in self.around.drain(..) {
             self.scopes.get(site).open = 0;
         }

@@ -71,7 +71,7 @@ const COLUMNS: [Column; 10] = [
     },
 ];
 
-/// Columns of what was measured beside lengths, where it was.
+/// Columns of other measured quantities, shown if measured.
 const CPU: Column = Column {
     title: "cpu",
     hint: "How much of the total its spans ran on a processor, with all inside them",
@@ -106,7 +106,7 @@ impl ShownColumns {
     }
 }
 
-/// Column by which rows are sorted at first.
+/// The initial order of the rows.
 const BY_SELF: Sort = Sort {
     column: 3,
     descending: true,
@@ -115,22 +115,22 @@ const BY_SELF: Sort = Sort {
 /// Height of the details below the table, in points.
 const DETAILS_HEIGHT: f32 = 250.0;
 
-/// Identifies a row, whatever the order.
+/// Identifies a row in any order.
 type RowKey = (SiteId, TrackKind);
 
-/// The table of scopes, with the details of the one that is selected.
+/// The table of scopes, with the details of the selected one.
 #[derive(Clone, Debug)]
 pub struct ScopeTable {
     job: Job<ScopeSums>,
     sort: Sort,
-    /// What names must contain.
+    /// The text that names must contain.
     filter: String,
-    /// Indices of the rows that are shown, and what they were chosen for.
+    /// Indices of the shown rows, and the inputs of that order.
     order: Vec<usize>,
     order_for: Option<(u64, Sort, String)>,
     selected: Option<RowKey>,
     details_open: bool,
-    /// Whether all frames of the axis are meant, even if one of them is pinned.
+    /// Whether the table covers all frames of the axis, even if one of them is pinned.
     spans_axis: bool,
 }
 
@@ -150,19 +150,21 @@ impl Default for ScopeTable {
 }
 
 impl ScopeTable {
-    /// Returns the rows that were computed last, in no particular order; `None` before the first.
+    /// Returns the latest rows, in no particular order; `None` before the first result.
     #[must_use]
     pub fn rows(&self) -> Option<&ScopeRows> {
         self.job.output()
     }
 
-    /// Returns the indices in [`rows`](Self::rows) that the last pass showed, from top to bottom.
+    /// Returns the indices in [`rows`](Self::rows) of the rows in the last pass, from top to
+    /// bottom.
     #[must_use]
     pub fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// Returns the call site of the selected row, and whether its scopes or its tasks are meant.
+    /// Returns the call site of the selected row, and whether the row holds its scopes or its
+    /// tasks.
     #[must_use]
     pub fn selected(&self) -> Option<(SiteId, TrackKind)> {
         self.selected
@@ -180,12 +182,12 @@ impl ScopeTable {
         self.job.progress().is_some()
     }
 
-    /// Computes all rows in one pass, for pictures and tests.
+    /// Computes all rows in one pass, for screenshots and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.job.finish(store, self.frames(store, view), &());
     }
 
-    /// Shows the table in all the room there is.
+    /// Shows the table in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
         let frames = self.frames(store, view);
         self.job.advance(ui, store, frames, &());
@@ -289,8 +291,7 @@ impl ScopeTable {
         };
         let did = details::show(ui, store, view, theme, row);
         self.details_open &= !did.closed;
-        // Else the table would speak of the pinned frame alone, and its other slowest calls would
-        // be gone.
+        // Otherwise the table would show only the pinned frame, without its other slowest calls.
         self.spans_axis |= did.pinned;
     }
 
@@ -346,7 +347,7 @@ impl ScopeTable {
         });
     }
 
-    /// Chooses and sorts the rows anew, if what they were chosen for has changed.
+    /// Filters and sorts the rows again, if the inputs of the order changed.
     fn put_in_order(&mut self) {
         let generation = self.job.generation();
         let holds = |(of, sort, filter): &(u64, Sort, String)| {
@@ -377,14 +378,14 @@ impl ScopeTable {
             } else {
                 order
             };
-            // The same order in every pass, even among equals.
+            // Ties have the same order in every pass.
             order
                 .then_with(|| a.lower_name.cmp(&b.lower_name))
                 .then_with(|| (a.site, a.kind).cmp(&(b.site, b.kind)))
         });
     }
 
-    /// Returns the shown rows as text, with a line of titles.
+    /// Returns the shown rows as text, with a header line.
     fn as_text(&self, catalog: &Catalog, separator: char) -> Option<String> {
         let result = self.job.output()?;
         let mut text = String::new();
@@ -448,7 +449,7 @@ impl ScopeTable {
     }
 }
 
-/// Returns a field of a table in text form, in quotation marks where it needs them.
+/// Returns a field of a table in text form, quoted where necessary.
 pub(crate) fn field(text: &str, separator: char) -> String {
     if text.contains([separator, '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -461,9 +462,9 @@ fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
     match column {
         0 => a.lower_name.cmp(&b.lower_name),
         1 => a.count.cmp(&b.count),
-        // A share is a total.
+        // A share sorts like a total.
         2 | 9 => a.total_ns.cmp(&b.total_ns),
-        // Tasks stand behind all that have a self time.
+        // Tasks come after all rows with a self time.
         3 => (!a.is_task(), a.self_ns).cmp(&(!b.is_task(), b.self_ns)),
         4 => a.mean_ns().total_cmp(&b.mean_ns()),
         5 => a.p50_ns.cmp(&b.p50_ns),
@@ -473,12 +474,12 @@ fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
     }
 }
 
-/// Returns which part of some time a row's total is, from 0 on.
+/// Returns a row's total as a share of some time; it may exceed 1.
 fn share(row: &ScopeRow, time_ns: u64) -> f64 {
     row.total_ns as f64 / time_ns.max(1) as f64
 }
 
-/// Shows a field in which the name of a scope, or a part of it, is typed.
+/// Shows a text field that filters scopes by name.
 pub(crate) fn filter_field(ui: &mut Ui, filter: &mut String, accessible_name: &str) {
     let field = TextEdit::singleline(filter)
         .hint_text("filter")

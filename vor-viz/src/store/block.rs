@@ -1,8 +1,8 @@
-//! A frame in the form in which the store takes it.
+//! A frame in the form that the store accepts.
 //!
 //! A [`FrameSnapshot`] holds its spans as trees of 40-byte nodes, in ticks. A block holds columns
-//! per thread and depth, in nanoseconds: 16 bytes a span. It is made where the frame comes from
-//! (the drain's thread, the loader of a capture), so that the thread that draws has only to append.
+//! per thread and depth, in nanoseconds: 16 bytes per span. The source of the frame builds it: the
+//! drain's thread or the loader of a capture. The drawing thread only appends it.
 
 use std::sync::Arc;
 
@@ -19,42 +19,42 @@ use super::frame_sums::FrameSums;
 /// A finished frame in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameBlock {
-    /// What is known of the frame beside its spans.
+    /// The frame without its spans.
     pub frame: FrameEntry,
     /// Resolves the ids in `threads` and in the frame's metrics.
     pub catalog: Arc<Catalog>,
-    /// One entry per thread with something to show.
+    /// One entry per thread with data.
     pub threads: Vec<ThreadBlock>,
 }
 
 /// A frame without its spans. Times are nanoseconds since the store's origin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameEntry {
-    /// Number of the frame within its set, as the program counts.
+    /// Number of the frame within its set, as counted by the program.
     pub number: u64,
-    /// When it began.
+    /// Begin of the frame.
     pub begin_ns: i64,
-    /// When it ended.
+    /// End of the frame.
     pub end_ns: i64,
-    /// Spans that ended in it.
+    /// Number of spans that ended in the frame.
     pub span_count: u64,
-    /// Spans of it that were delivered, as long as the store keeps them.
+    /// Number of delivered spans, as long as the store holds them.
     pub stored_spans: u64,
-    /// Spans that were lost in it because a ring was full.
+    /// Number of spans that were lost because a ring was full.
     pub dropped_spans: u64,
-    /// Marks that came too fast and were merged into it.
+    /// Number of marks that came too fast and were merged into this frame.
     pub merged_marks: u64,
-    /// Records of a damaged capture that are missing of it.
+    /// Number of its records that are missing in a damaged capture.
     pub lost_records: u64,
-    /// Its metrics, by column, ascending.
+    /// Its metrics, in ascending order of columns.
     pub metrics: Vec<MetricValue>,
-    /// What its scopes measured beside their length, with all inside them: sums per call site,
-    /// ascending.
+    /// The quantities that its scopes measured beside the duration, including spans inside: sums
+    /// per call site, ascending.
     pub measured: Vec<(SiteId, Measured)>,
 }
 
 impl FrameEntry {
-    /// Returns how long it took, in milliseconds.
+    /// Returns its duration in milliseconds.
     #[must_use]
     pub fn duration_ms(&self) -> f64 {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e6
@@ -77,39 +77,39 @@ pub struct ThreadBlock {
     pub thread: ThreadId,
     /// Its spans by depth, the outermost first.
     pub rows: Vec<RowBlock>,
-    /// Its messages, ascending by time.
+    /// Its messages, in time order.
     pub messages: Vec<Message>,
-    /// Tasks that ended on it, ascending by their end.
+    /// The tasks that ended on it, in the order of their ends.
     pub tasks: Vec<Task>,
-    /// Points that the program named within tasks, ascending by time.
+    /// The named steps within tasks, in time order.
     pub steps: Vec<Step>,
-    /// Tasks that began on it with a number of the program.
+    /// The tasks that began on it and have a number from the program.
     pub begins: Vec<TaskBegin>,
 }
 
-/// A line of text at a moment.
+/// A text at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// When it was written.
+    /// Time of the message.
     pub ns: i64,
-    /// What it says.
+    /// Text of the message.
     pub text: Arc<str>,
 }
 
-/// The whole life of an asynchronous task.
+/// An asynchronous task from begin to end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
     /// Unique among the tasks of the run.
     pub id: u64,
     /// Its call site.
     pub site: SiteId,
-    /// When it began.
+    /// Begin of the task.
     pub begin_ns: i64,
-    /// How long it lived.
+    /// Duration of the task.
     pub duration_ns: u64,
 }
 
-/// The begin of a task that the program numbers.
+/// The begin of a task that has a number from the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskBegin {
     /// The task's id.
@@ -125,22 +125,22 @@ pub struct Step {
     pub task: u64,
     /// Its name.
     pub site: SiteId,
-    /// When it was reached.
+    /// Time of the step.
     pub ns: i64,
 }
 
-/// Spans of one thread at one depth, ascending; they do not overlap. The columns have equal length.
+/// Spans of one thread at one depth, ascending and without overlap. The columns have equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowBlock {
-    /// When each began.
+    /// The begin of each span.
     pub begin_ns: Vec<i64>,
-    /// The duration of each; `u32::MAX` if it is in `long_ns`.
+    /// The duration of each span; `u32::MAX` if it is in `long_ns`.
     pub duration_ns: Vec<u32>,
-    /// The call site of each.
+    /// The call site of each span.
     pub sites: Vec<SiteId>,
-    /// Lengths of `u32::MAX` and more, with the index of their span, ascending.
+    /// Durations of at least `u32::MAX`, with the index of their span, ascending.
     pub long_ns: Vec<(u32, u64)>,
-    /// Arguments of the spans that have some, with the index of their span, ascending.
+    /// Arguments of the spans that have any, with the index of their span, ascending.
     pub args: Vec<(u32, Box<[ArgValue]>)>,
 }
 
@@ -160,7 +160,7 @@ impl RowBlock {
         self.begin_ns.len()
     }
 
-    /// Returns whether there is no span.
+    /// Returns whether there are no spans.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.begin_ns.is_empty()
@@ -178,7 +178,7 @@ impl RowBlock {
         self.sites.push(site);
     }
 
-    /// Sorts the spans by begin. They are sorted already, except those of a damaged capture.
+    /// Sorts the spans by begin. Only spans of a damaged capture can be unsorted.
     fn put_in_order(&mut self) {
         if self.begin_ns.is_sorted() {
             return;
@@ -200,14 +200,14 @@ impl RowBlock {
 }
 
 impl FrameBlock {
-    /// Makes a block of a frame. `origin_ns` is what the store's times count from, in nanoseconds
+    /// Makes a block of a frame. `origin_ns` is the origin of the store's times, in nanoseconds
     /// since 1970.
     #[must_use]
     pub fn new(snapshot: &FrameSnapshot, origin_ns: i64) -> Self {
         Self::of_batches(snapshot, Vec::new(), origin_ns)
     }
 
-    /// Makes a block of a frame whose spans are in its trees or in batches, which takes less time.
+    /// Makes a block of a frame with spans in its trees or in batches; batches take less time.
     pub(crate) fn of_batches(
         snapshot: &FrameSnapshot,
         mut batches: Vec<ThreadBatch>,
@@ -253,7 +253,7 @@ impl FrameBlock {
     }
 }
 
-/// Ticks to the store's time.
+/// Converts ticks to the store's time.
 struct Clock<'a> {
     mapper: TickMapper<'a>,
     origin_ns: i64,
@@ -262,11 +262,11 @@ struct Clock<'a> {
 impl Clock<'_> {
     #[inline]
     fn ns(&mut self, ticks: u64) -> i64 {
-        // The ticks of a damaged capture may lie anywhere.
+        // The ticks of a damaged capture may have any value.
         self.mapper.unix_ns(ticks).saturating_sub(self.origin_ns)
     }
 
-    /// Returns begin and length.
+    /// Returns begin and duration.
     #[inline]
     fn span(&mut self, start_ticks: u64, end_ticks: u64) -> (i64, u64) {
         let begin = self.ns(start_ticks);
@@ -275,7 +275,7 @@ impl Clock<'_> {
     }
 }
 
-/// Returns what the scopes of a frame measured, whose spans are in its trees or in batches.
+/// Returns the measured quantities of a frame's scopes, from its trees and from batches.
 fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, Measured)> {
     let mut sums = FrameSums::new(&snapshot.catalog);
     for tree in snapshot
@@ -284,7 +284,7 @@ fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, M
         .filter(|tree| !tree.arg_values.is_empty())
     {
         sums.begin_thread();
-        // From the last to the first, what is inside a span comes before it.
+        // In reverse order, the spans inside a span come before it.
         for span in tree.spans.iter().rev() {
             let ticks = span.start_ticks..span.end_ticks();
             sums.add(span.site, ticks, tree.args(span));
@@ -334,7 +334,7 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
     block
 }
 
-/// Makes the block of a thread whose spans are nested in some unusual way, by way of a tree.
+/// Makes the block of a thread with unusually nested spans, with the help of a tree.
 fn block_of_tree(batches: &[ThreadBatch], clock: &mut Clock<'_>) -> Option<ThreadBlock> {
     let mut builder = TreeBuilder::new(usize::MAX);
     batches.iter().for_each(|batch| builder.add(batch));
@@ -342,8 +342,8 @@ fn block_of_tree(batches: &[ThreadBatch], clock: &mut Clock<'_>) -> Option<Threa
     trees.threads.first().map(|tree| thread_block(tree, clock))
 }
 
-/// Makes the block of a thread of whose spans the depths are known; none, when there is nothing to
-/// show. Spans that ended one after the other began so too, as long as they are of one depth.
+/// Makes the block of a thread from spans with known depths; `None` if the thread has no data.
+/// Spans of one depth begin in the same order as they end.
 fn block_of_columns(
     batches: &[ThreadBatch],
     depths: &[u8],
@@ -401,7 +401,7 @@ fn block_of_columns(
 }
 
 impl ThreadBlock {
-    /// Appends the data beside the spans.
+    /// Appends messages, tasks, steps and begins.
     fn add_moments(
         &mut self,
         messages: &[batch::Message],

@@ -1,18 +1,18 @@
-//! How deep spans are nested, straight from the order in which they ended.
+//! The nesting depth of spans, computed from the order of their ends.
 //!
-//! The span around another one is the nearest of those that ended later and did not begin later. So
-//! the spans are looked at from the last one backwards, with the begins of those that are open by
-//! then on a stack: what began later than the next span is not around it and leaves. This takes
-//! less than half as long as a tree, which also knows what is below each span.
+//! The parent of a span is the nearest span that ended later and did not begin later. The spans are
+//! therefore processed from the last one backwards, with the begins of the open spans on a stack. A
+//! span that began later than the next one is not around it and leaves the stack. This takes less
+//! than half the time of a tree, which also knows the children of each span.
 
 use vor_capture::model::batch::ThreadBatch;
 
-/// Most rows.
+/// Maximum number of rows.
 const MOST: usize = 1 << u8::BITS;
 
 /// Writes the depth of each span of a thread's batches, in their order, and returns the number of
-/// rows. `None` where that takes a closer look: spans that did not end in their order, or very deep
-/// ones.
+/// rows. Returns `None` if the spans did not end in their order or are very deep; then a tree is
+/// needed.
 pub(super) fn find(batches: &[ThreadBatch], depths: &mut Vec<u8>) -> Option<usize> {
     let spans = batches.iter().map(ThreadBatch::len).sum();
     depths.clear();
@@ -62,7 +62,7 @@ mod tests {
         spans.chunks(len).map(batch).collect()
     }
 
-    /// Returns the depths by way of a tree, in the order of begins.
+    /// Returns the depths from a tree, in the order of begins.
     fn by_tree(batches: &[ThreadBatch]) -> Vec<(u64, u64, u8)> {
         let mut builder = TreeBuilder::new(usize::MAX);
         batches.iter().for_each(|batch| builder.add(batch));
@@ -76,8 +76,8 @@ mod tests {
     }
 
     proptest! {
-        /// Spans that overlap in any way, begin or end together or last no time: what a tree says
-        /// of them is found here, or nothing.
+        /// The spans overlap in any way, begin or end together, or have zero duration. The result
+        /// equals that of a tree, or is `None`.
         #[test]
         fn depths_are_those_of_the_tree(
             mut spans in prop::collection::vec((0..60_u64, 0..30_u64), 0..80),

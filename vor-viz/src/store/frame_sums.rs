@@ -1,8 +1,7 @@
-//! Sums per call site of what the spans of a frame measured beside their duration.
+//! Sums per call site of the measured quantities of a frame's spans, beside the duration.
 //!
-//! Spans have these values as their last arguments, if they are not all zero. All
-//! values include those of the spans inside, so a recursive call adds nothing to the call around
-//! it.
+//! Spans have these values as their last arguments, unless all are zero. Each value includes the
+//! spans inside, so a recursive call adds nothing to the call around it.
 
 use std::ops::Range;
 
@@ -11,13 +10,13 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::{Measured, Measures};
 
-/// Sums per call site, while the arguments of a frame are looked at.
+/// Sums per call site, while the arguments of a frame are processed.
 pub(super) struct FrameSums<'a> {
     catalog: &'a Catalog,
-    /// How many arguments of a site are its own; `None` where nothing is measured.
+    /// Number of a site's own arguments; `None` if the site measures nothing.
     own_args: FxHashMap<SiteId, Option<usize>>,
     sums: FxHashMap<SiteId, Measured>,
-    /// The spans of the thread that no later one of their call site contains yet.
+    /// The spans of the thread that no later span of their call site contains so far.
     outermost: FxHashMap<SiteId, Vec<OutermostSpan>>,
 }
 
@@ -37,13 +36,13 @@ impl<'a> FrameSums<'a> {
         }
     }
 
-    /// The spans of another thread follow.
+    /// Begins the spans of another thread.
     pub(super) fn begin_thread(&mut self) {
         self.outermost.clear();
     }
 
-    /// Adds what a span measured, by its arguments. The spans inside it must have been added
-    /// before.
+    /// Adds the measured values of a span from its arguments. The spans inside it must be added
+    /// before it.
     pub(super) fn add(&mut self, site: SiteId, ticks: Range<u64>, args: &[ArgValue]) {
         let Some(info) = self.catalog.site(site).filter(|_| !args.is_empty()) else {
             return;

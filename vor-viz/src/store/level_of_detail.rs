@@ -1,23 +1,23 @@
 //! Rows of spans as rows of pixels.
 //!
-//! What is shorter than a pixel is merged: a pixel shows the longest span that begins in it. A node
-//! whose reach is below a pixel is merged as a whole, as if it were its longest span, and what is
-//! below it is not looked at. It begins and ends in the same pixel or in neighbours, so a merged
-//! pixel is at most one pixel away from where a span is. Spans of a pixel and more are painted from
-//! edge to edge, rounded to pixels.
+//! Spans shorter than a pixel are merged: a pixel shows the longest span that begins in it. A node
+//! that covers less than a pixel is merged as a whole, like its longest span, and its children are
+//! not read. It begins and ends in the same pixel or in adjacent ones, so a merged pixel is at most
+//! one pixel away from its span. Spans of at least a pixel are painted from edge to edge, rounded
+//! to pixels.
 
 use egui::Color32;
 use vor_capture::model::catalog::SiteId;
 
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 
-/// Least width of a span that is also returned as a [`WideSpan`], so that it can be labelled.
+/// Minimum width of a span that is also returned as a [`WideSpan`] for a label.
 const LEAST_LABELLED: usize = 18;
 
-/// Least width of a span whose first pixel is its edge.
+/// Minimum width of a span with an edge in its first pixel.
 const LEAST_EDGED: usize = 3;
 
-/// Which times which pixels show.
+/// A mapping between times and pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PixelScale {
     begin_ns: f64,
@@ -26,7 +26,7 @@ pub struct PixelScale {
 }
 
 impl PixelScale {
-    /// Shows the time from `begin_ns` to `end_ns` in `width` pixels.
+    /// Maps the time from `begin_ns` to `end_ns` to `width` pixels.
     #[must_use]
     pub fn new(begin_ns: f64, end_ns: f64, width: usize) -> Self {
         let length = (end_ns - begin_ns).max(1e-3);
@@ -43,29 +43,29 @@ impl PixelScale {
         self.width
     }
 
-    /// Returns where a moment lies, in pixels from the left edge.
+    /// Returns the position of a moment, in pixels from the left edge.
     #[inline]
     #[must_use]
     pub fn x(&self, ns: i64) -> f64 {
         (ns as f64 - self.begin_ns) * self.pixels_per_ns
     }
 
-    /// Returns the moment of a place.
+    /// Returns the moment at a position.
     #[must_use]
     pub fn ns(&self, x: f64) -> f64 {
         self.begin_ns + x / self.pixels_per_ns
     }
 
-    /// Returns the first nanosecond that lies in a pixel or behind it.
+    /// Returns the first nanosecond in a pixel or after it.
     fn first_ns(&self, pixel: usize) -> i64 {
         self.ns(pixel as f64).ceil() as i64
     }
 }
 
-/// The sites that a search is for.
+/// A set of call sites, such as the matches of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteSet {
-    /// By site id.
+    /// Membership by site id.
     sites: Vec<bool>,
     bits: u32,
 }
@@ -85,14 +85,14 @@ impl SiteSet {
         wanted
     }
 
-    /// Returns whether a site belongs to the set.
+    /// Returns whether the set contains a site.
     #[inline]
     #[must_use]
     pub fn has(&self, site: SiteId) -> bool {
         self.sites.get(site.0 as usize).is_some_and(|&has| has)
     }
 
-    /// Returns whether no site belongs to it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits == 0
@@ -106,22 +106,22 @@ pub struct WideSpan {
     pub span: Span,
     /// Its first pixel within the picture.
     pub first: usize,
-    /// The pixel behind its last one within the picture.
+    /// One past its last pixel within the picture.
     pub end: usize,
 }
 
 /// The pixels of a row, and the spans that are wide enough for a label.
 #[derive(Debug)]
 pub struct RowPixels<'a> {
-    /// A colour per pixel of the scale's width. Where no span is, it is left as it was.
+    /// A colour per pixel of the scale's width. Pixels without a span keep their colour.
     pub colors: &'a mut [Color32],
-    /// The wide spans are appended here.
+    /// Output: the wide spans are appended here.
     pub wide: &'a mut Vec<WideSpan>,
 }
 
 impl Row {
     /// Paints the spans of the row, or only those of some sites. `color` gets the site and the
-    /// duration of the span that a pixel shows; the duration saturates at `u32::MAX`.
+    /// duration of the span in a pixel; the duration saturates at `u32::MAX`.
     pub fn paint(
         &self,
         scale: &PixelScale,
@@ -160,7 +160,7 @@ impl Row {
 }
 
 impl Row {
-    /// Returns the first span of the searched sites that begins at a moment or later.
+    /// Returns the first span of the given sites that begins at a moment or later.
     #[must_use]
     pub fn next_of(&self, wanted: &SiteSet, from_ns: i64) -> Option<Span> {
         let first = self
@@ -172,7 +172,7 @@ impl Row {
     }
 }
 
-/// Looks below some nodes of a level for the first span of the searched sites.
+/// Searches the children of some nodes of a level for the first span of the given sites.
 fn next_in(
     chunk: &Chunk,
     level: usize,
@@ -214,14 +214,14 @@ struct Painter<'a, C> {
     width: usize,
     begin_ns: i64,
     end_ns: i64,
-    /// What reaches over fewer nanoseconds is narrower than a pixel.
+    /// A span or node shorter than this is narrower than a pixel.
     merged_below_ns: i64,
-    /// The pixel that is merged now, the first nanosecond behind it, and the longest span in it.
+    /// The current merged pixel, its end in nanoseconds, and the longest span in it.
     pixel: usize,
     pixel_end_ns: i64,
     longest_ns: u32,
     site: Option<SiteId>,
-    /// Pixels before this one show spans that are longer than a pixel.
+    /// Pixels before this one show spans of at least a pixel.
     filled_to: usize,
 }
 
@@ -293,7 +293,7 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
         self.wanted.is_none_or(|wanted| wanted.has(site))
     }
 
-    /// Shows something narrower than a pixel.
+    /// Adds a span or node narrower than a pixel.
     #[inline]
     fn merge(&mut self, begin_ns: i64, longest_ns: u32, site: SiteId) {
         if begin_ns >= self.pixel_end_ns {
@@ -309,7 +309,7 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
         }
     }
 
-    /// Paints the pixel that was merged.
+    /// Paints the merged pixel.
     fn finish_pixel(&mut self) {
         if let Some(site) = self.site.take()
             && self.pixel >= self.filled_to
@@ -319,7 +319,7 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
         }
     }
 
-    /// Shows a span of a pixel or more.
+    /// Paints a span of at least a pixel.
     fn fill(&mut self, span: Span, short_ns: u32) {
         let edge = |ns: i64| self.scale.x(ns).round().clamp(0.0, self.width as f64) as usize;
         let x = self.scale.x(span.begin_ns);

@@ -1,10 +1,9 @@
-//! The frames that the panel shows, and their spans in a form that is fast to draw at any zoom.
+//! The frames of the panel, with their spans in a form that is fast to draw at any zoom.
 //!
-//! Whether the frames come from the running program or from a capture makes no difference here.
-//! They are appended in the order of time; the oldest leave when there are more frames or spans
-//! than the store may hold. All spans of a thread stand on one time axis, whatever frames they
-//! belong to. Times are nanoseconds since an origin near the first frame, so that a picture's
-//! arithmetic in `f64` is exact.
+//! The store works the same way for a running program and for a capture. Frames are appended in
+//! time order, and the oldest are removed when there are too many frames or spans. All spans of a
+//! thread share one time axis across frames. Times are nanoseconds since an origin near the first
+//! frame, so that `f64` arithmetic is exact when drawing.
 
 mod block;
 mod frame_sums;
@@ -27,11 +26,11 @@ use track::TaskIds;
 pub use track::{Track, TrackKind, given_id};
 pub use walk::{SpanVisitor, Walk};
 
-/// Names a frame of a store for as long as it lives: the n-th that was ever pushed.
+/// Identifies a frame of a store for its whole life: the n-th frame pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameId(pub u64);
 
-/// Frames in the order of time, and their spans.
+/// Frames in time order, with their spans.
 #[derive(Clone, Debug)]
 pub struct Store {
     catalog: Arc<Catalog>,
@@ -46,8 +45,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store that holds at most so many frames, and spans of them; at least one frame is
-    /// held whatever its number of spans.
+    /// Makes a store with a maximum number of frames and spans. It always holds at least one frame,
+    /// regardless of its number of spans.
     #[must_use]
     pub fn new(max_frames: usize, max_spans: usize) -> Self {
         Self {
@@ -63,13 +62,13 @@ impl Store {
         }
     }
 
-    /// Sets how many spans may be held.
+    /// Sets the maximum number of spans.
     pub fn set_max_spans(&mut self, max_spans: usize) {
         self.max_spans = max_spans;
         self.evict();
     }
 
-    /// Returns the number that follows the newest frame's; 0 when there is none.
+    /// Returns the number after that of the newest frame; 0 if there is none.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.frames
@@ -77,19 +76,19 @@ impl Store {
             .map_or(0, |frame| frame.number.saturating_add(1))
     }
 
-    /// Returns a number that is another one whenever anything else is.
+    /// Returns a number that changes whenever the contents do.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns what ids refer to: the newest catalog that came with a frame.
+    /// Returns the catalog that resolves ids: the newest one that came with a frame.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// Takes a newer catalog.
+    /// Sets a newer catalog.
     pub fn set_catalog(&mut self, catalog: Arc<Catalog>) {
         self.catalog = catalog;
         self.version += 1;
@@ -101,13 +100,13 @@ impl Store {
         &self.frames
     }
 
-    /// Returns a frame, unless it has left.
+    /// Returns a frame, if it is still stored.
     #[must_use]
     pub fn frame(&self, id: FrameId) -> Option<&FrameEntry> {
         self.frames.get(self.index_of(id)?)
     }
 
-    /// Returns the index of a frame in [`frames`](Self::frames), unless it has left.
+    /// Returns the index of a frame in [`frames`](Self::frames), if it is still stored.
     #[must_use]
     pub fn index_of(&self, id: FrameId) -> Option<usize> {
         let index = usize::try_from(id.0.checked_sub(self.first.0)?).ok()?;
@@ -127,7 +126,7 @@ impl Store {
         Some(after.min(self.frames.len().checked_sub(1)?))
     }
 
-    /// Returns from where to where frames reach; `None` when there is none.
+    /// Returns the time range of some frames; `None` if one of the ends does not exist.
     #[must_use]
     pub fn time_of(&self, frames: Range<usize>) -> Option<Range<i64>> {
         let first = self.frames.get(frames.start)?;
@@ -141,13 +140,13 @@ impl Store {
         &self.tracks
     }
 
-    /// Returns the number of spans that are held, tasks included.
+    /// Returns the number of stored spans, including tasks.
     #[must_use]
     pub fn stored_spans(&self) -> usize {
         self.stored_spans
     }
 
-    /// Appends a frame of which no span is known yet, and returns its id.
+    /// Appends a frame without spans, and returns its id.
     pub fn push_frame(&mut self, frame: FrameEntry) -> FrameId {
         self.frames.push_back(frame);
         self.version += 1;
@@ -163,8 +162,8 @@ impl Store {
         self.push_frame(frame)
     }
 
-    /// Appends spans that belong to frames which are there already. Spans must come in the order of
-    /// their frames.
+    /// Appends spans of frames that are already stored. Spans must come in the order of their
+    /// frames.
     pub fn add_spans(&mut self, block: &FrameBlock) {
         // A task may end on another thread than it began on.
         let begins = block.threads.iter().flat_map(|thread| &thread.begins);
@@ -187,7 +186,7 @@ impl Store {
         self.version += 1;
     }
 
-    /// Changes what is known of a frame, unless it has left.
+    /// Updates a frame, if it is still stored.
     pub fn update_frame(&mut self, id: FrameId, update: impl FnOnce(&mut FrameEntry)) {
         if let Some(frame) = self
             .index_of(id)
@@ -198,7 +197,7 @@ impl Store {
         }
     }
 
-    /// Lets all frames and spans go; ids go on.
+    /// Removes all frames and spans; ids are not reused.
     pub fn clear(&mut self) {
         self.first.0 += self.frames.len() as u64;
         self.frames.clear();
@@ -208,15 +207,14 @@ impl Store {
         self.version += 1;
     }
 
-    /// Gives its frames other ids, and itself another version, than those of a store that it takes
-    /// the place of.
+    /// Prepares this store to replace another one: its frame ids and its version differ from those
+    /// of the other.
     pub(crate) fn replace(&mut self, other: &Self) {
         self.first.0 = self.first.0.max(other.first.0 + other.frames.len() as u64);
         self.version = self.version.max(other.version) + 1;
     }
 
-    /// Returns the bytes that spans take, with what makes them fast to draw; arguments are left
-    /// out.
+    /// Returns the bytes of the spans and of their levels of detail; arguments are not included.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
         let rows = self.tracks.iter().flat_map(|track| &track.rows);
@@ -234,7 +232,7 @@ impl Store {
         &mut self.tracks[at]
     }
 
-    /// Lets the oldest frames go as long as there is too much.
+    /// Removes the oldest frames while there are too many frames or spans.
     fn evict(&mut self) {
         while self.frames.len() > self.max_frames
             || (self.stored_spans > self.max_spans && self.frames.len() > 1)

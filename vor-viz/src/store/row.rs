@@ -1,14 +1,14 @@
 //! The spans of one thread at one depth.
 //!
-//! A row is a queue of chunks. A chunk holds up to [`CHUNK_SPANS`] spans in three columns of 16
-//! bytes a span, ascending and without overlap, and above them three levels of nodes, each of which
-//! sums up 16 spans or 16 nodes: from where to where they reach, which span is the longest, and
-//! which sites occur. A node that lies within one pixel is painted as its longest span and never
-//! opened; so what painting costs depends on the pixels, not on the spans. Levels and all, a span
-//! takes 18.2 bytes.
+//! A row is a queue of chunks. A chunk holds up to [`CHUNK_SPANS`] spans in three columns, with 16
+//! bytes per span, ascending and without overlap. Above them are three levels of nodes. A node
+//! summarises 16 spans or 16 nodes: their time range, their longest span, and the sites that occur.
+//! A node within one pixel is painted as its longest span without reading its children. The cost of
+//! painting therefore depends on the number of pixels, not on the number of spans. With all levels,
+//! a span takes 18.2 bytes.
 //!
-//! Chunks leave at the front when their frames do. They move to another row as a whole when a scope
-//! turns out to contain them: it may end many frames later than what it contains.
+//! Chunks are removed at the front together with their frames. They move to another row as a whole
+//! when a scope turns out to contain them: the scope may end many frames later than its content.
 
 use std::collections::VecDeque;
 
@@ -17,28 +17,28 @@ use vor_capture::model::catalog::SiteId;
 
 use super::block::RowBlock;
 
-/// Most spans of a chunk.
+/// Maximum number of spans in a chunk.
 pub(super) const CHUNK_SPANS: usize = 4096;
 
-/// Spans or nodes below a node.
+/// Number of children of a node.
 pub(super) const FANOUT: usize = 16;
 
-/// Levels of nodes: the topmost has one, which covers the whole chunk.
+/// Number of levels: the topmost has one node, which covers the whole chunk.
 pub(super) const LEVELS: usize = 3;
 
-/// A span, as looked at.
+/// A span in an unpacked form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it began, in nanoseconds since the store's origin.
+    /// Begin, in nanoseconds since the store's origin.
     pub begin_ns: i64,
-    /// How long it lasted.
+    /// Duration, in nanoseconds.
     pub duration_ns: u64,
     /// Its call site.
     pub site: SiteId,
 }
 
 impl Span {
-    /// Returns when it ended.
+    /// Returns the end of the span.
     #[inline]
     #[must_use]
     pub fn end_ns(&self) -> i64 {
@@ -46,12 +46,12 @@ impl Span {
     }
 }
 
-/// What is known of up to 16 spans or nodes.
+/// Summary of up to 16 spans or nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) begin_ns: i64,
     pub(super) end_ns: i64,
-    /// Length and site of the longest span; lengths over `u32::MAX` count as that.
+    /// Duration and site of the longest span; durations saturate at `u32::MAX`.
     pub(super) longest_ns: u32,
     pub(super) site: SiteId,
     /// Bit `s % 32` is set for every site `s` that occurs.
@@ -128,12 +128,12 @@ impl Chunk {
         }
     }
 
-    /// Returns when a span ended.
+    /// Returns the end of a span.
     pub(super) fn end_ns(&self, i: usize) -> i64 {
         self.begin_ns[i].saturating_add_unsigned(self.duration_ns(i))
     }
 
-    /// Appends spans `from .. to` of a block.
+    /// Appends the spans `from..to` of a block.
     fn extend(&mut self, block: &RowBlock, from: usize, to: usize) {
         let first = self.len();
         let len = first + to - from;
@@ -154,7 +154,7 @@ impl Chunk {
         self.sum_up(first);
     }
 
-    /// Makes the nodes above the spans from `first` on anew.
+    /// Rebuilds the nodes above the spans from `first` on.
     fn sum_up(&mut self, first: usize) {
         let mut first = first / FANOUT;
         let mut nodes = self.begin_ns.len();
@@ -178,7 +178,7 @@ impl Chunk {
             node.end_ns = self.begin_ns[to - 1].saturating_add(i64::from(self.duration_ns[to - 1]));
             spans_level.push(node);
         }
-        // Only the ends of long spans are not what their short lengths say.
+        // The ends above are wrong for long spans, whose durations are saturated.
         for &(i, ns) in &self.long_ns {
             let (i, group) = (i as usize, i as usize / FANOUT);
             if group >= first {
@@ -223,22 +223,22 @@ impl Chunk {
     }
 }
 
-/// Makes room for `len` entries, in steps that end exactly with a full chunk.
+/// Reserves capacity for `len` entries, in steps that end exactly with a full chunk.
 fn make_room<T>(column: &mut Vec<T>, len: usize) {
     if column.capacity() < len {
         column.reserve_exact(len.next_power_of_two() - column.len());
     }
 }
 
-/// Returns the entries whose index lies in `from .. to`.
+/// Returns the entries with an index in `from..to`.
 fn within<T>(entries: &[(u32, T)], from: usize, to: usize) -> &[(u32, T)] {
     let begin = entries.partition_point(|entry| (entry.0 as usize) < from);
     let end = entries.partition_point(|entry| (entry.0 as usize) < to);
     &entries[begin..end]
 }
 
-/// The spans of one thread at one depth, ascending. They are numbered from 0 as they come; when one
-/// leaves, the others keep theirs.
+/// The spans of one thread at one depth, ascending. They are numbered from 0 in the order of
+/// arrival; a number stays valid when other spans leave.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub(super) chunks: VecDeque<Chunk>,
@@ -253,13 +253,13 @@ impl Row {
         self.len
     }
 
-    /// Returns whether there is no span.
+    /// Returns whether there are no spans.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns when the last span ended; `i64::MIN` where there is none.
+    /// Returns the end of the last span; `i64::MIN` if there is none.
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.chunks
@@ -267,7 +267,7 @@ impl Row {
             .map_or(i64::MIN, |chunk| chunk.whole().end_ns)
     }
 
-    /// Appends spans, none of which begins before [`end_ns`](Self::end_ns).
+    /// Appends spans; none of them may begin before [`end_ns`](Self::end_ns).
     pub(super) fn extend(&mut self, block: &RowBlock) {
         let mut from = 0;
         while from < block.len() {
@@ -314,7 +314,7 @@ impl Row {
         }
     }
 
-    /// Appends what was split off another row.
+    /// Appends spans that were split off another row.
     pub(super) fn append(&mut self, mut tail: Self) {
         for chunk in &mut tail.chunks {
             chunk.first_number = self.next_number;
@@ -324,7 +324,7 @@ impl Row {
         self.len += tail.len;
     }
 
-    /// Lets chunks go all of whose spans ended by `ns`; returns how many spans those were.
+    /// Removes chunks whose spans all ended by `ns`; returns the number of removed spans.
     pub(super) fn evict(&mut self, ns: i64) -> usize {
         let mut gone = 0;
         while let Some(chunk) = self.chunks.front()
@@ -337,8 +337,8 @@ impl Row {
         gone
     }
 
-    /// Returns the spans any part of which lies after `begin_ns` and before `end_ns`, ascending.
-    /// One of no length counts if it lies at or after the begin.
+    /// Returns the spans that overlap the time between `begin_ns` and `end_ns`, ascending. A span
+    /// of zero duration counts if it lies at or after the begin.
     pub fn spans(&self, begin_ns: i64, end_ns: i64) -> impl Iterator<Item = Span> {
         let first = self
             .chunks
@@ -366,8 +366,8 @@ impl Row {
         })
     }
 
-    /// Returns the span at a moment: one that began at or before it and ended after it, or one of
-    /// no length just there.
+    /// Returns the span at a moment: one that began by then and ended after it, or one of zero
+    /// duration exactly there.
     #[must_use]
     pub fn span_at(&self, ns: i64) -> Option<Span> {
         let after = self
@@ -417,7 +417,7 @@ impl Row {
         self.chunks.iter().any(|chunk| !chunk.args.is_empty())
     }
 
-    /// Returns the arguments of a span of this row, none when it has none.
+    /// Returns the arguments of a span of this row; empty if it has none.
     #[must_use]
     pub fn args(&self, span: &Span) -> &[ArgValue] {
         let after = self
@@ -429,7 +429,7 @@ impl Row {
         let first = chunk
             .begin_ns
             .partition_point(|&begin| begin < span.begin_ns);
-        // Spans of no length may begin at the same moment.
+        // Several spans of zero duration may begin at the same moment.
         let alike = (first..chunk.len()).take_while(|&i| chunk.begin_ns[i] == span.begin_ns);
         let found = alike.filter(|&i| chunk.span(i) == *span).find_map(|i| {
             let at = chunk.args.binary_search_by_key(&(i as u32), |args| args.0);
@@ -438,7 +438,7 @@ impl Row {
         found.unwrap_or(&[])
     }
 
-    /// Returns how many spans begin at `begin_ns` or later and before `end_ns`.
+    /// Returns the number of spans that begin at `begin_ns` or later and before `end_ns`.
     #[must_use]
     pub fn count(&self, begin_ns: i64, end_ns: i64) -> usize {
         let first = self
@@ -455,7 +455,7 @@ impl Row {
         counted.sum()
     }
 
-    /// Returns the bytes that the spans and the levels above them take; arguments are left out.
+    /// Returns the bytes of the spans and of the levels above them; arguments are not included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of = |chunk: &Chunk| {
@@ -472,7 +472,7 @@ impl Row {
 }
 
 impl Chunk {
-    /// Returns the first span that ends after a moment, or that begins there or later.
+    /// Returns the index of the first span that ends after a moment, or begins there or later.
     fn first_ending_after(&self, ns: i64) -> usize {
         let i = self.begin_ns.partition_point(|&begin| begin < ns);
         match i.checked_sub(1) {

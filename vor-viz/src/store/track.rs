@@ -9,35 +9,35 @@ use vor_capture::model::catalog::{SiteId, ThreadId};
 use super::block::{Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
 use super::row::Row;
 
-/// Most lanes of tasks of a thread. What does not fit beside so many others is counted.
+/// Maximum number of task lanes per thread. Tasks beyond it are only counted.
 const MAX_LANES: usize = 256;
 
-/// Most open tasks whose numbers are known.
+/// Maximum number of open tasks with a known number.
 const MAX_NUMBERED: usize = 1 << 18;
 
-/// What a track shows.
+/// The kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TrackKind {
-    /// The scopes of a thread, a row per depth.
+    /// The scopes of a thread, one row per depth.
     Scopes,
-    /// Asynchronous tasks that ended on a thread, a row per lane.
+    /// Asynchronous tasks that ended on a thread, one row per lane.
     Tasks,
 }
 
-/// Rows that belong together, the outermost first.
+/// Rows of one thread and kind, the outermost first.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// What the rows hold.
+    /// The kind of the rows.
     pub kind: TrackKind,
-    /// Which thread they are of.
+    /// The thread of the rows.
     pub thread: ThreadId,
-    /// The rows. In a track of scopes, what lies below a span in the next row is inside it.
+    /// The rows. In a track of scopes, the spans below a span in the next row are inside it.
     pub rows: Vec<Row>,
-    /// Moments with a text: messages in a track of scopes.
+    /// Messages, in a track of scopes.
     pub messages: VecDeque<Message>,
-    /// Moments within tasks, in a track of tasks.
+    /// Steps of tasks, in a track of tasks.
     pub steps: VecDeque<Step>,
-    /// Tasks for which there was no lane.
+    /// Number of tasks without a lane.
     pub hidden_tasks: u64,
 }
 
@@ -53,15 +53,14 @@ impl Track {
         }
     }
 
-    /// Appends a frame's spans. A span may contain what earlier frames brought: then that moves
-    /// down a row.
+    /// Appends a frame's spans. If a span contains spans of earlier frames, these move down a row.
     pub(super) fn add_scopes(&mut self, block: &ThreadBlock) {
         for (depth, spans) in block.rows.iter().enumerate() {
             let Some(&begin_ns) = spans.begin_ns.first() else {
                 continue;
             };
             if depth >= self.rows.len() {
-                // Rows of a block made by hand may be empty above others that are not.
+                // A block made by hand may have empty rows above others.
                 self.rows.resize_with(depth + 1, Row::default);
             }
             if begin_ns < self.rows[depth].end_ns() {
@@ -72,8 +71,7 @@ impl Track {
         self.messages.extend(block.messages.iter().cloned());
     }
 
-    /// Moves everything that is in row `depth` or below it, and that began at `begin_ns` or later,
-    /// one row down.
+    /// Moves all spans in row `depth` or below that began at `begin_ns` or later, one row down.
     fn move_down(&mut self, depth: usize, begin_ns: i64) {
         let mut tail = Row::default();
         for row in &mut self.rows[depth..] {
@@ -85,7 +83,7 @@ impl Track {
         }
     }
 
-    /// Appends a frame's tasks, each to the first lane that is free by then.
+    /// Appends a frame's tasks, each to the first lane that is free at its begin.
     pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) {
         for task in &block.tasks {
             let given_id = given_ids.end(task.id);
@@ -106,7 +104,7 @@ impl Track {
         self.steps.extend(block.steps.iter().copied());
     }
 
-    /// Lets go what ended by `ns`; returns how many spans those were.
+    /// Removes data that ended by `ns`; returns the number of removed spans.
     pub(super) fn evict(&mut self, ns: i64) -> usize {
         while self
             .messages
@@ -125,7 +123,7 @@ impl Track {
         gone
     }
 
-    /// Returns the messages from one moment to another, both inclusive.
+    /// Returns the messages between two moments, both inclusive.
     pub fn messages_within(&self, begin_ns: i64, end_ns: i64) -> impl Iterator<Item = &Message> {
         let first = self
             .messages
@@ -135,7 +133,7 @@ impl Track {
             .take_while(move |message| message.ns <= end_ns)
     }
 
-    /// Returns whether nothing is left of it.
+    /// Returns whether the track has no data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.messages.is_empty() && self.steps.is_empty()
@@ -148,7 +146,7 @@ impl Track {
     }
 }
 
-/// Numbers of the program for tasks that have begun and not ended.
+/// The program's numbers of open tasks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TaskIds {
     open: FxHashMap<u64, u64>,
@@ -161,14 +159,14 @@ impl TaskIds {
         }
     }
 
-    /// Forgets a task that has ended, and returns its number.
+    /// Forgets an ended task, and returns its number.
     fn end(&mut self, task: u64) -> Option<u64> {
         self.open.remove(&task)
     }
 }
 
-/// Returns the number that the program gave a task in a track of tasks, from its arguments, where
-/// its begin is known.
+/// Returns the number that the program gave a task, from its arguments in a track of tasks. The
+/// number is unknown if the task's begin is.
 #[must_use]
 pub fn given_id(args: &[ArgValue]) -> Option<u64> {
     match args {
@@ -181,7 +179,7 @@ pub fn given_id(args: &[ArgValue]) -> Option<u64> {
 fn one(task: &Task, given_id: Option<u64>) -> RowBlock {
     let mut row = RowBlock::default();
     row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
-    // The id by which its steps know it, and the program's number.
+    // The id in the task's steps, and the program's number.
     let ids = std::iter::once(task.id).chain(given_id).map(ArgValue::U64);
     row.args.push((0, ids.collect()));
     row

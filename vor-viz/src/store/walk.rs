@@ -4,39 +4,39 @@
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
 
-/// Visits spans: each when it is entered, and when it is left, after all spans inside it.
+/// Visits spans: each span on entry, and on exit after all spans inside it.
 pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
 
-    /// The innermost span that was entered and not left ends. `inside_ns` is what the spans
-    /// directly inside it took, also those that ended before the walk's first moment.
+    /// The innermost open span ends. `inside_ns` is the total duration of the spans directly inside
+    /// it, including those that ended before the walk's first moment.
     fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64);
 }
 
-/// A walk over the spans of a track that end after a moment, and by another one: those of some
-/// frames.
+/// A walk over the spans of a track that end after one moment and by another one, such as the spans
+/// of some frames.
 ///
-/// Spans around them that end later are not visited: the outermost ones visited are at depth 0
-/// then. In a track of tasks, which do not contain one another, all are at depth 0.
+/// Spans around them that end later are not visited; then the outermost visited spans are at depth
+/// 0. In a track of tasks, which do not nest, all spans are at depth 0.
 #[derive(Clone, Debug)]
 pub struct Walk {
     begin_ns: i64,
     end_ns: i64,
-    /// The row of the spans at depth 0. All that is left of the rows before it ends too late.
+    /// The row of the spans at depth 0. All remaining spans of the rows above it end too late.
     base: usize,
-    /// The spans that were entered and not left.
+    /// The open spans.
     open: Vec<Open>,
     /// Number of the next span of each row.
     next: Vec<u64>,
 }
 
-/// A span that was entered and not left.
+/// An open span: entered, and not left yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     span: Span,
     end_ns: i64,
-    /// What the spans directly inside it took so far.
+    /// Total duration so far of the spans directly inside it.
     inside_ns: u64,
 }
 
@@ -57,10 +57,10 @@ impl Walk {
         }
     }
 
-    /// Visits up to `most` spans more; returns whether there may be others. The track must be the
-    /// one that the walk was made for. Spans may have been appended since; what left is not visited
-    /// any more. Where one that was appended contains what the walk was made for, so that it moved
-    /// down a row, the walk may visit some spans twice or not at all.
+    /// Visits up to `most` more spans; returns whether more may follow. The track must be the one
+    /// of [`new`](Self::new). Spans may have been appended since; removed ones are no longer
+    /// visited. An appended span may contain spans of this walk and move them down a row. Then the
+    /// walk may visit some spans twice or not at all.
     pub fn resume(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
         let rows = track.rows.iter().zip(&self.next);
         let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();
@@ -81,7 +81,7 @@ impl Walk {
     ) -> bool {
         let begin_ns = self.begin_ns;
         for _ in 0..most {
-            // Whatever begins next inside the innermost open span, or outside all of them.
+            // The next span inside the innermost open span, or outside all of them.
             let (at, span, end_ns) = loop {
                 let (at, by_ns) = match self.open.last() {
                     None => (self.base, self.end_ns),
@@ -104,7 +104,7 @@ impl Walk {
                 }
             };
             let mut inside_ns = 0;
-            // One span per row at most.
+            // This happens for at most one span per row.
             if span.begin_ns < begin_ns && nests {
                 let inside = rows.get(at + 1);
                 inside_ns = inside.map_or(0, |inside| sum_ns(inside.row, span.begin_ns, begin_ns));
@@ -136,11 +136,11 @@ impl Walk {
     }
 }
 
-/// A place in a row.
+/// A position in a row.
 #[derive(Debug)]
 struct Cursor<'a> {
     row: &'a Row,
-    /// Which chunk it is in; `None` behind the last one.
+    /// Its chunk; `None` after the last one.
     chunk: Option<&'a Chunk>,
     chunk_at: usize,
     /// Index of the next span within the chunk.
@@ -148,7 +148,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Makes a cursor before the span of a number, or before the next one if that one was evicted.
+    /// Makes a cursor at the span with a number, or at the next span if that one was removed.
     fn new(row: &'a Row, number: u64) -> Self {
         let end = |chunk: &Chunk| chunk.first_number + chunk.len() as u64;
         let chunk_at = row.chunks.partition_point(|chunk| end(chunk) <= number);
@@ -169,8 +169,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the next span that ends after a moment, and when it ends, unless it ends after
-    /// another one; goes behind it.
+    /// Returns the next span that ends after one moment and by another one, with its end, and
+    /// advances past it.
     #[inline(always)]
     fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<(Span, i64)> {
         loop {
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
                 self.next_chunk();
                 continue;
             };
-            // Most of the looks at a row find that its next span lies behind all that is open.
+            // Usually the row's next span lies after all open spans.
             if begin_ns > by_ns {
                 return None;
             }
@@ -203,8 +203,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Returns how long the spans of a row took that begin at or after a moment, and end by another
-/// one.
+/// Returns the total duration of the spans of a row that begin at or after a moment and end by
+/// another one.
 fn sum_ns(row: &Row, begin_ns: i64, end_ns: i64) -> u64 {
     let first = row
         .chunks
@@ -217,7 +217,7 @@ fn sum_ns(row: &Row, begin_ns: i64, end_ns: i64) -> u64 {
             .begin_ns
             .partition_point(|&begin| begin <= end_ns)
             .max(from);
-        // Spans of a row do not overlap, so that only the last one can end too late.
+        // Spans of a row do not overlap, so only the last one can end too late.
         if to > from && chunk.end_ns(to - 1) > end_ns {
             to -= 1;
         }

@@ -1,5 +1,5 @@
-//! The command line. Mistakes and files that cannot be read are a line on stderr and exit code 2,
-//! before any window opens.
+//! The command line. A wrong argument or an unreadable file gives one line on stderr and exit code
+//! 2, before any window opens.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -99,7 +99,7 @@ fn run(args: Args) -> Result<(), String> {
         let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
         if let Some(frame) = args.frame {
             let count = replay.frames_total();
-            // The other capture may be shorter, and shows its last frame then.
+            // A shorter second capture shows its last frame instead.
             if frame >= count && shown.is_empty() {
                 return Err(format!(
                     "{}: there is no frame {frame}: the capture has {count}",
@@ -127,10 +127,10 @@ fn run(args: Args) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", picture.path.display()))
 }
 
-/// Reports an error in the arguments in one line; requested help is printed whole.
+/// Reports an error in the arguments in one line, and prints requested help in full.
 fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A closed pipe is the only thing that can go wrong, and no reason to complain.
+        // Printing can only fail on a closed pipe, which is not an error here.
         drop(error.print());
         return ExitCode::SUCCESS;
     }
@@ -141,7 +141,7 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     fail(line.strip_prefix("error: ").unwrap_or(&line))
 }
 
-/// Writes a line to stderr, if it can be.
+/// Writes a line to stderr, if possible.
 fn fail(message: impl Display) -> ExitCode {
     let line: String = message
         .to_string()

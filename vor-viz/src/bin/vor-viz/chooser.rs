@@ -1,5 +1,4 @@
-//! How captures are chosen where there are files: by path, from those opened before, or dropped on
-//! the window.
+//! Selection of captures on systems with files: by path, from the recent ones, or by drag and drop.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +7,19 @@ use vor_viz::replay::ReplayState;
 
 use crate::recent::Recent;
 
-/// Captures that were opened together, or one line that says why they could not be.
+/// Captures that were opened together, or a one-line error.
 pub(crate) type Opened = Result<Vec<ReplayState>, String>;
 
-/// The part of the viewer that finds captures.
+/// The part of the viewer that opens captures.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     recent: Recent,
-    /// The path that is typed.
+    /// The text in the path field.
     typed: String,
 }
 
 impl Chooser {
-    /// Makes a chooser that knows what was opened before.
+    /// Makes a chooser with the list of recent captures.
     pub(crate) fn new(recent: Recent) -> Self {
         Self {
             recent,
@@ -28,14 +27,14 @@ impl Chooser {
         }
     }
 
-    /// Puts captures that are shown first in the list of those opened before.
+    /// Moves the shown captures to the front of the recent list.
     pub(crate) fn note(&mut self, shown: &[ReplayState]) {
         for path in shown.iter().rev().filter_map(ReplayState::path) {
             self.recent.add(path);
         }
     }
 
-    /// Returns whether nothing is on its way; nothing ever is.
+    /// Returns whether no choice is pending; here none ever is.
     pub(crate) fn is_idle(&self) -> bool {
         true
     }
@@ -49,7 +48,7 @@ impl Chooser {
         Ok(opened)
     }
 
-    /// Opens what was dropped on the window since the last pass.
+    /// Opens files that were dropped on the window since the last pass.
     pub(crate) fn begin_pass(&mut self, ui: &Ui) -> Option<Opened> {
         let dropped = ui.input(|input| {
             let files = input.raw.dropped_files.iter().take(2);
@@ -58,7 +57,7 @@ impl Chooser {
         (!dropped.is_empty()).then(|| self.open(&dropped))
     }
 
-    /// Shows its part of the bar, between what stands on the left and on the right.
+    /// Shows its part of the bar, to the left of `right`.
     pub(crate) fn bar(&mut self, ui: &mut Ui, right: impl FnOnce(&mut Ui)) -> Option<Opened> {
         let mut chosen = None;
         ui.add_enabled_ui(!self.recent.paths().is_empty(), |ui| {
@@ -87,7 +86,7 @@ impl Chooser {
         chosen.map(|path| self.open(&[path]))
     }
 
-    /// Says how to begin.
+    /// Shows instructions to begin.
     pub(crate) fn welcome(&mut self, ui: &mut Ui) -> Option<Opened> {
         let mut chosen = None;
         ui.label("Drop one on this window, type its path above, or record one:");
@@ -123,7 +122,7 @@ fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
     chosen
 }
 
-/// Returns the end of a folder's path, which is more specific than its begin.
+/// Returns the end of a folder's path, which is more specific than its beginning.
 fn shortened(folder: &str) -> String {
     const MOST: usize = 40;
     let count = folder.chars().count();

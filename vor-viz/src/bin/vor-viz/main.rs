@@ -1,4 +1,4 @@
-//! `vor-viz`: looks at captures in a window, or makes pictures of them without one. In a browser it
+//! `vor-viz` shows captures in a window, or takes screenshots of them without one. In a browser it
 //! is a page.
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! Files that are complete or not there.
+//! Output files that are either complete or absent.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes a picture as PNG.
+/// Encodes a picture as PNG.
 pub(crate) fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     let mut encoder = png::Encoder::new(&mut out, width, height);
@@ -16,7 +16,7 @@ pub(crate) fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io
     out.flush()
 }
 
-/// Writes a file under a name of its own beside `path`, which it takes when it is complete.
+/// Writes a temporary file beside `path`, and renames it to `path` when it is complete.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&File) -> io::Result<()>,
@@ -35,7 +35,7 @@ pub(crate) fn write_whole(
     drop(file);
     let moved = written.and_then(|()| fs::rename(&beside, path));
     if moved.is_err() {
-        // It may not be there any more, which is as well.
+        // The temporary file may already be gone.
         drop(fs::remove_file(&beside));
     }
     moved

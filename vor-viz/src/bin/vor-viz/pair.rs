@@ -1,11 +1,11 @@
-//! Two captures: one below the other, or the one against the other.
+//! Two captures: one below the other, or compared.
 
 use egui::{Panel, Ui};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::replay::ReplayState;
 use vor_viz::theme::Theme;
 
-/// How two captures are shown.
+/// The display of two captures.
 #[derive(Debug, Default)]
 pub(crate) struct Pair {
     compares: bool,
@@ -28,8 +28,8 @@ impl Pair {
         }
     }
 
-    /// Shows how the frames of the one differ from those of the other: the selected ones, else all
-    /// that are loaded.
+    /// Shows the differences between the frames of two captures: the selected frames, else all
+    /// loaded ones.
     fn compare(&mut self, ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
         one.poll(ui.ctx());
         other.poll(ui.ctx());

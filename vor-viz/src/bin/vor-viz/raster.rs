@@ -1,24 +1,24 @@
-//! Triangles to pixels, for pictures without window and without GPU.
+//! A rasteriser of triangles, for pictures without a window and a GPU.
 //!
-//! Does what egui's painters do: colours are premultiplied and multiplied and blended as they are,
-//! without linearising; a pixel belongs to a triangle when its centre does. Corners are snapped to
-//! 1/256 pixel and edges judged in integers, so that of two triangles with a common edge exactly
-//! one gets each pixel. For a row of pixels the edges give the first and the last one inside, and
-//! what is of one colour is filled.
+//! It follows egui's painters: colours are premultiplied, and are multiplied and blended without
+//! linearising. A pixel belongs to a triangle if its centre does. Corners are snapped to 1/256
+//! pixel and edges are evaluated in integers. Of two triangles with a common edge, exactly one
+//! therefore gets each pixel. For a row of pixels, the edges give the first and the last pixel
+//! inside; triangles of one colour are filled row by row.
 
 use std::collections::HashMap;
 
 use egui::epaint::{ClippedPrimitive, Mesh, Primitive, Vertex};
 use egui::{Color32, ColorImage, ImageData, Pos2, TextureFilter, TextureId, TexturesDelta};
 
-/// Steps of a pixel to which corners are snapped.
+/// Steps per pixel for snapped corners.
 const STEPS: i64 = 256;
 
-/// Corners farther away than so many pixels are moved here: products of two coordinates stay within
+/// Corners beyond this number of pixels are clamped, so that products of two coordinates fit into
 /// 64 bits.
 const FARTHEST: f32 = 1_000_000.0;
 
-/// A picture, and the textures that it is painted with.
+/// A picture, and the textures for painting it.
 #[derive(Debug)]
 pub(crate) struct Canvas {
     width: usize,
@@ -33,7 +33,7 @@ struct Texture {
     is_smooth: bool,
 }
 
-/// Pixels from `left` and `top` on, before `right` and `bottom`.
+/// Pixels from `left` and `top` (inclusive) to `right` and `bottom` (exclusive).
 #[derive(Clone, Copy, Debug)]
 struct Clip {
     left: i64,
@@ -42,7 +42,7 @@ struct Clip {
     bottom: i64,
 }
 
-/// A side of a triangle: not negative at pixels inside.
+/// An edge function of a triangle: not negative at pixels inside.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     at_origin: i64,
@@ -61,8 +61,7 @@ impl Canvas {
         }
     }
 
-    /// Takes new and changed textures; those that are not needed any more stay until the canvas
-    /// goes.
+    /// Stores new and changed textures. Unused textures stay until the canvas is dropped.
     pub(crate) fn take_textures(&mut self, delta: &mut TexturesDelta) {
         for (&id, changes) in &delta.set {
             for change in changes {
@@ -78,18 +77,18 @@ impl Canvas {
                 }
             }
         }
-        // egui wants to know that none was forgotten.
+        // egui checks that no change was missed.
         delta.clear();
     }
 
-    /// Paints what egui tessellated, `pixels_per_point` as large.
+    /// Paints tessellated primitives, scaled by `pixels_per_point`.
     pub(crate) fn paint(&mut self, primitives: &[ClippedPrimitive], pixels_per_point: f32) {
         for ClippedPrimitive {
             clip_rect,
             primitive,
         } in primitives
         {
-            // Callbacks draw with a GPU, which is not there.
+            // Callbacks draw with a GPU, which does not exist here.
             let Primitive::Mesh(mesh) = primitive else {
                 continue;
             };
@@ -107,7 +106,7 @@ impl Canvas {
         }
     }
 
-    /// Returns red, green and blue of all pixels, row by row.
+    /// Returns the red, green and blue values of all pixels, row by row.
     pub(crate) fn rgb(&self) -> Vec<u8> {
         self.pixels
             .iter()
@@ -169,7 +168,7 @@ fn triangle(
         return;
     }
     let [a, b, c] = points;
-    // Each is opposite to the corner whose weight it gives.
+    // Each edge is opposite to the corner whose weight it gives.
     let edges = [edge(b, c), edge(c, a), edge(a, b)];
     let least = a.1.min(b.1).min(c.1).div_euclid(STEPS).max(clip.top);
     let most = a.1.max(b.1).max(c.1).div_euclid(STEPS).min(clip.bottom - 1);
@@ -223,8 +222,8 @@ fn triangle(
     }
 }
 
-/// Makes an edge that counts whole pixels, and is judged at their centres. Pixels exactly on it
-/// belong to the triangle only if it is a left or a top one.
+/// Makes an edge function on whole pixels, evaluated at their centres. Pixels exactly on the edge
+/// belong to the triangle only if it is a left or a top edge.
 fn edge(from: (i64, i64), to: (i64, i64)) -> Edge {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let centre = STEPS / 2;
@@ -253,7 +252,7 @@ fn mixed_color(corners: &[Vertex; 3], weights: [f32; 3]) -> Color32 {
     Color32::from_rgba_premultiplied(r, g, b, a)
 }
 
-/// Returns the texture's colour at a place, 0 to 1 in both directions.
+/// Returns the texture's colour at a position from 0 to 1 in both directions.
 fn sample(texture: &Texture, uv: Pos2) -> Color32 {
     let [width, height] = texture.image.size;
     if width == 0 || height == 0 {
@@ -353,8 +352,8 @@ mod tests {
 
     #[test]
     fn triangles_around_a_point_cover_each_pixel_once() {
-        // A fan with corners on and off the centres of pixels: painted twice, a pixel would be
-        // redder than others.
+        // A fan with corners on and off the centres of pixels: a pixel that is painted twice would
+        // be redder than others.
         let middle = pos2(6.5, 5.5);
         let around = [
             (1.0, 1.0),
@@ -372,7 +371,7 @@ mod tests {
         }
         let n = around.len() as u32;
         (0..n).for_each(|i| mesh.add_triangle(0, 1 + i, 1 + (i + 1) % n));
-        // The same the other way around: the direction is nobody's promise.
+        // The reverse order of corners must give the same result.
         for turn in [false, true] {
             let mut canvas = canvas(&[Color32::WHITE], 1, true);
             let mut mesh = mesh.clone();
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rectangle_fills_the_pixels_whose_centres_it_holds_within_the_clip() {
+    fn a_rectangle_fills_the_pixels_with_centres_inside_it_and_the_clip() {
         let mut canvas = canvas(&[Color32::WHITE], 1, true);
         let mut mesh = Mesh::default();
         mesh.add_colored_rect(
@@ -402,7 +401,7 @@ mod tests {
             Color32::RED,
         );
         let inside = Rect::from_min_max(pos2(0.0, 0.0), pos2(2.5, 40.0));
-        // Two pixels a point.
+        // One point is two pixels.
         canvas.paint(&[clip(inside, mesh)], 2.0);
         for y in 0..12 {
             for x in 0..16 {
@@ -441,7 +440,7 @@ mod tests {
         let mut image = ColorImage::new([2, 2], texels.to_vec());
         patch(&mut image, &part, 1, 1);
         assert_eq!(image.pixels[3], Color32::GREEN);
-        // What does not fit is left out.
+        // A part outside the image is ignored.
         patch(&mut image, &part, 2, 0);
         patch(&mut image, &part, 0, 7);
         assert_eq!(image.pixels[..3], texels[..3]);
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_paints_nothing() {
+    fn invalid_meshes_paint_nothing() {
         let mut canvas = canvas(&[Color32::WHITE], 1, true);
         let mut mesh = Mesh::default();
         for (x, y) in [
@@ -498,7 +497,7 @@ mod tests {
             1.0,
         );
         assert!(canvas.pixels.iter().all(|&pixel| pixel == Color32::BLACK));
-        // Far beyond the picture on all sides, and clipped by less than nothing.
+        // The rectangle extends far beyond the picture on all sides; the first clip is empty.
         let mut huge = Mesh::default();
         huge.add_colored_rect(
             Rect::from_min_max(pos2(-1e30, -1e30), pos2(1e30, 1e30)),

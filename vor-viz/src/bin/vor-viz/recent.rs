@@ -1,19 +1,19 @@
-//! The captures that were opened last: a path per line, in a file of the user's.
+//! The recently opened captures: one path per line, in a file of the user.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most paths that are kept.
+/// Maximum number of paths.
 const MAX_RECENT: usize = 12;
 
-/// Largest file that is looked at: something else may have written it.
+/// Maximum size of the file that is read: another program may have written it.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Captures, the one that was opened last first.
+/// Recent captures, the latest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
-    /// Where they are kept; nowhere when the user has no place for it.
+    /// The file of the list; `None` if the user has no directory for it.
     file: Option<PathBuf>,
     paths: Vec<PathBuf>,
 }
@@ -24,7 +24,7 @@ impl Recent {
         place().map_or_else(Self::default, Self::in_file)
     }
 
-    /// Reads the list in a file; it need not be there.
+    /// Reads the list in a file, which need not exist.
     pub(crate) fn in_file(file: PathBuf) -> Self {
         let is_small = fs::metadata(&file).is_ok_and(|metadata| metadata.len() <= MAX_BYTES);
         let text = if is_small {
@@ -45,7 +45,7 @@ impl Recent {
         &self.paths
     }
 
-    /// Puts a path first. That the list cannot be written is no reason to bother anyone.
+    /// Moves a path to the front. Errors of writing the list are ignored.
     pub(crate) fn add(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let is_line = path
@@ -69,7 +69,7 @@ impl Recent {
     }
 }
 
-/// Returns where programs keep what they remember of their use.
+/// Returns the path of the list in the user's state directory.
 fn place() -> Option<PathBuf> {
     let folder = |name: &str| {
         env::var_os(name)

@@ -1,4 +1,4 @@
-//! The menu that writes what is selected into files of other programs, or as a picture.
+//! The menu that exports the selected frames to formats of other programs or to a picture.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use vor_viz::theme::Theme;
 use crate::output::{encode, write_whole};
 use crate::raster::Canvas;
 
-/// Width of a picture of the flame chart, and its greatest height, in pixels.
+/// Width and maximum height of a picture of the flame chart, in pixels.
 const PICTURE_WIDTH: u32 = 1920;
 const MOST_PICTURE_HEIGHT: f32 = 8000.0;
 
-/// Shows the menu; returns what became of what was chosen, as a line to show.
+/// Shows the menu; returns the result of the chosen export, as a line to show.
 pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, String>> {
     let frames = replay.panel().view().table_frames(replay.store())?;
     let mut done = None;
@@ -50,7 +50,7 @@ pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, S
     done
 }
 
-/// Writes a file beside the capture, under a name that is free.
+/// Writes a file beside the capture, under an unused name.
 fn save(
     replay: &ReplayState,
     frames: (usize, usize),
@@ -72,7 +72,7 @@ fn save(
 }
 
 /// Returns the path of a file that does not exist yet: `run.frames-800-850.pftrace`, then
-/// `run.frames-800-850.2.pftrace` …
+/// `run.frames-800-850.2.pftrace`, and so on.
 fn free_path(replay: &ReplayState, (first, last): (usize, usize), extension: &str) -> PathBuf {
     let number = |index: usize| {
         replay
@@ -97,7 +97,7 @@ fn free_path(replay: &ReplayState, (first, last): (usize, usize), extension: &st
     let mut names = std::iter::once(format!("{stem}.{frames}.{extension}"))
         .chain((2_u32..).map(|i| format!("{stem}.{frames}.{i}.{extension}")))
         .map(|name| folder.join(name));
-    // There is always another number.
+    // The sequence of numbers has no end.
     names.find(|path| !path.exists()).unwrap_or_default()
 }
 
@@ -122,7 +122,7 @@ fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
     });
     let mut canvas = Canvas::new(size.0 as usize, size.1 as usize, Color32::BLACK);
     let mut primitives = Vec::new();
-    // Fonts are there from the second pass on.
+    // Fonts are loaded from the second pass on.
     for _ in 0..2 {
         let input = RawInput {
             screen_rect: Some(Rect::from_min_size(

@@ -1,4 +1,4 @@
-//! Pictures of the viewer, without window and without GPU.
+//! Screenshots of the viewer, without a window and a GPU.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use crate::output::{encode, write_whole};
 use crate::raster::Canvas;
 use crate::viewer::Viewer;
 
-/// Passes after everything is there: sizes that depend on what was shown before have settled then.
+/// Passes after everything is loaded, so that sizes that depend on earlier passes settle.
 const SETTLING_PASSES: usize = 4;
 
-/// How long to wait between two passes while something is read.
+/// Interval between two passes while data is loading.
 const WAIT: Duration = Duration::from_millis(4);
 
-/// What a picture is to look like.
+/// The settings of a picture.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     pub(crate) path: PathBuf,
     /// Width and height, in pixels.
     pub(crate) size: (u32, u32),
     pub(crate) theme: egui::Theme,
-    /// Pixels of a point.
+    /// Pixels per point.
     pub(crate) scale: f32,
 }
 
-/// Draws the viewer once everything that it shows is read, and writes the picture whole or not at
-/// all.
+/// Draws the viewer once all of its data is loaded, and writes the picture either completely or not
+/// at all.
 pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     let context = egui::Context::default();
     context.set_theme(picture.theme);
@@ -40,7 +40,7 @@ pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     let output = loop {
         let mut output = context.run_ui(input(picture, time), |ui| viewer.show(ui));
         canvas.take_textures(&mut output.textures_delta);
-        // Animations have come to their end by the next pass.
+        // Animations end by the next pass.
         time += 1.0;
         if !viewer.is_settled() {
             left = SETTLING_PASSES;

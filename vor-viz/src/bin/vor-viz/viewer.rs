@@ -1,4 +1,4 @@
-//! What the window shows: a bar to open captures with, and one capture or two.
+//! The content of the window: a bar to open captures, and one capture or two.
 
 use egui::{CentralPanel, Panel, RichText, Ui};
 use vor_viz::replay::ReplayState;
@@ -12,18 +12,18 @@ use crate::save;
 /// The viewer without its window or page.
 #[derive(Debug)]
 pub(crate) struct Viewer {
-    /// The captures that are looked at, one below the other.
+    /// The shown captures, one below the other.
     shown: Vec<ReplayState>,
     chooser: Chooser,
     pair: Pair,
-    /// Why something could not be done.
+    /// The latest error.
     problem: Option<String>,
-    /// What was done.
+    /// The result of the latest action.
     note: Option<String>,
 }
 
 impl Viewer {
-    /// Makes a viewer of captures that are open already.
+    /// Makes a viewer of opened captures.
     pub(crate) fn new(shown: Vec<ReplayState>, mut chooser: Chooser) -> Self {
         chooser.note(&shown);
         Self {
@@ -35,21 +35,18 @@ impl Viewer {
         }
     }
 
-    /// Returns the captures that are shown.
-    #[allow(
-        dead_code,
-        reason = "the page and tests of the window ask, the program does not"
-    )]
+    /// Returns the shown captures.
+    #[allow(dead_code, reason = "only the page and the tests of the window use it")]
     pub(crate) fn shown(&self) -> &[ReplayState] {
         &self.shown
     }
 
-    /// Returns whether nothing that is shown is still on its way.
+    /// Returns whether everything shown is completely loaded.
     pub(crate) fn is_settled(&self) -> bool {
         self.chooser.is_idle() && self.shown.iter().all(ReplayState::is_settled)
     }
 
-    /// Returns what the window is to be called.
+    /// Returns the title of the window.
     pub(crate) fn title(&self) -> String {
         match &self.shown[..] {
             [] => "vor".to_owned(),
@@ -58,22 +55,19 @@ impl Viewer {
         }
     }
 
-    /// Returns why the last captures that were chosen are not shown, in one line.
-    #[allow(
-        dead_code,
-        reason = "the page and tests of the window ask, the program does not"
-    )]
+    /// Returns the latest error, in one line.
+    #[allow(dead_code, reason = "only the page and the tests of the window use it")]
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Returns what finds captures.
-    #[allow(dead_code, reason = "tests of the window ask, the program does not")]
+    /// Returns the part that opens captures.
+    #[allow(dead_code, reason = "only the tests of the window use it")]
     pub(crate) fn chooser_mut(&mut self) -> &mut Chooser {
         &mut self.chooser
     }
 
-    /// Shows captures in the place of those that are shown, or says why not.
+    /// Replaces the shown captures, or shows the error.
     pub(crate) fn take(&mut self, opened: Opened) {
         match opened {
             Ok(opened) => {
@@ -115,7 +109,7 @@ impl Viewer {
         }
     }
 
-    /// Offers to write what is selected into files.
+    /// Shows the export menu for a single capture.
     #[cfg(not(target_arch = "wasm32"))]
     fn export(&mut self, ui: &mut Ui) {
         let [one] = &self.shown[..] else {
@@ -128,7 +122,7 @@ impl Viewer {
         }
     }
 
-    /// A page has no folder to write into.
+    /// A page has no directory for exports.
     #[cfg(target_arch = "wasm32")]
     fn export(&mut self, _: &mut Ui) {}
 
@@ -156,7 +150,7 @@ impl Viewer {
         }
     }
 
-    /// Says how to begin.
+    /// Shows instructions to begin.
     fn welcome(&mut self, ui: &mut Ui) {
         let opened = ui.vertical_centered(|ui| {
             ui.add_space(ui.available_height() * 0.25);
@@ -170,7 +164,7 @@ impl Viewer {
     }
 }
 
-/// Adds a button that changes between light and dark.
+/// Adds a button that switches between light and dark.
 fn theme_switch(ui: &mut Ui) {
     let is_dark = ui.visuals().dark_mode;
     let (name, to) = if is_dark {
@@ -186,7 +180,7 @@ fn theme_switch(ui: &mut Ui) {
     }
 }
 
-/// Says over everything else that files may be let go here.
+/// Shows over everything else that files can be dropped here.
 fn drop_hint(ui: &Ui) {
     let layer = egui::LayerId::new(egui::Order::Foreground, egui::Id::unique("vor-viz-drop"));
     let painter = ui.ctx().layer_painter(layer);

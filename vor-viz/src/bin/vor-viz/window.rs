@@ -7,7 +7,7 @@ use crate::viewer::Viewer;
 #[derive(Debug)]
 struct App {
     viewer: Viewer,
-    /// The title that the window has.
+    /// The current title of the window.
     title: String,
 }
 
@@ -15,7 +15,7 @@ struct App {
 ///
 /// # Errors
 ///
-/// There is no screen, or nothing to draw with.
+/// There is no screen or no graphics support.
 pub(crate) fn open(viewer: Viewer, theme: Option<egui::Theme>) -> eframe::Result {
     let title = viewer.title();
     let options = eframe::NativeOptions {

@@ -1,8 +1,7 @@
-//! How captures are chosen in a browser: dropped on the page, or by their address.
+//! Selection of captures in a browser: by drag and drop, or by address.
 //!
-//! Both take time, and nothing may wait for it: what arrives is put into an inbox, from which the
-//! next pass takes it. A newer choice takes the place of one that is still on its way, which then
-//! arrives for nobody.
+//! Both are asynchronous: a result is put into an inbox, and the next pass takes it from there. A
+//! newer choice replaces a pending one, whose result is then ignored.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,20 +12,20 @@ use vor_viz::replay::ReplayState;
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-/// Captures that were opened together, or one line that says why they could not be.
+/// Captures that were opened together, or a one-line error.
 pub(crate) type Opened = Result<Vec<ReplayState>, String>;
 
-/// The bytes of captures and their names, or one line that says why they did not come.
+/// The names and bytes of captures, or a one-line error.
 type Files = Result<Vec<(String, Vec<u8>)>, String>;
 
-/// Most captures that are shown side by side.
+/// Maximum number of captures that are shown together.
 const MAX_SHOWN: usize = 2;
 
-/// The part of the viewer that finds captures.
+/// The part of the viewer that opens captures.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     inbox: Rc<RefCell<Inbox>>,
-    /// The address that is typed.
+    /// The text in the address field.
     typed: String,
 }
 
@@ -34,13 +33,13 @@ pub(crate) struct Chooser {
 struct Inbox {
     /// Number of the newest choice.
     choice: u64,
-    /// What is on its way, in words.
+    /// Description of the pending choice.
     awaited: Option<String>,
     arrived: Option<Files>,
 }
 
 impl Chooser {
-    /// Makes a chooser that begins to fetch the captures at some addresses.
+    /// Makes a chooser that begins to fetch the captures at the given addresses.
     pub(crate) fn new(context: &egui::Context, addresses: Vec<String>) -> Self {
         let mut chooser = Self {
             inbox: Rc::default(),
@@ -52,16 +51,17 @@ impl Chooser {
         chooser
     }
 
-    /// Would note captures for the next time; a page remembers none.
+    /// Does nothing: a page does not store recent captures.
     pub(crate) fn note(&mut self, _: &[ReplayState]) {}
 
-    /// Returns whether nothing is on its way.
+    /// Returns whether no choice is pending.
     pub(crate) fn is_idle(&self) -> bool {
         let inbox = self.inbox.borrow();
         inbox.awaited.is_none() && inbox.arrived.is_none()
     }
 
-    /// Opens what has arrived, and begins to read what was dropped on the page since the last pass.
+    /// Opens arrived captures, and begins to read files that were dropped on the page since the
+    /// last pass.
     pub(crate) fn begin_pass(&mut self, ui: &Ui) -> Option<Opened> {
         let dropped = ui.input(|input| {
             let files = input.raw.dropped_files.iter().take(MAX_SHOWN);
@@ -103,7 +103,7 @@ impl Chooser {
         });
     }
 
-    /// Lets files come, in the place of those that are still on their way.
+    /// Waits for files; they replace pending ones.
     fn await_files(
         &mut self,
         context: &egui::Context,
@@ -128,7 +128,7 @@ impl Chooser {
         });
     }
 
-    /// Shows its part of the bar, between what stands on the left and on the right.
+    /// Shows its part of the bar, to the left of `right`.
     pub(crate) fn bar(&mut self, ui: &mut Ui, right: impl FnOnce(&mut Ui)) -> Option<Opened> {
         let mut chosen = None;
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
@@ -157,7 +157,7 @@ impl Chooser {
         None
     }
 
-    /// Says how to begin.
+    /// Shows instructions to begin.
     pub(crate) fn welcome(&mut self, ui: &mut Ui) -> Option<Opened> {
         if let Some(awaited) = &self.inbox.borrow().awaited {
             ui.spinner();
@@ -174,7 +174,7 @@ impl Chooser {
     }
 }
 
-/// Fetches what is at an address; else says in a few words what failed.
+/// Fetches the bytes at an address; the error is a short text.
 async fn fetched(address: &str) -> Result<Vec<u8>, String> {
     let text = |error: JsValue| match error.dyn_ref::<js_sys::Error>() {
         Some(error) => String::from(error.message()),
@@ -213,6 +213,6 @@ fn name_of(address: &str) -> String {
         .rsplit('/')
         .find(|part| !part.is_empty())
         .unwrap_or(path);
-    // What is escaped wrongly is shown as it is.
+    // An invalid escape sequence is shown unchanged.
     js_sys::decode_uri_component(last).map_or_else(|_| last.to_owned(), String::from)
 }

@@ -1,11 +1,13 @@
-//! Large rectangles of one colour, cleared in place of drawn.
+//! Large rectangles of one colour, cleared instead of drawn.
 //!
-//! Where the processor draws what a GPU should, each pixel of a triangle costs it a look into a
-//! texture, some 15 ns of it, and the grounds of panels and charts cover the page one and a half
-//! times. To clear a rectangle sets the same pixels in less than half of the time, and the page is
-//! cleared before all else for nearly nothing. So what a pass wants filled is looked through before
-//! it is drawn: what has the colour that the page is cleared with, and nothing below it, is left
-//! out, and other large rectangles become callbacks that clear.
+//! If the CPU draws in place of a GPU, each pixel of a triangle costs a texture lookup, about 15
+//! ns. The backgrounds of panels and charts cover the page one and a half times. Clearing a
+//! rectangle sets the same pixels in less than half the time, and the initial clear of the page
+//! costs nearly nothing.
+//!
+//! The shapes of a pass are therefore filtered before they are drawn. A rectangle in the colour of
+//! the initial clear, with nothing below it, is left out. Other large rectangles become callbacks
+//! that clear.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,16 +19,16 @@ use egui::{Color32, Context, CornerRadius, FullOutput, Plugin, Rect, Shape, Visu
 use wasm_bindgen::JsCast as _;
 use web_sys::{HtmlCanvasElement, WebGl2RenderingContext};
 
-/// Least area of a rectangle that is cleared, in points: of a small one, a draw call less in a row
-/// costs more than its pixels.
+/// Minimum area of a cleared rectangle, in points: for a small one, breaking the batch of draw
+/// calls costs more than its pixels.
 const LEAST_AREA: f32 = 8_192.0;
 
 thread_local! {
-    /// The context that egui's painter draws with. A page has one thread.
+    /// The context of egui's painter. A page has one thread.
     static GL: RefCell<Option<WebGl2RenderingContext>> = const { RefCell::new(None) };
 }
 
-/// Has large rectangles cleared from the next pass on, where the canvas has a context of WebGL 2.
+/// Replaces large rectangles by clears from the next pass on, if the canvas has a WebGL 2 context.
 pub(super) fn clear_large(context: &Context, canvas: &HtmlCanvasElement) {
     let gl = canvas.get_context("webgl2").ok().flatten();
     if let Some(gl) = gl.and_then(|gl| gl.dyn_into().ok()) {
@@ -63,12 +65,12 @@ impl Plugin for Fills {
     }
 }
 
-/// Returns the colour that the page is to be cleared with before anything is drawn.
+/// Returns the colour of the initial clear.
 pub(super) fn ground(visuals: &Visuals) -> Color32 {
     visuals.panel_fill
 }
 
-/// Returns whether shapes leave a rectangle as it was.
+/// Returns whether shapes leave a rectangle untouched.
 fn is_bare(shapes: &[ClippedShape], rect: Rect) -> bool {
     let touches = |clipped: &ClippedShape| {
         clipped.transform_after_tessellation != TSTransform::IDENTITY
@@ -82,8 +84,8 @@ fn is_bare(shapes: &[ClippedShape], rect: Rect) -> bool {
     !shapes.iter().any(touches)
 }
 
-/// Returns what clears a rectangle, where that is cut; `None` where it is small or more than a
-/// fill.
+/// Returns a callback that clears a rectangle within its clip; `None` if it is small or more than a
+/// plain fill.
 fn cleared(shape: &RectShape, clip: Rect, pixels_per_point: f32) -> Option<PaintCallback> {
     let is_plain = shape.corner_radius == CornerRadius::ZERO
         && shape.stroke.is_empty()
@@ -91,7 +93,7 @@ fn cleared(shape: &RectShape, clip: Rect, pixels_per_point: f32) -> Option<Paint
         && shape.blur_width == 0.0
         && shape.angle == 0.0
         && shape.fill.is_opaque();
-    // The painter rounds clip rectangles as egui rounds those that it fills.
+    // The painter rounds clip rectangles in the same way as egui rounds filled rectangles.
     let rect = shape.rect.round_to_pixels(pixels_per_point).intersect(clip);
     if !is_plain || !rect.is_positive() || rect.area() < LEAST_AREA {
         return None;
@@ -101,7 +103,7 @@ fn cleared(shape: &RectShape, clip: Rect, pixels_per_point: f32) -> Option<Paint
     Some(PaintCallback { rect, callback })
 }
 
-/// Clears what the painter has set the scissors to, which is the clip rectangle.
+/// Clears the painter's scissor rectangle, which is the clip rectangle.
 fn clear(color: Color32) {
     let [red, green, blue, opacity] = color.to_normalized_gamma_f32();
     GL.with_borrow(|gl| {

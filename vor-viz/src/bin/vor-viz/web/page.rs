@@ -1,23 +1,23 @@
 //! The viewer in a page.
 //!
-//! The page has a canvas called `vor` and a place for a message called `message`
-//! (`web/index.html`). Captures named by the parameter `url` of the page's address are fetched at
-//! once; there may be two.
+//! The page has a canvas with the id `vor` and an element for messages with the id `message`
+//! (`web/index.html`). Captures in the parameter `url` of the page's address are fetched at once;
+//! there may be two.
 //!
-//! Scripts can look at `window.vorViz`, which is kept up to date in each pass:
+//! Scripts can read `window.vorViz`, which is updated in each pass:
 //!
 //! | property | value |
 //! |---|---|
-//! | `frames`, `spans` | totals of the first capture that is shown, 0 without one |
-//! | `name` | what that capture is called, or an empty text |
+//! | `frames`, `spans` | totals of the first shown capture, 0 without one |
+//! | `name` | name of that capture, or an empty text |
 //! | `settled` | whether all requested data is loaded |
-//! | `problem` | what could not be opened or read, in one line, or `null` |
-//! | `passes` | passes that were drawn |
-//! | `passMs` | what the last pass took, without the tessellation and the GPU |
-//! | `fps` | passes of the last second in which something was drawn |
-//! | `windowSpans` | spans that are held for drawing |
-//! | `frameMs` | length of the frame that is looked at, in milliseconds, else of all frames together |
-//! | `scopes()` | names of the scopes of the window that is held, up to a million spans of it, in the order of the alphabet |
+//! | `problem` | the latest error of opening or reading, in one line, or `null` |
+//! | `passes` | number of drawn passes |
+//! | `passMs` | duration of the last pass, without the tessellation and the GPU |
+//! | `fps` | number of passes in the last second |
+//! | `windowSpans` | number of spans in the window |
+//! | `frameMs` | milliseconds of the pinned frame, else of all frames in the window together |
+//! | `scopes()` | sorted names of the scopes in up to a million spans of the window |
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -36,17 +36,17 @@ use crate::chooser::Chooser;
 use crate::fills;
 use crate::viewer::Viewer;
 
-/// Most spans that are looked at for their names.
+/// Maximum number of spans that are searched for names.
 const MAX_NAMED: usize = 1_000_000;
 
 struct App {
     viewer: Viewer,
     status: Status,
-    /// The title that the page has.
+    /// The current title of the page.
     title: String,
 }
 
-/// Starts to draw into the page's canvas. An error is shown in the page.
+/// Starts to draw into the page's canvas. Errors are shown in the page.
 pub(crate) fn start() {
     spawn_local(async {
         if let Err(error) = run().await {
@@ -82,8 +82,7 @@ async fn run() -> Result<(), JsValue> {
         Ok(app)
     };
     let options = eframe::WebOptions {
-        // There are no gradients to smooth, and it is work for each pixel where the processor
-        // draws.
+        // There are no gradients to smooth, and dithering costs work per pixel if the CPU draws.
         dithering: false,
         ..eframe::WebOptions::default()
     };
@@ -93,7 +92,7 @@ async fn run() -> Result<(), JsValue> {
     Ok(())
 }
 
-/// Writes a line into the page, outside of the canvas; an empty one takes it away.
+/// Writes a line into the page, outside of the canvas; an empty line removes it.
 fn show_message(line: &str) {
     let document = web_sys::window().and_then(|window| window.document());
     if let Some(message) = document.and_then(|document| document.get_element_by_id("message")) {
@@ -123,10 +122,10 @@ impl eframe::App for App {
 /// `window.vorViz`.
 struct Status {
     object: Object,
-    /// The store that names were taken from last, by its version.
+    /// Name and version of the store from which the names were taken.
     named: Option<(String, u64)>,
     names: Rc<RefCell<BTreeSet<String>>>,
-    /// When the passes of the last second began.
+    /// Begins of the passes in the last second.
     passes: VecDeque<Instant>,
     count: u64,
     problem: Option<String>,
@@ -210,12 +209,12 @@ impl Status {
             self.names.borrow_mut().clear();
         }
         self.set("passMs", began.elapsed().as_secs_f64() * 1e3);
-        // Last: when it changes, the rest is up to date.
+        // Must be last: when it changes, the other values are up to date.
         self.set("settled", is_settled);
     }
 
     fn set(&self, name: &str, value: impl Into<JsValue>) {
-        // A page whose script froze the object does without.
+        // A script may have frozen the object; then the update is skipped.
         let _ = Reflect::set(&self.object, &name.into(), &value.into());
     }
 }
