@@ -2,8 +2,8 @@
 //! the main frame set.
 //!
 //! A metric is a slot: its latest value and whether it was written since the last mark. Threads
-//! find the slot of a name in a cache of their own, so recording is a look-up and two stores,
-//! without a lock. The mark takes what was written and hands it to the worker.
+//! find the slot of a name in their own cache, so recording is a look-up and two stores, without a
+//! lock. The mark takes the written values and passes them to the worker.
 
 mod counter;
 
@@ -27,10 +27,10 @@ pub(crate) use counter::block_count;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;
 
-/// Most metrics by name; values of later names are lost, and one line on stderr says so.
+/// Most metrics by name; values of later names are lost, which one line on stderr reports.
 pub const MAX_METRICS: usize = 16_384;
 
-/// Longest name or unit that is kept, in bytes.
+/// Longest kept name or unit, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 
 #[derive(Debug)]
@@ -51,12 +51,12 @@ struct Metrics {
     units: HashMap<Box<str>, String, FxBuildHasher>,
     counters: Vec<(&'static Counter, u32)>,
     histograms: Vec<(&'static Histogram, [u32; 3])>,
-    /// The allocations of the process when they were taken last.
+    /// The allocations of the process at the last mark.
     allocations: Counts,
     full: bool,
 }
 
-/// How many columns are declared. Written under the lock of the metrics (release), read without it
+/// Number of declared columns. Written under the lock of the metrics (release), read without it
 /// (acquire).
 static COLUMNS: AtomicU32 = AtomicU32::new(0);
 
@@ -75,7 +75,7 @@ fn metrics() -> MutexGuard<'static, Metrics> {
     METRICS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the metrics and all histograms for the time of a fork.
+/// Locks the metrics and all histograms for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     let metrics = metrics();
@@ -87,7 +87,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     (histograms, metrics)
 }
 
-/// Returns whether nobody holds one of the locks: for the end of a process.
+/// Returns whether no thread holds one of the locks; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     let is_open = crate::os::detach::is_open::<Metrics>;
@@ -97,7 +97,7 @@ pub(crate) fn is_open() -> bool {
             .all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
 }
 
-/// Forgets what was recorded since the last mark: for the child of a fork.
+/// Discards the values since the last mark, in the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget() {
     drop(take());
@@ -139,7 +139,7 @@ impl Metrics {
         Some(slot)
     }
 
-    /// Takes what the process has allocated since the last time; all 0 where its allocator is not
+    /// Takes the allocations of the process since the last call; all 0 if its allocator is not
     /// tracked.
     fn take_allocations(&mut self) -> Counts {
         if !allocations::is_installed() {
@@ -209,7 +209,7 @@ impl Slot {
     }
 }
 
-/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value
+/// Sets the displayed unit of a metric. A metric keeps the unit that it had when its first value
 /// was recorded.
 #[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
@@ -238,8 +238,8 @@ pub struct IoTick {
     pub bytes: u64,
 }
 
-/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on
-/// their order.
+/// Sums of I/O since they were last taken. Written by any thread; relaxed, since their order does
+/// not matter.
 struct IoSums {
     ns: AtomicU64,
     bytes: AtomicU64,
@@ -247,7 +247,7 @@ struct IoSums {
 
 /// I/O recorded while recording was on. Taken by the mark and by [`drain_io`].
 static IO: IoSums = IoSums::new();
-/// I/O recorded while it was off: no frame has it, but [`drain_io`] returns it. Emptied when
+/// I/O recorded while recording was off. No frame has it, but [`drain_io`] returns it. Cleared when
 /// recording is switched on.
 static IO_WHILE_OFF: IoSums = IoSums::new();
 
@@ -267,10 +267,9 @@ impl IoSums {
     }
 }
 
-/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+/// Adds time and bytes of I/O to the current frame. Lock-free, from any thread.
 ///
-/// While recording is off there is no frame to add to; [`drain_io`] alone returns what was recorded
-/// then, until recording is switched on.
+/// While recording is off, only [`drain_io`] returns this I/O, until recording is switched on.
 #[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {
@@ -285,7 +284,7 @@ pub fn record_io(elapsed_ns: u64, bytes: u64) {
     sums.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+/// Returns the I/O recorded since the last mark or call, and resets it to zero.
 #[inline]
 #[must_use]
 pub fn drain_io() -> IoTick {
@@ -297,8 +296,8 @@ pub fn drain_io() -> IoTick {
     io
 }
 
-/// Forgets the I/O that was recorded and the allocations that were counted while recording was off:
-/// it is about to be switched on, and no frame saw them.
+/// Discards the I/O and the allocations from the time when recording was off, which no frame saw.
+/// Recording is about to be switched on.
 pub(crate) fn forget_while_off() {
     let _ = IO_WHILE_OFF.take();
     let _ = metrics().take_allocations();
@@ -314,8 +313,8 @@ impl IoTick {
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
 /// `name.p50`, `name.p99`, `name.max`.
 ///
-/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one
-/// distribution.
+/// Values are kept to three significant digits in an HDR histogram. Histograms with one name are
+/// one distribution.
 ///
 /// # Examples
 ///
@@ -329,10 +328,11 @@ impl IoTick {
 pub struct Histogram {
     name: &'static str,
     unit: &'static str,
-    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is
-    /// there.
+    /// Whether it is in the list of histograms. Set under the lock of the metrics, after it was
+    /// added.
     known: AtomicBool,
-    /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
+    /// Locked only after it is known, so that a thread which locks the metrics can lock all
+    /// histograms.
     values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
 }
 
@@ -348,7 +348,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a value to the frame that is running. Does nothing while recording is off.
+    /// Adds a value to the current frame. Does nothing while recording is off.
     #[inline]
     pub fn record(&'static self, value: u64) {
         if !cfg!(feature = "off") && record_state::is_on() {
@@ -369,8 +369,8 @@ impl Histogram {
                 *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
             }
             if let Some(values) = values.as_mut() {
-                // The histogram grows with its values; one that it cannot grow to is recorded as
-                // the largest it can hold.
+                // The histogram grows with its values. A value to which it cannot grow is recorded
+                // as the largest it can hold.
                 if values.record(value).is_err() {
                     values.saturating_record(value);
                 }
@@ -382,7 +382,7 @@ impl Histogram {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters it into the list; returns `false` where there are too many metrics.
+    /// Adds it to the list; returns `false` if there are too many metrics.
     fn register(&'static self) -> bool {
         let mut metrics = metrics();
         if self.known.load(Ordering::Acquire) {
@@ -405,7 +405,7 @@ impl Histogram {
         true
     }
 
-    /// Takes the values since the last mark, leaving an empty histogram.
+    /// Takes the values since the last mark, and leaves an empty histogram.
     fn take(&self) -> Option<Box<hdrhistogram::Histogram<u64>>> {
         let mut values = self.lock();
         if values.as_ref()?.is_empty() {
@@ -429,7 +429,7 @@ pub(crate) struct FrameMetrics {
     pub(crate) allocations: Counts,
 }
 
-/// Takes what was recorded since the last mark.
+/// Takes everything recorded since the last mark.
 pub(crate) fn take() -> FrameMetrics {
     let mut metrics = metrics();
     let mut values = Vec::new();
@@ -455,7 +455,7 @@ pub(crate) fn take() -> FrameMetrics {
 }
 
 impl FrameMetrics {
-    /// Returns how much memory its lists take, about.
+    /// Returns the approximate memory of its lists.
     pub(crate) fn bytes(&self) -> usize {
         let numbers = self.values.len() + self.sums.len();
         let histograms = self.histograms.iter();
@@ -465,8 +465,8 @@ impl FrameMetrics {
         16 * numbers + 8 * counts
     }
 
-    /// Adds an earlier interval that had no frame of its own: its values where this one has none,
-    /// its sums, its distributions and its I/O.
+    /// Adds an earlier interval without its own frame: its values where this one has none, its
+    /// sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
         for (column, value) in earlier.values {
             if !self.values.iter().any(|(known, _)| *known == column) {
@@ -494,9 +494,9 @@ impl FrameMetrics {
         self.allocations = self.allocations.plus(earlier.allocations);
     }
 
-    /// Turns sums and distributions into values, and puts all values in order of their columns.
+    /// Converts sums and distributions to values, and sorts all values by column.
     pub(crate) fn settle(&mut self) {
-        // Handles of one name share its columns.
+        // Handles with one name share its columns.
         self.sums.sort_unstable_by_key(|(column, _)| *column);
         self.sums.dedup_by(|later, first| {
             let same = later.0 == first.0;
@@ -533,15 +533,16 @@ impl FrameMetrics {
 
 /// Returns the columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
-    // Where there is none, as behind nearly every frame, marks do not have to wait for the answer.
+    // If there are none, as for nearly every frame, this does not take the lock, for which marks
+    // would wait.
     if COLUMNS.load(Ordering::Acquire) as usize <= known {
         return Vec::new();
     }
     metrics().columns.get(known..).unwrap_or(&[]).to_vec()
 }
 
-/// Declares a column of the system's that was not known from the start, and returns its number.
-/// Nobody but the recorder has values for it.
+/// Declares a system column that was not known at the start, and returns its number. Only the
+/// recorder has values for it.
 #[cfg(all(
     any(
         all(feature = "cuda", any(target_os = "linux", windows)),
@@ -554,14 +555,14 @@ pub(crate) fn declare_system(name: &str, unit: &str) -> Option<u32> {
     Some(slot.column)
 }
 
-/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The
-/// main set has no name here.
+/// Most secondary frame sets; marks of later names are lost, which one line on stderr reports. The
+/// main set does not count here.
 pub const MAX_NAMED_FRAME_SETS: usize = MAX_FRAME_SETS as usize - 1;
 
-/// Whether the line on stderr about too many frame sets was written.
+/// Whether too many frame sets were reported.
 static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
 
-/// Returns the number of a frame set, declaring it at its first use; `None` when there are too
+/// Returns the number of a frame set, and declares it at its first use. `None` when there are too
 /// many.
 pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
     let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
@@ -581,11 +582,11 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
             sets.len() - 1
         }
     };
-    // Set 0 is the main one.
+    // Set 0 is the main set.
     u32::try_from(index + 1).ok()
 }
 
-/// Counts for tests and overviews how many metrics exist.
+/// Returns the number of metrics, for tests and overviews.
 #[must_use]
 pub fn metric_count() -> usize {
     metrics().slots.len()

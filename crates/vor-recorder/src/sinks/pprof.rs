@@ -15,12 +15,12 @@ use crate::os::report;
 /// Writes a profile of each interval to its own file while its guard is held, for `go tool pprof`,
 /// and switches recording on if it is off.
 ///
-/// Files appear only when complete, and are numbered from 0: `run.0.pb.gz`, `run.1.pb.gz`. `go tool
-/// pprof run.[0-9]*.pb.gz` adds them up. [`export::pprof`](vor_export::pprof) describes the
-/// contents of a profile. If a scope is open for several intervals, each profile has the part of
-/// its time in that interval. The profile of the interval in which the scope ends divides its CPU
-/// time between program and kernel. An interval in which nothing ran has no file. The first write
-/// failure is reported on stderr in one line, and the program runs on.
+/// Files appear only when complete, and are numbered from 0: `run.0.pb.gz`, `run.1.pb.gz`.
+/// `go tool pprof run.[0-9]*.pb.gz` adds them up. [`export::pprof`](vor_export::pprof) describes
+/// the contents of a profile. If a scope is open for several intervals, each profile has the part
+/// of its time in that interval. The profile of the interval in which the scope ends divides its
+/// CPU time between program and kernel. An interval in which nothing ran has no file. The first
+/// write failure is reported on stderr in one line, and the program runs on.
 ///
 /// If a [`TrackingAllocator`](crate::heap::TrackingAllocator) tracks the live heap, the sink also
 /// writes the live heap at the end of each interval, as `run.heap.0.pb.gz` and so on. To find a
