@@ -18,8 +18,8 @@ pub fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns distinct keys for the first arguments of a call site. An argument whose name an earlier
-/// one has is named after its position.
+/// Returns distinct keys for the first arguments of a call site. If an earlier argument has the
+/// same name, the key is made of the position.
 ///
 /// # Examples
 ///

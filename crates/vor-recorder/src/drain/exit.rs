@@ -6,7 +6,7 @@
 
 #![cfg_attr(
     any(unix, windows),
-    expect(unsafe_code, reason = "only the C library reports when a process exits")
+    expect(unsafe_code, reason = "only the C library reports the exit")
 )]
 
 use std::sync::Once;
