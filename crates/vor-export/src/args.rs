@@ -46,7 +46,7 @@ pub fn arg_keys(site: Option<&SiteInfo>, count: usize) -> Vec<String> {
     keys
 }
 
-/// Appends arguments as text for people: `k=v, k=v`.
+/// Appends arguments as readable text: `k=v, k=v`.
 pub fn push_args_text(out: &mut Vec<u8>, site: Option<&SiteInfo>, values: &[ArgValue]) {
     for (position, value) in values.iter().enumerate() {
         if position > 0 {

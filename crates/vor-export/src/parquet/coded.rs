@@ -1,7 +1,7 @@
 //! Columns of few distinct values: a dictionary, and a code per row.
 //!
-//! Names, files, threads and frames repeat from row to row, and a table knows each by a small
-//! number before it knows its text. The `parquet` crate accepts texts, and hashes each to find its
+//! Names, files, threads and frames repeat from row to row, and a table has a small number for
+//! each before it has its text. The `parquet` crate accepts texts, and hashes each to find its
 //! code again, which costs more than the rest of a row. So this module encodes such a column from
 //! the codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of
 //! runs and bit-packed groups.

@@ -23,7 +23,7 @@ use crate::saturated;
 /// they ended.
 const OPEN_MINUTES: usize = 2;
 
-/// Minutes that stay open within a batch, whatever times a damaged batch has.
+/// Minutes that stay open within a batch, even if a damaged batch has arbitrary times.
 const OPEN_MINUTES_IN_BATCH: usize = 4;
 
 /// Buckets at which a row group ends early.

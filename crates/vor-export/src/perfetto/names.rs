@@ -1,7 +1,7 @@
 //! Call sites in a trace: interned texts, and the part of an event that is equal for all spans of a
 //! site.
 //!
-//! An iid is a number that stands for a text. Sites get theirs in order of first use, so that used
+//! An iid is a number that represents a text. Sites get theirs in order of first use, so that used
 //! iids are small. A sequence of packets must define a text before it refers to it; each sequence
 //! has the set of its defined names.
 

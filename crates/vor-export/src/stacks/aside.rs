@@ -47,7 +47,7 @@ impl Aside {
         let nodes = stacks.put_list(subtrees.first, &mut bytes);
         put_weight(&mut bytes, subtrees.total);
         self.stack.push(&mut stacks.spill, &bytes)?;
-        // Far fewer than 2^32: so many distinct stacks would exhaust the memory first.
+        // Far fewer than 2^32: that many distinct stacks would exhaust the memory first.
         let length = bytes.len() as u32;
         self.bytes = bytes;
         self.put_end(stacks, subtrees.start_ticks, length)?;

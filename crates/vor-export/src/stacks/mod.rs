@@ -190,8 +190,7 @@ impl<V: Weight> Waiting<V> {
         stacks.nodes[node as usize].own = total.less(inside);
         self.row.push(Subtrees {
             start_ticks,
-            // If children claim more than their parent has, the parent's parent loses no more than
-            // them.
+            // If children claim more than their parent has, the parent's total is their sum.
             total: total.each(inside, u64::max),
             first: node,
         });
@@ -287,7 +286,7 @@ impl<V: Weight> Stacks<V> {
             return at;
         }
         self.nodes.push(node);
-        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and so many
+        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and that many
         // distinct stacks would exhaust the memory first.
         (self.nodes.len() - 1) as u32
     }

@@ -14,8 +14,8 @@ use super::local;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, UnsafeCell};
 
-/// Pause between two tries of a thread that has spun and yielded in vain. The holder may have a
-/// lower priority, and run only while the waiting thread sleeps.
+/// Pause between two tries of a thread that has spun and yielded without success. The holder may
+/// have a lower priority, and run only while the waiting thread sleeps.
 const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]

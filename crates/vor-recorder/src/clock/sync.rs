@@ -162,7 +162,7 @@ impl Synchroniser {
         let surplus_ns = elapsed_ns.saturating_sub(expected_ns);
         let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         if !Self::is_possible(elapsed_ns, expected_ns) {
-            // A clock that was set says nothing about the rate.
+            // A clock that was set gives no information about the rate.
             self.set_ns = self.set_ns.saturating_add(surplus_ns);
             return self.recalibrate(ticks, wall_ns, u64::try_from(measured).ok()?);
         }

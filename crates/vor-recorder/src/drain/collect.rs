@@ -225,7 +225,7 @@ pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
         slot[1] >> (32 + SITE_BITS) == 0
             && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
     };
-    // If most records have extensions, few slots are tested in vain.
+    // If most records have extensions, few slots are tested unnecessarily.
     let first = slots.iter().take(FIRST).take_while(is_plain).count();
     if first < FIRST {
         return first;

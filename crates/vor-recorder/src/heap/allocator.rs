@@ -43,7 +43,7 @@ enum Heap {
 }
 
 impl TrackingAllocator<System> {
-    /// Calls the system's allocator, as a program without a global allocator of its own does.
+    /// Calls the system's allocator, as a program without a custom global allocator does.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)

@@ -103,7 +103,7 @@ pub(super) fn with_trailer(layout: Layout) -> Option<Layout> {
 ///
 /// # Safety
 ///
-/// An object exists that was allocated with the layout that [`with_trailer`] made of this one.
+/// An object exists that was allocated with the layout from [`with_trailer`] for this one.
 #[expect(
     unsafe_code,
     reason = "the layout was checked when the object was allocated"

@@ -61,8 +61,8 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Most spans and tasks that wait until their frame is judged; beyond that, the oldest are given
-/// up.
+/// Most spans and tasks that wait for the decision on their frame; beyond that, the oldest are
+/// discarded.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
 /// Number of frames in a pass above which small records are not compressed: about five hundred
@@ -574,7 +574,7 @@ fn file_id() -> u64 {
     hasher.finish()
 }
 
-/// Most names of its own that a writer tries when other writers hold them.
+/// The number of own names that a writer tries at most, if other writers hold them.
 const MAX_OWN_NAMES: u32 = 100;
 
 /// Opens the file to write, and returns it with its final path.
@@ -624,7 +624,7 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
             // Some file systems have no locks.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
-        // If the path still names the locked file, nobody else can be about to write it or rename
+        // If the path still names the locked file, no other writer is about to write or rename
         // it.
         if !is_at(file, path) {
             continue;

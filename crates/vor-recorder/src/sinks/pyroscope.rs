@@ -398,7 +398,7 @@ struct Failure {
     why: String,
     /// Whether the same profile may be taken later.
     is_passing: bool,
-    /// How long the server asks to wait.
+    /// The wait that the server requests.
     retry_after: Option<Duration>,
 }
 

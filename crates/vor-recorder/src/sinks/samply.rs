@@ -197,7 +197,7 @@ mod system {
         const BYTES: usize = 4096;
         for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
             // SAFETY: a new mapping at a place of the system's choice touches no existing memory,
-            // and nobody reads it.
+            // and is never read.
             let place = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),

@@ -111,7 +111,7 @@ thread_local! {
     static DEEP: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets a cell in place: the cell's own `set` becomes a function call where it is used often.
+/// Sets a cell inline: the cell's own `set` becomes a function call if it is used often.
 #[inline(always)]
 fn set<T>(cell: &'static LocalKey<Cell<T>>, value: T) {
     cell.with(|cell| cell.set(value));

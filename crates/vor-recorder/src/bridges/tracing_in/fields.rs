@@ -44,7 +44,7 @@ pub(super) type Words = [AtomicU64; MAX_ARGS];
 /// Values of some fields of a span.
 pub(super) struct Values<'a> {
     site: &'static Site,
-    /// The words of the arguments that were given a value. No other thread knows of the span yet.
+    /// The words of the arguments that were given a value. No other thread has the span's id yet.
     words: &'a Words,
     pub(super) kinds: Kinds,
     /// Bits of the arguments that were given a value.
@@ -53,7 +53,7 @@ pub(super) struct Values<'a> {
     /// Whether the memory of a text is more than the next span may keep.
     pub(super) has_large_text: bool,
     /// The span's texts. They are locked from the first text until all fields are visited; no other
-    /// thread knows of the span yet.
+    /// thread has the span's id yet.
     texts: &'a Mutex<Option<Box<Texts>>>,
     locked: Option<MutexGuard<'a, Option<Box<Texts>>>>,
 }

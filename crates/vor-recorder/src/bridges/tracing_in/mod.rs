@@ -9,7 +9,7 @@
 //! new ──▶ site (by its description) ──▶ slot: site, words of the fields
 //! enter ─▶ slot by the span's id ──────▶ scope opens, entry on the thread's stack
 //! exit ──▶ entry ──────────────────────▶ scope ends with the words of the slot
-//! close ─▶ slot ───────────────────────▶ the task ends where it is one, the slot is free
+//! close ─▶ slot ───────────────────────▶ a task ends, the slot is free
 //! ```
 //!
 //! Most spans are made, entered and left by one thread within a call. That one scope is their whole

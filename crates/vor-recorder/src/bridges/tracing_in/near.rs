@@ -2,8 +2,8 @@
 //!
 //! Such an id determines the place of its span in a home, and a region among the shared slots. A
 //! registry reuses its most recently freed place for the next span, so slots are reused while they
-//! are in the cache. A hint says in which home another thread's span is: the registry's ids contain
-//! a number of the thread. If they no longer did, all homes would be searched.
+//! are in the cache. A hint gives the home of another thread's span: the registry's ids contain a
+//! number of the thread. If they no longer did, all homes would be searched.
 
 use super::Instance;
 use super::table::{
@@ -15,7 +15,7 @@ use crate::sync::global::AtomicU32;
 
 /// The first places of the threads' homes, plus 1, by the thread bits of a registry's ids. A thread
 /// writes its own when it makes its first span under a registry; threads that look for a span read
-/// it. Relaxed: it is only where they look first.
+/// it. Relaxed: it is only the place where their search starts.
 static HINTS: [AtomicU32; 1 << THREAD_BITS] = [const { AtomicU32::new(0) }; 1 << THREAD_BITS];
 
 /// Returns the possible places of a registry's span within a home.

@@ -9,8 +9,8 @@
 //! that thread takes slots there, so it needs no agreement with others, and any thread frees them.
 //! A thread with more spans takes slots from the later parts, which all threads share.
 //!
-//! Ids of vor's own hold the slot's number, and a thread looks for a free slot where it freed one
-//! last. Ids of a registry are not vor's to choose; see [`near`](super::near).
+//! vor's own ids contain the slot's number, and a thread's search for a free slot starts at the one
+//! it freed last. vor cannot choose the ids of a registry; see [`near`](super::near).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -60,8 +60,8 @@ pub(crate) struct Slot {
     /// of its task. Written by the maker, and by the thread that closes it.
     pub(super) once_start: AtomicU64,
     pub(super) once_end: AtomicU64,
-    /// The id of the task, 0 as long as it is none. Set once, by any thread that finds that it is
-    /// one. In a free slot, `once_end`, `task` and `task_start` are 0.
+    /// The id of the task, or 0 if the span is not a task. Set once, by the first thread that finds
+    /// that it is one. In a free slot, `once_end`, `task` and `task_start` are 0.
     pub(super) task: AtomicU64,
     /// Begin of the task, 0 if it is not known. It only decreases.
     pub(super) task_start: AtomicU64,

@@ -25,7 +25,7 @@
 //! cause.
 //!
 //! Hence two rules. A reading with the time ([`off_cpu_ticks_at`]) settles at least every
-//! `LONGEST_MARK_NS`, so that the time is found near to where it was lost. And a span gets at most
+//! `LONGEST_MARK_NS`, so that lost time is found near its place. And a span gets at most
 //! its duration ([`off_of_span`]), while the spans around it and the thread's sum get all.
 //!
 //! **Switches between two readings.** A span reads the time, and then the off-CPU time as of that

@@ -383,7 +383,7 @@ impl Scopes {
     }
 }
 
-/// Draws an id that no other scope of the process has. Returns it with details that carry it; the
+/// Draws an id that no other scope of the process has. Returns it with details that contain it; the
 /// caller fills in their other fields.
 fn draw_scope() -> (ScopeId, ScopeDetails) {
     let drawn: Arc<Mutex<Option<ScopeDetails>>> = Arc::default();

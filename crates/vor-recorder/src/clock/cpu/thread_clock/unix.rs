@@ -73,7 +73,7 @@ pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     let mut info = MaybeUninit::<libc::thread_basic_info>::zeroed();
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
     // SAFETY: the thread's port is that of the calling thread, and this call does not count it.
-    // `info` has room for `count` words, and the call writes at most so many.
+    // `info` has room for `count` words, and the call writes at most that number.
     let result = unsafe {
         libc::thread_info(
             libc::pthread_mach_thread_np(libc::pthread_self()),
