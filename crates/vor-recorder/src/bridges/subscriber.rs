@@ -78,7 +78,7 @@ impl<P: Sampler> TracingSubscriber<P> {
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its creation to its closing. That
+    /// Makes every span an asynchronous span as well, from its creation to its closing. This
     /// includes spans that are entered once, immediately. It costs two more readings of the clock.
     /// Otherwise the subscriber learns for each call site whether its spans are asynchronous.
     #[must_use]

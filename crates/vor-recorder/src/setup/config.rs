@@ -211,7 +211,7 @@ impl Config {
     /// drops. The memory depends on neither time nor rate.
     ///
     /// Each thread keeps, by call site, the number of its scopes, their total and self time, the
-    /// shortest, the longest and a histogram. That takes 1.5 KiB per call site that the thread
+    /// shortest, the longest and a histogram. This takes 1.5 KiB per call site that the thread
     /// uses. [`drain::stats`](crate::drain::stats) adds them up.
     ///
     /// A table is printed on stderr when the process ends, and on Unix when it receives SIGUSR1;

@@ -2,7 +2,7 @@
 //!
 //! Both are generic, and so are compiled again in the program's own crate. There, a thread-local
 //! is read through a function pointer, and a closure that uses it is a function too. The code here
-//! is compiled once, in this crate, where thread-locals are read directly. That takes half of the
+//! is compiled once, in this crate, where thread-locals are read directly. This takes half of the
 //! instructions, and a third of the code in the processor's cache.
 
 use tracing::span::{Attributes, Record};

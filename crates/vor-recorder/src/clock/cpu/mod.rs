@@ -137,7 +137,7 @@ pub fn off_cpu_ticks_at(now_ticks: u64) -> u64 {
 /// Returns [`off_cpu_ticks_at`] if the mark gives it or, without marks, if one reading of the
 /// thread's clock does. `None` if there is more to settle.
 ///
-/// That reading is inlined here because the return of a function around a system call is
+/// The reading is inlined here because the return of a function around a system call is
 /// mispredicted: out of line it takes some 10 ns more.
 #[inline(always)]
 pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
