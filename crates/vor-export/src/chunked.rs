@@ -1,16 +1,16 @@
 //! A writer that receives an export in chunks.
 //!
-//! Exporters append to a buffer and change what they appended last: a protobuf message gets its
-//! length when it is complete, and a JSON object is reopened for another field. `io::BufWriter`
-//! cannot do that, so the buffer is a plain `Vec`, and the exporter calls
-//! [`ChunkedWriter::write_full`] where the end of the buffer is final.
+//! Exporters append to a buffer and change the last bytes: a protobuf message gets its length when
+//! it is complete, and a JSON object is reopened for another field. `io::BufWriter` cannot do that.
+//! So the buffer is a plain `Vec`, and the exporter calls [`ChunkedWriter::write_full`] where the
+//! end of the buffer is final.
 //!
 //! ```text
 //! exporter ── append ──> bytes ── write_full, from CHUNK_BYTES on ──> writer
 //!                              └─ flush, whatever is buffered ──────> writer, flushed
 //! ```
 //!
-//! A buffer never has more than a chunk and the bytes that are appended between two calls.
+//! A buffer never holds more than a chunk and the bytes that are appended between two calls.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ pub(crate) struct ChunkedWriter<W> {
 }
 
 impl<W: Write> ChunkedWriter<W> {
-    /// Makes a writer with an empty buffer. `failure` says in an error which file is incomplete.
+    /// Makes a writer with an empty buffer. `failure` names the incomplete file in an error.
     pub(crate) fn new(writer: W, failure: &'static str) -> Self {
         Self {
             // Room for a chunk and the record that exceeds it.
@@ -60,7 +60,7 @@ impl<W: Write> ChunkedWriter<W> {
         self.writer.flush().map_err(|error| self.error(error))
     }
 
-    /// Returns an error of the file that is written.
+    /// Returns an error that names the file.
     pub(crate) fn error(&self, error: io::Error) -> Error {
         Error::io(self.failure, error)
     }
@@ -90,7 +90,7 @@ impl ChunkedWriter<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Accepts a few bytes per call, is interrupted now and then, and fails once it has `room`
+    /// Accepts a few bytes per call, is interrupted every fifth call, and fails once it has `room`
     /// bytes.
     #[derive(Debug)]
     struct Reluctant {
@@ -154,7 +154,7 @@ mod tests {
         let writer = out.into_inner();
         assert!(
             writer.received == expected,
-            "every byte, once and in its order"
+            "every byte arrives once and in order"
         );
         assert_eq!(writer.flushes, 2);
     }

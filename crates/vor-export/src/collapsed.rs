@@ -18,10 +18,9 @@
 //! `row 17: x`, and `row 17` becomes `row_17`.
 //!
 //! The format has no messages, arguments, tasks (they overlap) or metrics. Memory is bounded by the
-//! number of distinct stacks, not by the number of spans: many spans that wait for an open scope go
-//! to a temporary file. A caller that reports the open scopes by
-//! [`accept_open`](FrameSink::accept_open) avoids that. [`finish`](FrameSink::finish) writes
-//! everything.
+//! number of distinct stacks, not by the number of spans. Many spans that wait for an open scope go
+//! to a temporary file. A caller can avoid that by reporting the open scopes with
+//! [`accept_open`](FrameSink::accept_open). [`finish`](FrameSink::finish) writes everything.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -124,7 +123,7 @@ impl<W: Write> CollapsedExporter<W> {
         self.merged.dropped_spans
     }
 
-    /// Returns the writer. It received nothing unless the exporter was finished before.
+    /// Returns the writer. It has received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }

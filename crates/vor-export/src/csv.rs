@@ -1,7 +1,7 @@
-//! Comma-separated values as in RFC 4180, but with line feeds as line ends: a row per span, and a
-//! row of metrics per frame.
+//! Comma-separated values as in RFC 4180, except that lines end with line feeds: a row per span,
+//! and a row of metrics per frame.
 //!
-//! Spans come from frames with trees, where depth and self time are known. They are in the order of
+//! Spans come from frames with trees, where depth and self time are known. They are ordered by
 //! frame, thread and start:
 //!
 //! | column | value |
@@ -37,7 +37,7 @@ const FAILURE: &str = "cannot write the CSV";
 #[derive(Debug)]
 pub struct SpanCsv<W: Write> {
     out: ChunkedWriter<W>,
-    /// Names of the threads in `threads`, as the column `thread` has them.
+    /// Names of the threads in `threads`, for the column `thread`.
     labels: FxHashMap<ThreadId, String>,
     threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
     /// Text of the columns of a call site.
@@ -48,11 +48,11 @@ pub struct SpanCsv<W: Write> {
     ancestors: Vec<usize>,
 }
 
-/// Writes the metrics of the main frames: `frame`, then a column per metric, empty where a frame
-/// has no value.
+/// Writes the metrics of the main frames: `frame`, then a column per metric, which is empty if a
+/// frame has no value.
 ///
-/// The first row names the columns, so they must be known before the first frame. Those of a
-/// capture all are.
+/// The first row names the columns, so they must be known before the first frame. In a capture they
+/// all are.
 #[derive(Debug)]
 pub struct MetricsCsv<W: Write> {
     out: ChunkedWriter<W>,
@@ -233,8 +233,8 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
     ///
     /// # Errors
     ///
-    /// When the writer fails, and when values have no column because their metric was declared
-    /// after the heading was written.
+    /// The writer fails, or values have no column because their metric was declared after the
+    /// heading was written.
     fn finish(&mut self) -> Result<(), Error> {
         self.out.flush()?;
         match std::mem::take(&mut self.late_values) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashSet;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
-/// Returns the name by which a viewer shows a thread: its own, or one made of its number.
+/// Returns the displayed name of a thread: its own, or one made of its number.
 #[must_use]
 pub fn thread_label(catalog: &Catalog, id: ThreadId) -> Cow<'_, str> {
     match catalog.thread(id) {
@@ -15,7 +15,7 @@ pub fn thread_label(catalog: &Catalog, id: ThreadId) -> Cow<'_, str> {
     }
 }
 
-/// Returns the name by which a viewer shows the process.
+/// Returns the displayed name of the process.
 pub(crate) fn process_label(catalog: &Catalog) -> &str {
     match catalog.process.name.as_str() {
         "" => "process",
@@ -23,7 +23,7 @@ pub(crate) fn process_label(catalog: &Catalog) -> &str {
     }
 }
 
-/// Returns the number of the process. Viewers take 0 for the idle process.
+/// Returns the number of the process. Viewers treat 0 as the idle process.
 pub(crate) fn process_number(catalog: &Catalog) -> u32 {
     catalog.process.pid.max(1)
 }
@@ -40,13 +40,12 @@ pub(crate) fn frame_label(catalog: &Catalog, frame_set: u32, kind: &str) -> Stri
     }
 }
 
-/// The first thread number of our own; numbers of Linux stay below 2^22.
+/// The first of vor's own thread numbers; those of Linux stay below 2^22.
 pub(crate) const FIRST_OWN_TID: u32 = 1 << 30;
 
 /// The thread numbers of a trace.
 ///
-/// The operating system reuses the number of a thread that ended, but a track must not show two
-/// threads.
+/// The operating system reuses the numbers of ended threads, but a track must not show two threads.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNumbers {
     used: FxHashSet<u64>,

@@ -12,17 +12,17 @@
 //! | [`samply`] | markers for a profile of samply |
 //! | [`speedscope`] | profiles for speedscope.app |
 //!
-//! Each exporter is a [`FrameSink`](vor_capture::sink::FrameSink) over a writer: a running program
-//! and a capture are the same to it. The crate starts no thread, has no global state and reads no
-//! clock. Programs use the facade crate `vor`; this crate is for tools that convert captures
-//! without the recorder.
+//! Each exporter is a [`FrameSink`](vor_capture::sink::FrameSink) over a writer, so a running
+//! program and a capture are the same to it. The crate starts no thread, has no global state and
+//! reads no clock. Programs use the facade crate `vor`; this crate is for tools that convert
+//! captures without the recorder.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "formats", feature = "pprof")),
     allow(
         dead_code,
-        reason = "what formats share is whole, and some of them are left out"
+        reason = "shared code is complete, but some formats may be disabled"
     )
 )]
 #![forbid(unsafe_code)]

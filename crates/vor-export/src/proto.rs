@@ -20,7 +20,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` as a varint to the beginning of `bytes`; returns its number of bytes.
+/// Writes `value` as a varint to the beginning of `bytes`, and returns its number of bytes.
 #[inline(always)]
 pub(super) fn write_varint(bytes: &mut [u8; MAX_VARINT_BYTES], mut value: u64) -> usize {
     let mut at = 0;

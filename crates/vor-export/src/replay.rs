@@ -1,12 +1,12 @@
-//! The begins and ends of a thread's spans in the order of time, from batches, which have spans in
-//! the order of their ends.
+//! The begins and ends of a thread's spans in order of time, made from batches, which have spans in
+//! order of their ends.
 //!
 //! A format that writes the begin of a span before its children needs the span before it has ended.
 //! So the whole recording is stored in a [`Spill`], 20 bytes a span, and replayed at its end:
 //!
 //! 1. *Backwards.* Read from the last span to the first, parents come before their children, and
-//!    later siblings before earlier ones. So a stack of the ancestors of the current span is enough
-//!    to make all ends and begins, the last first. They go into a second stack of records.
+//!    later siblings before earlier ones. So a stack of the ancestors of the current span suffices
+//!    to make all edges, the last first. They go into a second stack of records.
 //! 2. *Forwards.* That stack returns them from the first to the last.
 //!
 //! Memory is bounded by the number of threads and the depth of their scopes. A span's parent is
@@ -47,13 +47,13 @@ pub(super) struct Replay {
 /// Start, duration, call site.
 const SPAN_BYTES: usize = 20;
 
-/// Tick, and the call site; the highest bit of the tick says that the span begins.
+/// Tick and call site; the highest bit of the tick marks a begin.
 const EDGE_BYTES: usize = 12;
 
 /// No tick counter reaches the highest bit; ticks of a damaged capture that do are lowered.
 const BEGIN: u64 = 1 << 63;
 
-/// A span whose begin is not made yet.
+/// A span whose begin has not been made yet.
 #[derive(Clone, Copy, Debug)]
 struct Ancestor {
     start_ticks: u64,
@@ -71,8 +71,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Adds a thread, and those of its spans whose position `keep` accepts. The batches of a thread
-    /// must arrive in their order.
+    /// Adds a thread, and its spans whose positions `keep` accepts. The batches of a thread must
+    /// arrive in order.
     pub(super) fn push_thread(
         &mut self,
         batch: &ThreadBatch,
@@ -105,8 +105,8 @@ impl Replay {
         threads
     }
 
-    /// Removes a thread's spans, and returns their begins and ends in the order of time, parents
-    /// around their children.
+    /// Removes a thread's spans, and returns their begins and ends in order of time, parents around
+    /// their children.
     pub(super) fn play(&mut self, thread: ThreadId) -> io::Result<Edges<'_>> {
         Ok(Edges {
             records: self.backwards(thread)?,
@@ -161,7 +161,7 @@ impl Replay {
 #[derive(Debug)]
 pub(super) struct Edges<'a> {
     replay: &'a mut Replay,
-    /// Edges that are still to come, the last first.
+    /// The remaining edges, the last first.
     records: Stack,
     origin_ns: i64,
 }

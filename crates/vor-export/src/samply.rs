@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Spans, tasks and messages are lines; a message has no duration. The format has no frames,
-//! metrics or drops. samply sorts the lines itself, so they are in the order of their arrival. The
+//! metrics or drops. Lines are in order of arrival, because samply sorts them itself. The
 //! recorder's sink creates the files and announces them to samply.
 
 use std::io;
@@ -25,12 +25,12 @@ use vor_capture::sink::{FrameSink, Interest};
 use crate::push_args_text;
 use crate::text::push_integer;
 
-/// Writes the lines of marker files. `W` is called with chunks of a thread's file, which are whole
+/// Writes the lines of marker files. Calls `W` with chunks of a thread's file, which are whole
 /// lines.
 pub struct SamplyExporter<W> {
     write: W,
     clock: ClockSnapshot,
-    /// Lines that are not written yet.
+    /// Unwritten lines.
     threads: FxHashMap<ThreadId, Vec<u8>>,
     catalog: Arc<Catalog>,
 }
@@ -102,7 +102,7 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
                 written.map_err(|error| Error::io("cannot write samply's markers", error))?;
             }
         }
-        // Written lines free their memory: most threads that ever recorded may have ended.
+        // Free the memory of written lines: most threads that recorded may have ended.
         self.threads.clear();
         Ok(())
     }
@@ -139,8 +139,8 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for
     }
 }
 
-/// Returns the time of the monotonic clock at a tick. It advances like the wall clock while nobody
-/// sets the latter, and the catalog's timeline ignores such changes.
+/// Returns the time of the monotonic clock at a tick. It advances like the wall clock unless the
+/// latter is set, and the catalog's timeline ignores such changes.
 fn monotonic_ns(clock: &ClockSnapshot, catalog: &Catalog, ticks: u64) -> u64 {
     let since_ns = i128::from(catalog.unix_ns(ticks)) - i128::from(catalog.unix_ns(clock.ticks));
     let ns = i128::from(clock.monotonic_ns) + since_ns;

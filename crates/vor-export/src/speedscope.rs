@@ -2,9 +2,9 @@
 //!
 //! A file has a table of frames, with name, file and line, and a profile of type `evented` per
 //! thread. A span is an event `O` at its begin and an event `C` at its end, in nanoseconds since
-//! the begin of the recording. Events must be balanced and in the order of time, so spans are
-//! stored until [`finish`](FrameSink::finish) writes everything; beyond some megabytes they are in
-//! a temporary file. Memory is bounded by the numbers of call sites and threads.
+//! the begin of the recording. Events must be balanced and in order of time. So spans are stored
+//! until [`finish`](FrameSink::finish) writes everything; beyond some megabytes they are in a
+//! temporary file. Memory is bounded by the numbers of call sites and threads.
 //!
 //! The profile has the name of the process, followed by the number of dropped spans. The format has
 //! no messages, arguments, tasks (they overlap) or metrics.
@@ -60,7 +60,7 @@ impl<W: Write> SpeedscopeExporter<W> {
         }
     }
 
-    /// Returns the writer. It received nothing unless the exporter was finished before.
+    /// Returns the writer. It has received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }

@@ -1,16 +1,16 @@
 //! Stacks of records that may outgrow memory.
 //!
 //! All stacks of a [`Spill`] share one store: a vector up to [`MEMORY_BYTES`], and a temporary file
-//! beyond. A stack has its last records in memory and moves older ones to the store, a block at a
-//! time; popping moves the blocks back, the last first. So a thousand threads need one file, and
-//! few records need none.
+//! beyond that. A stack has its last records in memory and moves older ones to the store, a block
+//! at a time. Popping moves the blocks back, the last first. So a thousand threads need one file,
+//! and few records need none.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-/// Most bytes of the store without a file. The web has no files.
+/// Largest store without a file, in bytes. The web has no files.
 const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
     usize::MAX
 } else if cfg!(test) {
@@ -27,7 +27,7 @@ const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 14 };
 pub(super) struct Spill {
     bytes: Vec<u8>,
     file: Option<Temporary>,
-    /// Number of blocks, free ones included.
+    /// Number of blocks, including free ones.
     blocks: u64,
     free: Vec<u64>,
 }
@@ -156,8 +156,8 @@ impl Spill {
     }
 }
 
-/// A file that is removed with its value: at once where the system can remove an open file, else
-/// when the file is closed.
+/// A file that is removed with its value: immediately if the system can remove an open file,
+/// otherwise when the file is closed.
 #[derive(Debug)]
 struct Temporary {
     file: Option<File>,

@@ -1,4 +1,4 @@
-//! Asynchronous tasks as viewers show them: from their begin, on tracks where they do not overlap.
+//! Asynchronous tasks for viewers: from their begin, on tracks where they do not overlap.
 //!
 //! A recording has a task when it has ended, and its events before that. So the first event of a
 //! task is its begin: a poll begins where the task does. Each task gets a *lane* of its call site,
@@ -7,9 +7,9 @@
 //!
 //! A task moves between threads, and a batch has the events of one thread after those of another;
 //! [`in_order`] sorts them by time. A drain reads everything that ended before a moment, so no
-//! batch has a poll that precedes one of an earlier batch. Only a capture with more than 256 KiB of
-//! events of one drain has them in several batches. A late poll from there is skipped, because it
-//! would precede its task.
+//! batch has a poll that precedes one of an earlier batch. The exception is a capture with more
+//! than 256 KiB of events of one drain, which has them in several batches. A late poll from there
+//! is skipped, because it would precede its task.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,9 +18,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-/// Most open tasks that are followed. Beyond that, a task is known when it ends.
+/// Most open tasks that are followed. Further tasks are known when they end.
 const MAX_OPEN: usize = 1 << 18;
-/// Ended tasks that are remembered, for their late events from another thread.
+/// Most ended tasks that are remembered, for their late events from another thread.
 const MAX_ENDED: usize = 1 << 12;
 
 /// A task that has begun.
@@ -37,7 +37,7 @@ pub(crate) struct OpenTask {
 /// The lanes of the tasks of one call site.
 #[derive(Debug, Default)]
 struct Lanes {
-    /// Free lanes, each after the tick since which it is free.
+    /// Free lanes, each with the tick since which it is free.
     free: BinaryHeap<Reverse<(u64, u32)>>,
     count: u32,
 }
@@ -55,7 +55,7 @@ impl Lanes {
     }
 }
 
-/// Returns the events of tasks in the order of time, with their threads.
+/// Returns the events of tasks in order of time, with their threads.
 pub(crate) fn in_order(threads: &[ThreadBatch]) -> Vec<(ThreadId, &TaskEvent)> {
     let mut events: Vec<(ThreadId, &TaskEvent)> = threads
         .iter()
@@ -81,7 +81,7 @@ pub(crate) struct OpenTasks {
 }
 
 impl OpenTasks {
-    /// Adds an event; returns its task, and whether the task begins with it. `None` for an unknown
+    /// Adds an event. Returns its task, and whether the task begins with it; `None` for an unknown
     /// task.
     pub(crate) fn event(&mut self, event: &TaskEvent) -> Option<(OpenTask, bool)> {
         self.last_ticks = self.last_ticks.max(event.end_ticks());
@@ -111,7 +111,7 @@ impl OpenTasks {
         Some((open, true))
     }
 
-    /// Ends a task; returns it as it began, and whether it was unknown before.
+    /// Ends a task. Returns it as it began, and whether it was unknown before.
     pub(crate) fn end(&mut self, task: &AsyncSpan) -> (OpenTask, bool) {
         self.last_ticks = self.last_ticks.max(task.end_ticks());
         let known = self.open.remove(&task.id);
@@ -139,7 +139,7 @@ impl OpenTasks {
         (open, known.is_none())
     }
 
-    /// Returns the open tasks in the order of their begins, and the last tick of any task's event.
+    /// Returns the open tasks in order of their begins, and the last tick of any task's event.
     pub(crate) fn take_open(&mut self) -> (Vec<OpenTask>, u64) {
         let mut open: Vec<OpenTask> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_unstable_by_key(|open| (open.start_ticks, open.id));
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(third.lane, 2);
         let (fourth, _) = tasks.event(&poll(4, 160, 1)).unwrap();
         assert_eq!(fourth.lane, first.lane);
-        // Late from another thread: the task is over.
+        // A late event from another thread: the task has ended.
         assert_eq!(tasks.event(&poll(1, 110, 10)), None);
         let (open, last_ticks) = tasks.take_open();
         assert_eq!(open, [second, third, fourth]);
@@ -217,7 +217,7 @@ mod tests {
                 (0, 140, false)
             ]
         );
-        // It precedes its task, which has begun already.
+        // It precedes its task, which has already begun.
         assert_eq!(tasks.event(&poll(1, 99, 1)), None);
     }
 

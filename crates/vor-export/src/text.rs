@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_written_as_the_standard_library_writes_them() {
+    fn integers_are_written_like_those_of_the_standard_library() {
         let mut values: Vec<u64> = (0..20).map(|exponent| 10_u64.pow(exponent)).collect();
         values.extend(values.clone().iter().map(|value| value - 1));
         values.extend([u64::MAX, i64::MAX as u64, 7, 42, 105, 1_234_567]);

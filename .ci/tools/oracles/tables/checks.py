@@ -7,7 +7,7 @@ SUMS = "SELECT name, count(*), sum(self_ns) FROM read_parquet('{}') {} GROUP BY 
 
 
 class Mismatch(Exception):
-    """A table holds something else than the capture."""
+    """A table differs from the capture."""
 
 
 def check_rows(folder):

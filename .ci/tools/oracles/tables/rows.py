@@ -1,4 +1,4 @@
-"""Rows of the tables, in a form in which those of every source are equal."""
+"""Rows of the tables, in a form that is equal for every source."""
 import json
 import math
 import struct

@@ -116,7 +116,7 @@ class _Reader:
     def _add_async(self, category, events):
         """Pairs the begin and end events of one task or of one set of frames."""
         opened = []
-        # A stable sort: of events at one time, the order in the file counts.
+        # A stable sort: for events at one time, the order in the file counts.
         for at, event in sorted(events, key=lambda pair: pair[0]):
             if event["ph"] == "b":
                 opened.append((at, event))
@@ -147,9 +147,9 @@ class _Reader:
 
 
 def _check_thread(tid, spans):
-    """Checks that spans of a thread nest, and are in the order in which they ended.
+    """Checks that spans of a thread nest, and are in order of their ends.
 
-    Of spans with equal times, the outer one is first in the file.
+    Among spans with equal times, the outer one is first in the file.
     """
     ends_around = []
     for span in sorted(spans, key=lambda span: (span.start, -span.duration)):

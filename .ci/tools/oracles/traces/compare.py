@@ -31,8 +31,8 @@ def differences(expected, found, absent=()):
 def to_14_digits(events):
     """Rounds floats.
 
-    The trace processor reads JSON's numbers to within their last bit only; the strict parser
-    checks that they are written exactly.
+    The trace processor reads JSON's numbers only to within their last bit; the strict parser checks
+    that they are written exactly.
     """
     return Events(**{kind: [_rounded(event) for event in of] for kind, of in events.kinds()})
 

@@ -1,4 +1,4 @@
-"""Reads the answers of Perfetto's trace processor, as `.ci/tools/perfetto/answers` stores them."""
+"""Reads the answers of Perfetto's trace processor, which `.ci/tools/perfetto/answers` stores."""
 import json
 
 from .events import CounterValue, Events, Flow, Frame, Message, Span, Task, comparable_args

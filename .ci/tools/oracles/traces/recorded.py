@@ -15,12 +15,12 @@ UNITS = {
 
 
 def read(path):
-    """Returns the events as a Perfetto trace has to hold them."""
+    """Returns the events that a Perfetto trace must hold."""
     return _events(_rows(path))
 
 
 def read_for_chrome(path):
-    """Returns the events as a Chrome trace has to hold them."""
+    """Returns the events that a Chrome trace must hold."""
     rows = _rows(path)
     _convert_to_chrome(rows)
     return _events(rows)

@@ -1,1 +1,1 @@
-"""Compares what a viewer shows with the spans of the capture that it shows."""
+"""Compares the display of a viewer with the spans of its capture."""

@@ -4,7 +4,7 @@ import json
 
 
 class Mismatch(Exception):
-    """A viewer shows something else than the capture holds."""
+    """A viewer shows something other than the capture."""
 
 
 def read(path):

@@ -8,7 +8,8 @@ import subprocess
 
 from .spans import Mismatch, stacks
 
-# Loading a page takes some seconds. Threads that did the same add nothing, so the first few do.
+# Loading a page takes some seconds. Threads that did the same add nothing, so only the first few
+# are loaded.
 MOST_THREADS = 4
 UNIT_NS = {"ns": 1, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 

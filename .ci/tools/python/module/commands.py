@@ -49,7 +49,7 @@ def check(*command, **options):
 
 
 def end_all():
-    """Ends the commands of all tasks, which start no others."""
+    """Ends the commands of all tasks; no further command starts."""
     global _ended
     with _lock:
         _ended = True

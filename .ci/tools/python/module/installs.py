@@ -1,11 +1,11 @@
-"""Builds and installs the package as people do, with each tool and without options."""
+"""Builds and installs the package as users do, with each tool and without options."""
 import pathlib
 import shutil
 
 from . import commands, interpreters
 from .report import Failed, say
 
-# uv comes last, since it builds in a folder of its own: the others share what they compile.
+# uv comes last, since it builds in a separate folder; the others share their build files.
 TOOLS = "pip", "maturin build", "maturin develop", "uv pip"
 SMOKE = pathlib.Path(__file__).parents[1] / "smoke.py"
 # Unoptimised, so that little is compiled twice.
@@ -44,6 +44,6 @@ def _install(tools, tool, environment):
         develop = "develop", "-q", "-m", "vor-py/Cargo.toml", "--profile", "dev"
         commands.check(tools.maturin, *develop, env={"VIRTUAL_ENV": str(folder)})
     else:
-        # uv takes the package for unchanged while `pyproject.toml` is.
+        # For uv, the package is unchanged while `pyproject.toml` is.
         install = "pip", "install", "-q", "-p", python, "--refresh-package", "vor", "./vor-py"
         commands.check(tools.uv, *install, env=DEV_PROFILE)

@@ -1,4 +1,4 @@
-"""What the checks print, as the functions of `.ci/common.sh` do."""
+"""Reports of the checks, in the format of `.ci/common.sh`."""
 import os
 import sys
 

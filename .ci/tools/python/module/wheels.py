@@ -20,7 +20,7 @@ class Wheels:
         try:
             self._tools.build(python, "wheel", self._folder, *features)
         except BaseException:
-            # Fails those who wait for a wheel.
+            # Fails the threads that wait for a wheel.
             with self._changed:
                 self.failed = True
                 self._changed.notify_all()

@@ -83,7 +83,7 @@ impl<W: Write> ChromeExporter<W> {
         self.out.write_full()
     }
 
-    /// Writes the ends of tasks that ended on a thread, and the begins of those without an earlier
+    /// Writes the ends of tasks that ended on a thread, and the begins of tasks without an earlier
     /// event.
     pub(super) fn write_tasks(
         &mut self,

@@ -1,8 +1,9 @@
 //! The Chrome trace event format: JSON that `chrome://tracing`, Perfetto and many other viewers
 //! open.
 //!
-//! A trace is an array of events in the order of their arrival. Viewers accept an array without an
-//! end, so the trace of a program that crashed opens; [`finish`](FrameSink::finish) closes it.
+//! A trace is an array of events in order of arrival. Viewers accept an array without an end, so
+//! they can open the trace of a program that crashed; [`finish`](FrameSink::finish) closes the
+//! array.
 //!
 //! | what | event |
 //! |---|---|
@@ -16,13 +17,13 @@
 //! | process, threads | `M` |
 //!
 //! Times are microseconds with three decimals since the begin of the recording, because viewers
-//! read them as floating-point numbers, which cannot represent nanoseconds since 1970. In
-//! arguments, numbers that JSON or viewers cannot represent (NaN, infinities, integers beyond
-//! `i64`) are text. A metric without a finite value has no event.
+//! read them as floating-point numbers, which cannot represent nanoseconds since 1970. Arguments
+//! that JSON or viewers cannot represent as numbers (NaN, infinities, integers beyond `i64`) are
+//! text. A metric without a finite value has no event.
 //!
-//! Spans are in the order of their ends. Viewers nest spans of one thread and equal time in the
-//! order of the file, so among spans that end in the same nanosecond the last one is written first.
-//! The last spans of a batch wait for the next batch, which may have more of the same nanosecond.
+//! Spans are in order of their ends. Viewers nest spans of one thread and equal time in file order.
+//! So among spans that end in the same nanosecond the last one is written first. The last spans of
+//! a batch wait for the next batch, which may have more of the same nanosecond.
 //!
 //! An event is the text of its call site, the text of its thread, and two numbers. Both texts are
 //! made once.
@@ -50,7 +51,7 @@ use crate::{arg_name, origin_ns, since_origin_ns};
 #[derive(Debug)]
 pub struct ChromeExporter<W: Write> {
     out: ChunkedWriter<W>,
-    /// How far the array is.
+    /// State of the array.
     stage: Stage,
     pid: u32,
     /// Text of an event before the thread, by call site.
@@ -62,7 +63,7 @@ pub struct ChromeExporter<W: Write> {
     counters: Vec<Option<Box<[u8]>>>,
     has_drops: bool,
     tasks: OpenTasks,
-    /// The last catalog, which names the tasks that are open when the trace ends.
+    /// The last catalog, for the names of tasks that are open when the trace ends.
     catalog: Arc<Catalog>,
 }
 
@@ -80,7 +81,7 @@ struct Track {
     label: String,
     /// Text of an event between the call site's and the time.
     middle: Box<[u8]>,
-    /// Starts and texts of the spans that ended in the last nanosecond, in the order of the file.
+    /// Starts and texts of the spans that ended in the last nanosecond, in file order.
     pending: Vec<(u64, Vec<u8>)>,
     pending_end_ns: u64,
 }
@@ -128,7 +129,7 @@ impl<W: Write> ChromeExporter<W> {
         Ok(())
     }
 
-    /// Gives the thread a track under its current name, unless it has one.
+    /// Assigns a track to the thread under its current name, unless it has one.
     fn declare_thread(&mut self, catalog: &Catalog, thread: ThreadId) {
         let label = thread_label(catalog, thread);
         if let Some(track) = self.threads.get(&thread)
@@ -413,7 +414,7 @@ fn span_head(name: &str, category: &str) -> Box<[u8]> {
 
 /// Appends a span up to its arguments; `times_ns` are its start and its duration.
 ///
-/// Not inlined: in the loop around it, its code takes half as long again.
+/// Not inlined: in the surrounding loop, its code takes half as long again.
 #[inline(never)]
 fn push_span(out: &mut Vec<u8>, head: &[u8], middle: &[u8], times_ns: (u64, u64)) {
     out.extend_from_slice(head);

@@ -1,7 +1,7 @@
 //! Markers, counters and categories of a Firefox profile.
 //!
 //! Every marker has a type, which defines its fields: text or numbers. The kinds of a call site's
-//! arguments are known with their first values, so there is a type per call site and list of kinds,
+//! arguments are known with their first values. So there is a type per call site and list of kinds,
 //! nearly always one. The viewer's numbers are doubles, so integers beyond 2^53 and numbers that
 //! are not finite are text. Keys of fields are made of their positions, because the viewer reads
 //! templates such as `{marker.data.a0}` and reserves some names; labels are the arguments' names.
@@ -40,7 +40,8 @@ enum Kind {
 /// A metric in the profile.
 #[derive(Debug)]
 enum Metric {
-    /// The profile has differences of bytes: the bytes of a unit, and the last value in bytes.
+    /// The profile has differences of bytes. This has the bytes of a unit, and the last value in
+    /// bytes.
     Counter {
         counter: CounterHandle,
         bytes: f64,
@@ -49,7 +50,7 @@ enum Metric {
     Graph(MarkerTypeHandle),
 }
 
-/// A marker with its fields, in the order of its type's.
+/// A marker with its fields, in the order of its type's fields.
 struct FieldMarker {
     marker_type: MarkerTypeHandle,
     name: StringHandle,
@@ -92,7 +93,7 @@ impl Marker for FieldMarker {
     }
 }
 
-/// Largest integer up to which doubles represent all.
+/// Largest integer up to which doubles represent all integers.
 const MAX_EXACT: u64 = 1 << 53;
 
 impl Markers {
@@ -396,7 +397,7 @@ fn field(profile: &mut Profile, value: &ArgValue) -> (Kind, Field) {
     }
 }
 
-/// Returns the number of bytes of a unit of bytes.
+/// Returns the size of a unit of bytes.
 fn bytes_of_unit(unit: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 11] = [
         ("B", 1.0),

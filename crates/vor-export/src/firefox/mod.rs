@@ -6,21 +6,21 @@
 //! | span with arguments | also a marker of its name, with a typed field per argument |
 //! | message | marker `message` at its time |
 //! | task | marker of its name on the thread where it ended |
-//! | frame | marker `frame` on a thread of its own, called `frames and metrics` |
+//! | frame | marker `frame` on a separate thread, `frames and metrics` |
 //! | memory metric in bytes | counter |
 //! | other metric | markers of its name with a graph, on that thread |
 //! | dropped spans | marker `dropped spans`, with their number |
 //!
-//! A sample is an interval between two consecutive begins or ends: it has the open stack, the time
+//! A sample is an interval between two consecutive begins or ends. It has the open stack, the time
 //! of its begin, and its duration in milliseconds as weight. So the call tree and the flame graph
 //! show exact self times, and the stack chart shows every span. The crate that makes the profile
 //! has integer weights; they are nanoseconds until they are written.
 //!
 //! The profile is in memory until [`finish`](FrameSink::finish) writes it: a span takes about 80
 //! bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the
-//! bound, spans, messages, tasks and frames are skipped and counted, except spans that were open at
-//! that point: they enclose spans in the profile. The number of skipped ones is a marker in the
-//! profile, and `vor export` reports it on stderr.
+//! bound, spans, messages, tasks and frames are skipped and counted. Spans that were open at that
+//! point are kept, because they enclose spans in the profile. A marker in the profile has the
+//! number of skipped ones, and `vor export` reports it on stderr.
 
 mod markers;
 
@@ -54,7 +54,7 @@ pub struct FirefoxExporter<W: Write> {
     max_spans: u64,
     accepted: u64,
     left_out: u64,
-    /// By thread, the end of the last span that was accepted within the bound.
+    /// End of the last span that was accepted within the bound, by thread.
     last_ticks: FxHashMap<ThreadId, u64>,
     finished: bool,
 }
@@ -67,7 +67,7 @@ struct Draft {
     pid: u32,
     threads: FxHashMap<ThreadId, ThreadHandle>,
     has_main: bool,
-    /// Samples that long intervals may still take beyond one each.
+    /// Samples that long intervals may take in addition to one each.
     spare_samples: u64,
     /// The thread of frames and metrics.
     frames: ThreadHandle,
@@ -108,7 +108,7 @@ impl<W: Write> FirefoxExporter<W> {
         self.left_out
     }
 
-    /// Returns the writer. It received nothing unless the exporter was finished before.
+    /// Returns the writer. It has received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.writer
     }
@@ -388,8 +388,8 @@ impl Draft {
     }
 }
 
-/// Adds an interval with a stack, or without one. `busy_ns` is the CPU time of the previous sample
-/// and the remainder of earlier ones: the profile has whole microseconds.
+/// Adds an interval with or without a stack. `busy_ns` is the CPU time of the previous sample and
+/// the remainder of earlier ones, because the profile has whole microseconds.
 fn add_interval(
     profile: &mut Profile,
     thread: ThreadHandle,
@@ -399,9 +399,8 @@ fn add_interval(
     spare: &mut u64,
 ) {
     // Weights have 31 bits, so an interval of more than two seconds is several samples. The
-    // durations that a damaged capture claims must not exhaust the memory, so the number of
-    // additional samples is bounded; the last sample of an interval then weighs less than its
-    // duration.
+    // durations in a damaged capture must not exhaust the memory, so the number of additional
+    // samples is bounded. The last sample of an interval then weighs less than its duration.
     const LONGEST_NS: u64 = i32::MAX as u64;
     let mut at = ns.start;
     while at < ns.end {
@@ -432,7 +431,7 @@ fn add_interval(
 /// numbers of the field `weight`.
 #[derive(Debug, Default)]
 struct Milliseconds {
-    /// The last key; an array of numbers has none within.
+    /// The last key; an array of numbers has no keys inside.
     key: Vec<u8>,
     in_key: bool,
 }

@@ -76,7 +76,7 @@ impl<V: Weight> Merged<V> {
             lane.waiting
                 .cut(&mut self.stacks, root, cut_ticks, &scopes)?;
         }
-        // A thread without ended and open spans may not exist any more.
+        // A thread without ended and open spans may no longer exist.
         self.threads
             .retain(|_, lane| std::mem::take(&mut lane.is_used) || lane.waiting.has_open());
         Ok(roots.all)

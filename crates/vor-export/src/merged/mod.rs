@@ -1,9 +1,9 @@
-//! Spans of all threads summed per distinct stack, for formats that have stacks without times:
+//! Sums the spans of all threads per distinct stack, for formats that have stacks without times:
 //! batches in, trees out.
 //!
-//! Threads of one label are one tree. A complete recording has its trees taken once
-//! ([`Merged::take`]). A running program has them taken at every interval (`cut`) together with the
-//! open scopes, so that a scope that stays open for hours has its share in every interval.
+//! Threads with one label are one tree. A complete recording has its trees taken once
+//! ([`Merged::take`]). A running program has them taken at every interval (`cut`), together with
+//! the open scopes. So a scope that stays open for hours has its share in every interval.
 
 #[cfg(feature = "pprof")]
 mod cut;
@@ -69,7 +69,7 @@ impl<V: Weight> Default for Merged<V> {
 
 impl<V: Weight> Merged<V> {
     /// Adds the spans of a batch. `weigh` returns the frame and the weight of a span, given its
-    /// duration in nanoseconds. Fails if waiting spans do not fit into a temporary file.
+    /// duration in nanoseconds. Fails if waiting spans cannot be written to a temporary file.
     pub(super) fn accept(
         &mut self,
         batch: &SpanBatch,
@@ -92,7 +92,7 @@ impl<V: Weight> Merged<V> {
                 .zip(&thread.sites);
             let mut args = thread.args.iter().peekable();
             for (at, ((&start_ticks, &duration_ticks), &site)) in spans.enumerate() {
-                // A list for a missing span would block the lists behind it.
+                // A list for a missing span would block the lists after it.
                 while args.next_if(|args| (args.span as usize) < at).is_some() {}
                 let own_args = args.peek().filter(|args| args.span as usize == at);
                 let own_args = own_args.map_or(&[][..], |args| &args.values);
@@ -112,7 +112,7 @@ impl<V: Weight> Merged<V> {
         Ok(())
     }
 
-    /// Merges neighbours that no open scope separates. All spans that ended by then must have been
+    /// Joins neighbours that no open scope separates. All spans that ended by then must have been
     /// accepted.
     pub(super) fn settle(&mut self, open: &OpenStarts) {
         for (thread, starts) in &open.threads {
@@ -123,7 +123,7 @@ impl<V: Weight> Merged<V> {
         }
     }
 
-    /// Returns the root of each label's tree, in the order of the threads, and removes the threads.
+    /// Returns the root of each label's tree, in order of the threads, and removes the threads.
     pub(super) fn take<L: Clone + Eq + Hash>(
         &mut self,
         mut label: impl FnMut(&Catalog, ThreadId) -> L,
@@ -138,8 +138,8 @@ impl<V: Weight> Merged<V> {
         Ok(roots.all)
     }
 
-    /// Calls `visit` with every stack of a tree that has a weight of its own, from the outermost
-    /// frame to the innermost.
+    /// Calls `visit` with every stack of a tree that has its own weight, from the outermost frame
+    /// to the innermost.
     pub(super) fn each<E>(
         &self,
         root: u32,

@@ -1,7 +1,7 @@
 //! Columns of few distinct values: a dictionary, and a code per row.
 //!
-//! Names, files, threads and frames repeat from row to row, and a table knows each by a small
-//! number before it knows its text. The `parquet` crate accepts texts, and hashes each to find its
+//! Names, files, threads and frames repeat from row to row, and a table has a small number for
+//! each before it has its text. The `parquet` crate accepts texts, and hashes each to find its
 //! code again, which costs more than the rest of a row. So this module encodes such a column from
 //! the codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of
 //! runs and bit-packed groups.
@@ -32,7 +32,7 @@ use crate::proto::put_varint;
 /// The code of a row without a value.
 pub(super) const NULL: u32 = u32::MAX;
 
-/// Shorter runs are packed: a head and a value take about as many bytes.
+/// Runs below this length are packed: a head and a value take about as many bytes.
 const SHORTEST_RUN: usize = 16;
 
 /// The values of a column, by code.
@@ -42,7 +42,7 @@ pub enum Dictionary<'a> {
     Ints(Vec<i64>),
 }
 
-/// Encodes a column chunk of one page; returns its bytes and their description for the row group.
+/// Encodes a column chunk of one page. Returns its bytes and their description for the row group.
 ///
 /// `codes` are below the dictionary's length, or [`NULL`] in a nullable column.
 pub(super) fn encode(
@@ -242,7 +242,7 @@ mod tests {
             }
         }
         assert_eq!(at, bytes.len(), "nothing is left over");
-        assert!(values.len() < count + 8, "only the last group is filled up");
+        assert!(values.len() < count + 8, "only the last group is padded");
         values.truncate(count);
         values
     }

@@ -1,10 +1,9 @@
 //! The spans of the current frame, whose depth is known when the frame ends.
 //!
 //! A thread's spans arrive children first, so the depth of a span is known when all spans around it
-//! have ended. Spans wait for the end of their frame in columns, in the order of their arrival.
-//! Each has two counts, as in [`TreeBuilder`](vor_capture::model::frame::TreeBuilder): the size of
-//! its subtree, and the number of larger subtrees that begin with it. The depth is a running sum of
-//! these.
+//! have ended. Spans wait for the end of their frame in columns, in order of arrival. Each has two
+//! counts, as in [`TreeBuilder`](vor_capture::model::frame::TreeBuilder): the size of its subtree,
+//! and the number of larger subtrees that begin with it. The depth is a running sum of these.
 //!
 //! A frame of an hour would fill the memory, so at most [`MAX_SPANS`] spans wait. Beyond that, all
 //! waiting spans are written without a depth. Spans that arrive later have a depth again, since the
@@ -37,7 +36,7 @@ pub(super) struct CurrentFrame {
     weight: usize,
 }
 
-/// The spans of a thread that ended in the current frame, as columns, in the order of their ends.
+/// The spans of a thread that ended in the current frame, as columns, in order of their ends.
 #[derive(Debug, Default)]
 pub(super) struct ThreadSpans {
     pub(super) thread: ThreadId,
@@ -92,7 +91,7 @@ impl CurrentFrame {
 }
 
 impl ThreadSpans {
-    /// Appends a batch; returns its weight in spans.
+    /// Appends a batch, and returns its weight in spans.
     fn add(&mut self, batch: &ThreadBatch, times: &[SpanTimes]) -> usize {
         let first = self.sites.len();
         self.start_ticks.extend_from_slice(&batch.start_ticks);
@@ -117,8 +116,8 @@ impl ThreadSpans {
         weight
     }
 
-    /// Returns where the subtree of a span begins: at itself, or at the first span that it
-    /// contains.
+    /// Returns the position where the subtree of a span begins: the span itself, or the first span
+    /// that it contains.
     #[inline]
     fn first_contained(&self, position: usize) -> usize {
         let start_ticks = self.start_ticks[position];

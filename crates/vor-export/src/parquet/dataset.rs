@@ -26,7 +26,7 @@ use crate::origin_ns;
 /// data/metrics/…  data/sketches/…
 /// ```
 ///
-/// One folder can receive many captures, one after the other or concurrently; their files are named
+/// One folder can receive many captures, one after the other or concurrently. Their files are named
 /// `<capture>-<pid>-<begin of the recording>`. A capture that extends over midnight has a file per
 /// day, and a table without rows has none. [`finish`](FrameSink::finish) moves the files to their
 /// final paths once all are complete; without it, no file remains.
@@ -95,8 +95,8 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// None that depends on the arguments; the folder is first accessed when there is something to
-    /// write.
+    /// A schema is invalid, which does not depend on the arguments. The folder is first accessed
+    /// when there is something to write.
     pub fn new(
         folder: &Path,
         stem: &str,
@@ -119,8 +119,8 @@ impl Dataset {
         &self.paths
     }
 
-    /// Returns the number of spans whose self time is an estimate, because they began among more
-    /// unfinished siblings than are held one by one; see
+    /// Returns the number of spans whose self time is an estimate. They began among more unfinished
+    /// siblings than are held one by one; see
     /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {

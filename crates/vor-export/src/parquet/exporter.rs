@@ -1,4 +1,4 @@
-//! The exporter of a single table, and what differs between tables.
+//! The exporter of a single table, and the differences between tables.
 //!
 //! ```text
 //! batches, frames ──> Table: gathers a row group ──> Output: a file, or the files of a data set
@@ -80,7 +80,7 @@ impl<T: Table, W: Write + Send> ParquetExporter<T, W> {
     ///
     /// # Errors
     ///
-    /// When the writer fails.
+    /// The writer fails.
     pub fn new(writer: W, origin: Origin) -> Result<Self, Error> {
         let origin = OriginColumns {
             origin,
@@ -93,8 +93,8 @@ impl<T: Table, W: Write + Send> ParquetExporter<T, W> {
         })
     }
 
-    /// Returns the number of spans whose self time is an estimate, because they began among more
-    /// unfinished siblings than are held one by one; see
+    /// Returns the number of spans whose self time is an estimate. They began among more unfinished
+    /// siblings than are held one by one; see
     /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
     /// It is 0 for a table without spans.
     #[must_use]
@@ -107,7 +107,7 @@ impl<T: Table, W: Write + Send> ParquetExporter<T, W> {
     ///
     /// # Errors
     ///
-    /// When the writer fails.
+    /// The writer fails.
     pub fn into_inner(self) -> Result<W, Error> {
         self.file.into_inner()
     }

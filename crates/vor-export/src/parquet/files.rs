@@ -1,12 +1,12 @@
-//! The paths of a data set's files, and how complete files get there.
+//! The paths of a data set's files, and the way in which complete files get there.
 //!
 //! ```text
 //! <folder>/spans/host=web-17/date=2026-11-21/run-4711-1763683200000.parquet
 //!          table partitions …                capture, process, begin of the recording in Unix ms
 //! ```
 //!
-//! The name depends on the capture alone, so a second export of it replaces the files. A file is
-//! written beside its final path under a name that begins with a dot, which engines skip, and is
+//! The name depends only on the capture, so a second export of it replaces the files. A file is
+//! written beside its final path under a name that begins with a dot, which engines skip. It is
 //! renamed when all files are complete. A data set that is dropped before that removes its partial
 //! files and the folders that it created.
 
@@ -36,7 +36,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// When a name is neither `host` nor `date`, or occurs twice.
+    /// A name is neither `host` nor `date`, or occurs twice.
     ///
     /// # Examples
     ///
@@ -223,7 +223,7 @@ impl Output for TableFiles {
     }
 }
 
-/// Removes the files that were not published. A failure of that cannot be reported any more.
+/// Removes the unpublished files. A failure cannot be reported any more.
 impl Drop for TableFiles {
     fn drop(&mut self) {
         self.open.clear();

@@ -79,8 +79,8 @@ impl MetricsTable {
         if self.values.is_empty() {
             return Ok(());
         }
-        // Only metrics that have a row are in the dictionaries. A value whose column was lost has
-        // no name, but it has a row.
+        // Only metrics with a row are in the dictionaries. A value whose column was lost has no
+        // name, but it has a row.
         let declared = self.catalog.columns.len();
         let mut by_column = vec![u32::MAX; declared + 1];
         let mut used = Vec::new();

@@ -1,14 +1,14 @@
-//! Where rows come from: the first columns of every table, which have one value per file.
+//! The origin of rows: the first columns of every table, which have one value per file.
 
 use vor_capture::model::catalog::ProcessInfo;
 
 use super::coded::Dictionary;
 use super::table::Column;
 
-/// Value of the columns `host` and `version` where neither capture nor caller names one.
+/// Value of the columns `host` and `version` if neither capture nor caller names one.
 const UNKNOWN: &str = "unknown";
 
-/// Where the rows of a table come from, as far as a capture does not say.
+/// The origin of a table's rows, for the parts that a capture does not contain.
 ///
 /// # Examples
 ///
@@ -19,9 +19,9 @@ const UNKNOWN: &str = "unknown";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The machine; the column says `unknown` without one.
+    /// The machine; without one the column is `unknown`.
     pub host: Option<String>,
-    /// The version of the measured program; the column says `unknown` without one.
+    /// The version of the program; without one the column is `unknown`.
     pub version: Option<String>,
 }
 

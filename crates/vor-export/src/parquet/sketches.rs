@@ -1,8 +1,8 @@
 //! The table `sketches`: the durations of a call site's spans in a minute, as a histogram.
 //!
 //! A span counts in the minute in which it ends, as it belongs to the frame in which it ends. Spans
-//! arrive roughly in the order of their ends, so the two newest minutes stay open, and an older one
-//! becomes rows. A span that arrives later than that gets rows of its own.
+//! arrive roughly in order of their ends. So the two newest minutes stay open, and older ones
+//! become rows. A span that arrives later gets separate rows.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use super::table::{Column, Levels, Output, Period, ROW_GROUP_ROWS};
 use super::texts::SiteColumns;
 use crate::saturated;
 
-/// Minutes that stay open after a batch: spans of two threads may arrive in another order than they
-/// ended.
+/// Minutes that stay open after a batch: spans of two threads may arrive in a different order than
+/// they ended.
 const OPEN_MINUTES: usize = 2;
 
-/// Minutes that stay open within a batch, whatever times a damaged one claims.
+/// Minutes that stay open within a batch, even if a damaged batch has arbitrary times.
 const OPEN_MINUTES_IN_BATCH: usize = 4;
 
 /// Buckets at which a row group ends early.
@@ -131,7 +131,7 @@ impl Table for SketchTable {
             let from_ns = number.saturating_mul(MINUTE_NS);
             let until_ns = from_ns.saturating_add(MINUTE_NS);
             let is_in = |times: &SpanTimes| (from_ns..until_ns).contains(&times.end_unix_ns());
-            // The first is in it, even where the largest time cuts the minute short.
+            // The first is in it, even if the largest time cuts the minute short.
             let count = 1 + times[begin + 1..]
                 .iter()
                 .position(|times| !is_in(times))

@@ -1,8 +1,7 @@
 //! The table `spans`: a row per span.
 //!
-//! Rows are in the order of frames, then of threads, then of the ends of the spans. Nearly all
-//! columns repeat a few values, so a row group gathers codes instead of values; see the `coded`
-//! module.
+//! Rows are ordered by frame, then by thread, then by the end of the spans. Nearly all columns
+//! repeat a few values, so a row group gathers codes instead of values; see the `coded` module.
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ const MAX_ARG_BYTES: usize = 16 << 20;
 /// Writes the spans of batches, a row each, as the table `spans` of the [module](super).
 ///
 /// Memory does not grow with the number of spans: it holds a row group, and at most 2^20 spans of
-/// the current frame. A frame with more has its earlier spans written without their depth.
+/// the current frame. If a frame has more, its earlier spans are written without their depth.
 ///
 /// # Examples
 ///
@@ -48,7 +47,7 @@ pub type SpanParquet<W> = ParquetExporter<SpanTable, W>;
 pub struct SpanTable {
     origin: OriginColumns,
     frame: CurrentFrame,
-    /// The number of the last frame that ended.
+    /// The number of the last ended frame.
     last_frame: Option<u64>,
     catalog: Arc<Catalog>,
     depths: Vec<u32>,
@@ -152,7 +151,7 @@ impl SpanTable {
         }
     }
 
-    /// Makes rows of the spans of the current frame.
+    /// Makes rows from the spans of the current frame.
     fn write_frame(
         &mut self,
         number: Option<u64>,
@@ -265,7 +264,8 @@ impl Rows {
         self.start_ns.len()
     }
 
-    /// Appends the times of spans up to the first outside the group's period; returns its position.
+    /// Appends the times of spans up to the first outside the group's period, and returns its
+    /// position.
     fn push_times(
         &mut self,
         clock: &mut SpanMapper<'_>,

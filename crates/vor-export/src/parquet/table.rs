@@ -24,7 +24,7 @@ use vor_capture::Error;
 
 use super::coded::{self, Dictionary};
 
-/// Most rows of a row group: as many as an engine gives to one of its threads, and few enough to
+/// Most rows of a row group: as many as an engine assigns to one of its threads, and few enough to
 /// stay in memory.
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 17;
 
@@ -106,7 +106,7 @@ pub(super) struct TableFile<W: Write + Send> {
     is_finished: bool,
 }
 
-/// A writer that can be taken out of `SerializedFileWriter`, which returns a writer only where it
+/// A writer that can be taken out of `SerializedFileWriter`, which only returns a writer when it
 /// finishes the file itself.
 struct Detachable<W>(Option<W>);
 
@@ -173,7 +173,7 @@ impl<W: Write + Send> TableFile<W> {
         })
     }
 
-    /// Writes a row group; the columns are in the order of the schema's leaves.
+    /// Writes a row group. The columns are in the order of the schema's leaves.
     pub(super) fn write(&mut self, columns: &[Column<'_>]) -> Result<(), Error> {
         let schema = self.file.schema_descr().columns().to_vec();
         let write = || -> Result<(), ParquetError> {
@@ -216,7 +216,7 @@ impl<W: Write + Send> TableFile<W> {
     }
 }
 
-/// All rows go into the one file, regardless of their time.
+/// All rows go into one file, regardless of their time.
 impl<W: Write + Send> Output for TableFile<W> {
     fn period(&self, _: i64) -> RangeInclusive<i64> {
         i64::MIN..=i64::MAX

@@ -18,8 +18,8 @@ impl<W: Write> PerfettoExporter<W> {
     /// Writes a thread's messages and points of flows.
     ///
     /// The schema attaches flows to the begin of a span, but a scope may be open long before a flow
-    /// reaches it. Events of the legacy format have a time of their own and belong to the span
-    /// around it, so points are written as these.
+    /// reaches it. Events of the legacy format have their own time and belong to the span around
+    /// it, so points are written as these.
     pub(super) fn write_points(
         &mut self,
         batch: &ThreadBatch,
@@ -107,7 +107,7 @@ impl<W: Write> PerfettoExporter<W> {
         Ok(())
     }
 
-    /// Writes the ends of tasks, and the begins of those without an earlier event.
+    /// Writes the ends of tasks, and the begins of tasks without an earlier event.
     pub(super) fn write_tasks(&mut self, catalog: &Catalog, tasks: &[AsyncSpan]) {
         for task in tasks {
             let (open, begins) = self.tasks.end(task);

@@ -1,6 +1,6 @@
 //! Perfetto traces: protobuf that `ui.perfetto.dev` and the trace processor open.
 //!
-//! A trace is a list of packets; any beginning of it that ends with a whole packet is a trace.
+//! A trace is a list of packets. Any prefix that ends with a whole packet is a trace.
 //!
 //! | what | in the trace |
 //! |---|---|
@@ -17,14 +17,14 @@
 //! wall clock and `CLOCK_MONOTONIC` at the begin of the recording. A recording without these clocks
 //! has the wall clock's time.
 //!
-//! Each thread has two sequences of packets, see `thread`. One sequence has everything that belongs
-//! to the whole process.
+//! Each thread has two sequences of packets, see `thread`. One further sequence has everything that
+//! belongs to the whole process.
 //!
-//! Viewers nest events of equal time in the order of the file, and a scope that is open across
-//! batches ends after its children were written. So the begin of a span whose parent has not ended
-//! waits until the parent is known to begin in another nanosecond, see `pending`. If the caller
-//! reports the open scopes by [`accept_open`](FrameSink::accept_open), the wait is short. Otherwise
-//! it lasts until the parent or the trace ends.
+//! Viewers nest events of equal time in file order, and a scope that is open across batches ends
+//! after its children were written. So the begin of a span whose parent has not ended waits until
+//! the parent is known to begin in another nanosecond, see `pending`. If the caller reports the
+//! open scopes with [`accept_open`](FrameSink::accept_open), the wait is short. Otherwise it lasts
+//! until the parent or the trace ends.
 
 mod schema;
 mod counters;
@@ -80,7 +80,7 @@ pub struct PerfettoExporter<W: Write> {
     finished: bool,
 }
 
-/// Spans whose begins and ends are sorted together: few enough for the first-level cache.
+/// Spans whose begins and ends are sorted together; they fit in the first-level cache.
 const BLOCK_SPANS: usize = 1 << 10;
 
 impl<W: Write> PerfettoExporter<W> {
@@ -95,7 +95,7 @@ impl<W: Write> PerfettoExporter<W> {
     ///
     /// # Panics
     ///
-    /// Panics when `first` is 0, which means no sequence.
+    /// Panics when `first` is 0, which is not a valid sequence.
     pub fn with_sequences_from(writer: W, first: u32) -> Self {
         assert!(first > 0, "sequence numbers begin at 1");
         Self {
@@ -117,7 +117,7 @@ impl<W: Write> PerfettoExporter<W> {
     ///
     /// # Errors
     ///
-    /// When the trace is already finished.
+    /// The trace is already finished.
     pub fn start(&mut self, catalog: &Arc<Catalog>) -> Result<(), Error> {
         self.begin(catalog)
     }
@@ -181,7 +181,7 @@ impl<W: Write> PerfettoExporter<W> {
         Ok(())
     }
 
-    /// Gives the thread a track under its current name, unless it has one.
+    /// Assigns a track to the thread under its current name, unless it has one.
     fn declare_thread(&mut self, catalog: &Catalog, thread: ThreadId, now_ns: u64) {
         let Some(process) = &self.process else { return };
         let label = thread_label(catalog, thread);
@@ -368,7 +368,7 @@ impl PerfettoExporter<Vec<u8>> {
     }
 }
 
-/// From ticks to the trace's time.
+/// Converts ticks to the trace's time.
 #[derive(Clone, Copy, Debug)]
 struct Times<'a> {
     ticks: TickMapper<'a>,

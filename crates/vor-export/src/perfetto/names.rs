@@ -1,9 +1,9 @@
-//! Call sites in a trace: interned texts, and the part of an event that is the same for all spans
-//! of a site.
+//! Call sites in a trace: interned texts, and the part of an event that is equal for all spans of a
+//! site.
 //!
-//! An iid is a number that stands for a text. Sites get theirs in the order of their first use, so
-//! that used iids are small. A sequence of packets must define a text before it refers to it; each
-//! sequence has the set of its defined names.
+//! An iid is a number that represents a text. Sites get theirs in order of first use, so that used
+//! iids are small. A sequence of packets must define a text before it refers to it; each sequence
+//! has the set of its defined names.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use super::schema::{event, interned, packet};
 use crate::proto::{put_message, put_str, put_u64};
 
-/// Most bytes of a span's begin that is encoded in advance.
+/// Most bytes of a span's begin that are encoded in advance.
 pub(super) const MAX_BODY_BYTES: usize = 32;
 
 /// A call site in the trace.
@@ -63,7 +63,7 @@ impl Names {
         let info = place
             .checked_sub(1)
             .and_then(|at| catalog.sites.get(at)?.clone());
-        // A site beyond the catalog is from a damaged capture, and may have any number.
+        // A site beyond the catalog comes from a damaged capture, and may have any number.
         let is_dense = place <= catalog.sites.len();
         if !is_dense && let Some(&index) = self.by_site.first().filter(|index| **index > 0) {
             return index as usize - 1;

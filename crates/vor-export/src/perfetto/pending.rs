@@ -1,14 +1,13 @@
 //! Begins that wait until their parent is known.
 //!
-//! A viewer sorts events by time and keeps events of one nanosecond in the order of the file. So a
-//! begin may be written late, but not after the begin of a child in the same nanosecond. A span
-//! whose parent has not ended could have a parent of its own nanosecond. Its begin waits as a
-//! *group*, together with all events of that nanosecond within it. When the parent ends, it takes
-//! the groups of its children: those of its own nanosecond follow its begin in its group, and the
-//! others are written. A caller that knows the open scopes releases groups earlier
-//! ([`PendingGroups::settle`]).
+//! A viewer sorts events by time and keeps events of one nanosecond in file order. So a begin may
+//! be written late, but not after the begin of a child in the same nanosecond. A span whose parent
+//! has not ended could have a parent in its own nanosecond. Its begin waits as a *group*, together
+//! with all events of that nanosecond within it. When the parent ends, it takes the groups of its
+//! children: those of its own nanosecond follow its begin in its group, and the others are written.
+//! A caller that knows the open scopes releases groups earlier ([`PendingGroups::settle`]).
 //!
-//! Groups are in the order of their begins. If they are many, the older ones go to a [`Spill`].
+//! Groups are in order of their begins. If there are many, the older ones go to a [`Spill`].
 
 use std::io;
 
@@ -42,7 +41,7 @@ struct Group {
     bytes: usize,
 }
 
-/// The events of a nanosecond. Each is a flag whether it refers to texts, its number of bytes, and
+/// The events of a nanosecond. Each has a flag for references to texts, its number of bytes, and
 /// its fields.
 #[derive(Debug, Default)]
 pub(super) struct Events(Vec<u8>);
@@ -345,7 +344,7 @@ mod tests {
         let mut following = Vec::new();
         each_event(events.bytes(), |_, event| following.push(number(event)));
         assert_eq!(following, [u64::MAX, 701, 702, 703, 704, 705, 706]);
-        // Groups of one nanosecond are in their order, at any position among the others.
+        // Groups of one nanosecond are in order, at any position among the others.
         let sorted = |mut released: Vec<(u64, bool, u64)>| {
             released.sort_by_key(|released| released.0);
             released

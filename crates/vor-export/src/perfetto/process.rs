@@ -35,10 +35,10 @@ enum Kind {
 }
 
 /// The place of a track in the process: its group, and its rank there. Viewers show tracks without
-/// a group first, then the groups by their names.
+/// a group first, then the groups by name.
 ///
-/// So frames come first, then metrics, which are one row each, and then tasks, of which hundreds
-/// may be open at once.
+/// So frames come first, then metrics with one row each, and then tasks, of which hundreds may be
+/// open at once.
 #[derive(Clone, Copy)]
 enum Place {
     Top,
@@ -49,13 +49,13 @@ enum Place {
 impl Place {
     const DROPPED: Self = Self::Metrics(0);
 
-    /// Metrics of the program come before those of the recorder, each in the order of declaration.
+    /// Metrics of the program come before those of the recorder, each in order of declaration.
     fn of_metric(column: u32, is_system: bool) -> Self {
         let first = if is_system { 1 << 28 } else { 1 };
         Self::Metrics(first + u64::from(column).min((1 << 26) - 1))
     }
 
-    /// Counters whose values the program writes come between these.
+    /// Counters whose values the program writes come between the metrics of program and recorder.
     fn of_counter(number: u64) -> Self {
         Self::Metrics((1 << 27) + number.min((1 << 26) - 1))
     }
@@ -130,7 +130,7 @@ impl Process {
         self.track(Kind::Thread, u64::from(thread.0))
     }
 
-    /// Returns the number of a flow, which no flow of another process has.
+    /// Returns the number of a flow, unique among processes.
     pub(super) fn flow(&self, flow: u64) -> u64 {
         self.track(Kind::Flow, flow)
     }

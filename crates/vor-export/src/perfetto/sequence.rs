@@ -1,7 +1,7 @@
 //! A sequence of packets, with its own clock and its own table of texts.
 //!
 //! All events of a sequence are on one track, which its first packet names. Times are steps from
-//! the previous event, on the clock of the sequence; an event that is earlier than the previous one
+//! the previous event, on the clock of the sequence. An event that is earlier than the previous one
 //! has an absolute time instead. A span is two packets:
 //!
 //! ```text
@@ -176,7 +176,7 @@ impl Sequence {
         out.truncate(end);
     }
 
-    /// Writes an event of any size, which includes its key and length. `refers` says whether it
+    /// Writes an event of any size, which includes its key and length. `refers` is whether it
     /// refers to texts.
     pub(super) fn put_event(&mut self, out: &mut Vec<u8>, ns: u64, refers: bool, event: &[u8]) {
         let prefix_bytes = if refers {

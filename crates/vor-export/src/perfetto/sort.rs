@@ -1,4 +1,4 @@
-//! From spans in the order of their ends to begins and ends in the order of time.
+//! Converts spans in order of their ends to begins and ends in order of time.
 //!
 //! Read backwards, each span is followed by its children: its end, then theirs, and its begin when
 //! the next span is outside. So a backward walk with a stack of the enclosing spans finds all
@@ -41,8 +41,8 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    /// Returns the edges of the spans in `block` by time, the last first. The spans are in the
-    /// order of their ends. A span encloses those of the same start that ended earlier.
+    /// Returns the edges of the spans in `block` by time, the last first. The spans are in order of
+    /// their ends. A span encloses those with the same start that ended earlier.
     pub(super) fn sort(&mut self, start_ticks: &[u64], block: Range<usize>) -> &[Edge] {
         let Self { edges, ancestors } = self;
         edges.clear();

@@ -1,8 +1,8 @@
 //! A thread in a trace: its track, and the two sequences of packets with its events.
 //!
-//! The first sequence has most events, in the order of their arrival. The second one has the
-//! [pending](super::pending) begins, in the order of their release. Each sequence has its own
-//! clock, so the times of both advance in small steps.
+//! The first sequence has most events, in order of arrival. The second one has the
+//! [pending](super::pending) begins, in order of release. Each sequence has its own clock, so the
+//! times of both advance in small steps.
 
 use std::io;
 
@@ -155,7 +155,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Adds a begin in the order of time.
+    /// Adds a begin in order of time.
     #[inline]
     pub(super) fn put_span_begin(
         &mut self,
@@ -192,7 +192,7 @@ impl Thread {
         self.spans.put_span_end(out, ns);
     }
 
-    /// Adds an event that is not a span's edge and refers to no text; `fields` appends its fields.
+    /// Adds an event that is not a span's edge and refers to no text. `fields` appends its fields.
     /// It follows the edges of its nanosecond.
     pub(super) fn put_point(
         &mut self,

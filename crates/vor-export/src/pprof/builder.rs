@@ -1,6 +1,6 @@
 //! An encoded profile: samples, each a stack with values, and the tables that they refer to.
 //!
-//! In the message `Profile` of `profile.proto` references are numbers: a sample refers to
+//! References in the message `Profile` of `profile.proto` are numbers: a sample refers to
 //! locations, a location to a function, a function to texts. Each is encoded at its first use, so
 //! in memory a profile is little more than its bytes.
 
@@ -118,7 +118,7 @@ impl SampleType {
     }
 }
 
-/// A frame of a stack. An unknown file is empty, and an unknown line is 0.
+/// A frame of a stack. An unknown file is empty; an unknown line is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The name of the function.
@@ -179,7 +179,7 @@ impl ProfileBuilder {
             duration_ns: 0,
             path: Vec::new(),
         };
-        // The first text of a profile is the empty one.
+        // The first text of a profile is empty.
         this.text("");
         for sample_type in types {
             this.put_type(profile::SAMPLE_TYPE, sample_type);
@@ -263,7 +263,7 @@ impl ProfileBuilder {
         put_message(out, profile::MAPPING, |out| {
             put_u64(out, mapping::ID, PROGRAM);
             put_u64(out, mapping::FILENAME, self.program);
-            // Names are final, so readers search no symbols.
+            // Names are final, so readers need not search symbols.
             for has in [
                 mapping::HAS_FUNCTIONS,
                 mapping::HAS_FILENAMES,
@@ -277,11 +277,11 @@ impl ProfileBuilder {
         self.out
     }
 
-    /// Writes the profile gzipped, as pprof's files are.
+    /// Writes the profile gzipped, like pprof's files.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// The writer fails.
     pub fn write_gzipped(self, writer: impl Write) -> io::Result<()> {
         let mut encoder = GzEncoder::new(writer, Compression::default());
         encoder.write_all(&self.into_bytes())?;

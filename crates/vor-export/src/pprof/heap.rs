@@ -15,7 +15,7 @@ pub trait HeapPprof {
     ///
     /// # Errors
     ///
-    /// When the writer fails.
+    /// The writer fails.
     ///
     /// # Examples
     ///
@@ -35,7 +35,7 @@ pub trait HeapPprof {
     ///
     /// # Errors
     ///
-    /// When the writer fails.
+    /// The writer fails.
     fn write_pprof_since(&self, earlier: &Self, writer: impl Write) -> io::Result<()>;
 }
 

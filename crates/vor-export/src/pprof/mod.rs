@@ -4,8 +4,8 @@
 //! their children: `wall`, and as far as the capture has them `cpu`, `cpu_user`, `cpu_sys`,
 //! `off_cpu`, `alloc_objects` and `alloc_bytes` ([`measures`](vor_capture::model::measures)). A
 //! frame is a call site, with its name, file and line. The thread's name is the label `thread`, and
-//! threads of one name are merged. [`PprofExporter::label`] makes labels of arguments: for the span
-//! that has them, and for everything inside it.
+//! threads with one name are merged. [`PprofExporter::label`] makes labels of arguments, for the
+//! span that has them and for everything inside it.
 //!
 //! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its duration
 //! passes the measures of its children on to its parent.
@@ -16,8 +16,8 @@
 //! includes the whole time of tasks.
 //!
 //! The format has no messages or metrics; a comment has the number of missing spans. Memory is
-//! bounded by the number of distinct stacks, and a temporary file may be necessary, as for
-//! [`collapsed`](super::collapsed) stacks. [`finish`](FrameSink::finish) writes everything.
+//! bounded by the number of distinct stacks. As for [`collapsed`](super::collapsed) stacks, a
+//! temporary file may be necessary. [`finish`](FrameSink::finish) writes everything.
 //!
 //! [`HeapPprof::write_pprof`] writes a snapshot of the heap; a [`ProfileBuilder`] makes any other
 //! profile.
@@ -78,7 +78,7 @@ impl<W: Write> PprofExporter<W> {
         }
     }
 
-    /// Makes a label of the arguments of this name. Call it before the first batch.
+    /// Makes a label of the arguments with this name. Call it before the first batch.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>) -> Self {
         self.labels.push(name.into());
@@ -92,7 +92,7 @@ impl<W: Write> PprofExporter<W> {
             .map_or(self.dropped_spans, SpanProfile::dropped_spans)
     }
 
-    /// Returns the writer. It received nothing unless the exporter was finished before.
+    /// Returns the writer. It has received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.writer
     }

@@ -1,8 +1,8 @@
-//! Spans to samples: the values, labels and stack of each.
+//! Converts spans to samples: the values, labels and stack of each.
 //!
 //! A label belongs to the span that has the argument, and to all spans inside. A span arrives
 //! before the spans around it, so it is merged before all its labels are known. A frame is
-//! therefore a call site *with* its own labels, and the sample of a stack has the labels of all its
+//! therefore a call site *with* its own labels. The sample of a stack has the labels of all its
 //! frames; the innermost one wins.
 
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ pub const SPAN_TYPES: [SampleType; TYPE_COUNT] = [
     SampleType::ALLOC_BYTES,
 ];
 
-/// The position of wall-clock time among them.
+/// The position of wall-clock time in `SPAN_TYPES`.
 const WALL: usize = 0;
 
 /// The label of a sample's thread.
@@ -47,8 +47,8 @@ const THREAD: &str = "thread";
 /// Most distinct sets of labels; spans with further sets have no labels.
 const MAX_LABEL_SETS: usize = 4_096;
 
-/// Nodes of the merged stacks from which a running program's spans are only counted, until the next
-/// cut.
+/// Nodes of the merged stacks above which a running program's spans are only counted, until the
+/// next cut.
 const MAX_NODES: usize = 1 << 19;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,8 +65,8 @@ impl Weight for Values {
 }
 
 impl Values {
-    /// Returns the values of a span. A value that its site does not measure is 0, and that of its
-    /// children passes through it.
+    /// Returns the values of a span. A value that its site does not measure is 0, and the
+    /// children's value passes through it.
     fn of(measures: Measures, wall_ns: u64, measured: &Measured) -> Self {
         let (user, sys) = (measured.cpu_user_ns, measured.cpu_sys_ns);
         let off_cpu_ns = measured.off_cpu_ns.min(wall_ns);
@@ -108,7 +108,7 @@ pub struct SpanProfile {
 }
 
 impl SpanProfile {
-    /// Makes a profile without samples; arguments of these names become labels.
+    /// Makes a profile without samples. Arguments with these names become labels.
     pub fn new(labels: impl IntoIterator<Item = String>) -> Self {
         let mut this = Self::default();
         this.frames.label_names = labels
@@ -127,7 +127,7 @@ impl SpanProfile {
     ///
     /// # Errors
     ///
-    /// When spans that wait for their parents do not fit into a temporary file.
+    /// Spans that wait for their parents cannot be written to a temporary file.
     pub fn accept(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.batches += 1;
         let Self {
@@ -147,11 +147,11 @@ impl SpanProfile {
         self.merged.settle(open);
     }
 
-    /// Ends the profile; it extends from the begin of the first span to the end of the last.
+    /// Ends the profile, which extends from the begin of the first span to the end of the last.
     ///
     /// # Errors
     ///
-    /// When spans that wait for their parents cannot be read from their temporary file.
+    /// Spans that wait for their parents cannot be read from their temporary file.
     pub fn finish(&mut self) -> Result<ProfileBuilder, Error> {
         let roots = self
             .merged
@@ -209,7 +209,7 @@ impl SpanProfile {
             let Ok(()) = added;
         }
         for (site, ns) in self.tasks.idle_ns() {
-            // A task moves between threads, so its idle time belongs to none.
+            // A task moves between threads, so its idle time belongs to none of them.
             let idle = saturated(ns);
             let mut values = vec![0; types.len()];
             values[WALL] = idle;
@@ -241,7 +241,7 @@ impl SpanProfile {
     ///
     /// # Errors
     ///
-    /// When spans that wait for their parents do not fit into a temporary file.
+    /// Spans that wait for their parents cannot be written to a temporary file.
     pub fn accept_bounded(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         if self.merged.nodes() < MAX_NODES {
             return self.accept(batch);
@@ -260,7 +260,7 @@ impl SpanProfile {
     ///
     /// # Errors
     ///
-    /// When spans that wait for their parents cannot be read from their temporary file.
+    /// Spans that wait for their parents cannot be read from their temporary file.
     pub fn cut(
         &mut self,
         now_ticks: u64,
@@ -290,7 +290,7 @@ impl SpanProfile {
             },
         );
         let roots = roots.map_err(|error| {
-            // Spans that cannot be read are lost, and the sums begin anew.
+            // Spans that cannot be read are lost, and the sums restart.
             *merged = Merged::default();
             no_room(error)
         })?;
@@ -319,8 +319,8 @@ fn is_measure(name: &str) -> bool {
 /// A label: the position of its name among the chosen ones, and its value.
 type Label = (usize, Box<str>);
 
-/// The frames of the merged stacks by number: number `n` is call site `n`, and numbers from
-/// `FIRST_LABELLED` on are sites with labels.
+/// The frames of the merged stacks by number. Number `n` is call site `n`; numbers from
+/// `FIRST_LABELLED` are sites with labels.
 #[derive(Debug, Default)]
 struct Frames {
     label_names: Vec<String>,
@@ -386,7 +386,7 @@ impl Frames {
         let labels: Vec<Label> = labels
             .iter()
             .filter_map(|&(position, label)| Some((label, args.get(position)?.to_string().into())))
-            // An empty text means no label to pprof.
+            // For pprof, an empty text means no label.
             .filter(|(_, value): &Label| !value.is_empty())
             .collect();
         if labels.is_empty() {

@@ -1,9 +1,9 @@
 //! The idle time of asynchronous tasks: from begin to end, minus polls.
 //!
-//! Each poll is reported when it ends, and so is the task. Until then, [`Tasks`] has the start of
-//! the time that is not accounted for yet, and the duration of the polls since. When the sums of a
-//! running program are taken, the time up to then counts. An unfinished poll counts as idle there,
-//! and the next profile subtracts it.
+//! Polls and tasks are reported when they end. Until then, [`Tasks`] has the start of the time that
+//! is not accounted for yet, and the duration of the polls since then. When the sums of a running
+//! program are taken, the time up to then counts. An unfinished poll counts as idle there, and the
+//! next profile subtracts it.
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{SpanBatch, TaskEventKind};
@@ -20,7 +20,7 @@ struct Task {
     /// The begin of the time that is not accounted for yet.
     from_ticks: u64,
     busy_ticks: u64,
-    /// Whether it was polled. Without polls it is unknown when the task runs.
+    /// Whether it was polled. Without polls, it is unknown when the task runs.
     is_polled: bool,
 }
 

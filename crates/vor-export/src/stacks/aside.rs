@@ -1,8 +1,8 @@
-//! Subtrees that wait aside: as bytes, in the order in which they began.
+//! Waiting subtrees outside of memory's row: as bytes, in the order in which they began.
 //!
-//! A subtree is its nodes, each before those below it and those beside it, then its total, then
-//! when it began and how many bytes that were. So it can be looked at from behind. A node is its
-//! frame, two bits that say whether there are nodes below it and beside it, and what it weighs.
+//! A subtree is its nodes, each before its children and its next sibling, then its total, then its
+//! start and the number of those bytes. So it can be read from the end. A node is its frame, two
+//! bits that mark children and a next sibling, and its weight.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use super::{NONE, Stacks, Subtrees, Weight};
 use crate::proto::put_varint;
 use crate::spill::Stack;
 
-/// The subtrees of a thread that wait aside.
+/// The waiting subtrees of a thread that are stored as bytes.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     stack: Stack,
-    /// When the last of them began, and how many bytes it is: taken off the stack already, to be
-    /// compared.
+    /// Start and number of bytes of the last one. They are already popped off the stack, for
+    /// comparisons.
     last: Option<(u64, u32)>,
-    /// The bytes of one, kept for their room.
+    /// Memory for the bytes of one subtree.
     bytes: Vec<u8>,
 }
 
@@ -32,8 +32,8 @@ impl Aside {
         self.last.is_none() && self.stack.is_empty()
     }
 
-    /// Puts subtrees there that began after all others, and frees their nodes. Returns how many
-    /// these were.
+    /// Stores subtrees that began after all stored ones, and frees their nodes. Returns the number
+    /// of these nodes.
     pub(super) fn put<V: Weight>(
         &mut self,
         stacks: &mut Stacks<V>,
@@ -47,7 +47,7 @@ impl Aside {
         let nodes = stacks.put_list(subtrees.first, &mut bytes);
         put_weight(&mut bytes, subtrees.total);
         self.stack.push(&mut stacks.spill, &bytes)?;
-        // Far fewer than 2^32: so many distinct stacks exhaust the memory first.
+        // Far fewer than 2^32: that many distinct stacks would exhaust the memory first.
         let length = bytes.len() as u32;
         self.bytes = bytes;
         self.put_end(stacks, subtrees.start_ticks, length)?;
@@ -101,8 +101,8 @@ impl Aside {
 }
 
 impl<V: Weight> Stacks<V> {
-    /// Appends a list of siblings with all that is below them, and frees the nodes. Returns how
-    /// many these were.
+    /// Appends a list of siblings with everything below them, and frees the nodes. Returns the
+    /// number of these nodes.
     fn put_list(&mut self, first: u32, out: &mut Vec<u8>) -> usize {
         let mut nodes = 0;
         let mut lists = vec![first];
@@ -123,9 +123,9 @@ impl<V: Weight> Stacks<V> {
         nodes
     }
 
-    /// Makes a list again, and returns its first node and how many nodes there are.
+    /// Restores a list. Returns its first node and the number of nodes.
     fn read_list(&mut self, bytes: &mut &[u8]) -> (u32, usize) {
-        /// Where the next node hangs.
+        /// Where the next node is attached.
         enum Place {
             First,
             Below(u32),
@@ -168,7 +168,7 @@ fn weight<V: Weight>(bytes: &mut &[u8]) -> V {
     V::default().each(V::default(), |_, _| varint(bytes))
 }
 
-/// Reads what [`put_varint`] wrote. Behind the end there are zeros.
+/// Reads a number that [`put_varint`] wrote; reads zeros after the end.
 fn varint(bytes: &mut &[u8]) -> u64 {
     let (mut value, mut shift) = (0, 0);
     while let Some((&byte, rest)) = bytes.split_first() {

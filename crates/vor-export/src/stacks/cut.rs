@@ -1,30 +1,30 @@
-//! Sums taken while scopes are open.
+//! Takes sums while scopes are open.
 //!
-//! A scope that is open weighs what it took until then, as if it ended; its stacks are handed over
-//! with all others. When it does end, or at the next cut, only the rest counts: where the subtrees
-//! waited there remains one for each open scope, with what was taken of it and without stacks, and
-//! that is subtracted like any child.
+//! An open scope weighs its time until then, as if it ended, and its stacks are delivered with all
+//! others. When it does end, or at the next cut, only the rest counts. To this end, the waiting
+//! subtrees are replaced by one for each open scope, with the taken part and without stacks. That
+//! part is subtracted like any child.
 
 use std::io;
 
 use super::{MOST_NODES, NONE, Stacks, Subtrees, Waiting, Weight};
 
-/// A scope that is open where the sums are taken.
+/// A scope that is open when the sums are taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open<V> {
     pub(crate) frame: u32,
     pub(crate) start_ticks: u64,
-    /// What it took until then.
+    /// Its weight until then.
     pub(crate) total: V,
 }
 
 impl<V: Weight> Waiting<V> {
-    /// Merges all subtrees below `root`, the scopes that are open at `cut_ticks` among them with
-    /// what they took until then. When such a scope ends, only the rest of it counts: of each
-    /// remains what was taken, without its stacks.
+    /// Merges all subtrees below `root`, including the scopes that are open at `cut_ticks`, with
+    /// their weight until then. When such a scope ends, only its rest counts: of each scope its
+    /// taken part remains, without its stacks.
     ///
-    /// All that ended on the thread by then must have been taken, and nothing that ended later.
-    /// `open` stands outermost first.
+    /// Everything that ended on the thread by then must have been taken, and nothing that ended
+    /// later. `open` is ordered from the outermost scope.
     pub(crate) fn cut(
         &mut self,
         stacks: &mut Stacks<V>,
@@ -43,13 +43,13 @@ impl<V: Weight> Waiting<V> {
                 scope.total,
             )?;
             let total = self.row.last().map_or_else(V::default, |last| last.total);
-            // Where a part of it was taken for its parent's, because it was not seen then, that is
-            // taken all the same.
+            // A part of it may have been taken for its parent, because it was not seen then. That
+            // part counts as taken all the same.
             taken.push((scope.start_ticks, total.each(scope.total, u64::max)));
         }
         taken.reverse();
-        // What waits aside is in no open scope, or it was taken back. It began long ago, and goes
-        // together.
+        // Stored subtrees are in no open scope; otherwise they were taken back above. They began
+        // long ago, and are joined.
         let mut ended: Option<Subtrees<V>> = None;
         while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
             stacks.merge(root, subtrees.first);
@@ -63,9 +63,9 @@ impl<V: Weight> Waiting<V> {
         for subtrees in &row {
             stacks.merge(root, subtrees.first);
         }
-        // What is in no open scope should be in nothing, but the list of those may lack some: such
-        // a one, when it ends, still finds what is inside. Of what had ended before the last cut,
-        // that is not kept any longer.
+        // Subtrees in no open scope should have no parent, but the list of open scopes may be
+        // incomplete: a missing scope still finds its children when it ends. Those that had ended
+        // before the last cut are not kept any longer.
         let outermost_ticks = taken
             .first()
             .map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
@@ -78,7 +78,7 @@ impl<V: Weight> Waiting<V> {
             subtrees.first = NONE;
         }
         for (at, &(start_ticks, total)) in taken.iter().enumerate() {
-            // What is inside the next one remains with that.
+            // The part inside the next scope remains with that scope.
             let inside = taken
                 .get(at + 1)
                 .map_or_else(V::default, |&(_, total)| total);
@@ -106,15 +106,15 @@ impl<V: Weight> Waiting<V> {
 }
 
 impl<V: Weight> Stacks<V> {
-    /// Forgets all nodes, and keeps room for `most` of them. Nothing may wait for a parent that
-    /// still has stacks.
+    /// Removes all nodes, and keeps memory for `most` of them. No waiting subtree may still have
+    /// stacks.
     pub(crate) fn clear(&mut self, most: usize) {
         self.nodes.clear();
         self.nodes.shrink_to(most);
         self.free = None;
     }
 
-    /// Returns how many nodes there are, or were at once.
+    /// Returns the largest number of nodes since they were cleared.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -139,8 +139,8 @@ mod tests {
         visited.unwrap();
     }
 
-    /// A thread that begins scopes (by frame), ends the innermost, and has its sums taken, where so
-    /// many of the inner open scopes are not seen; time goes on between.
+    /// A thread that begins scopes (by frame), ends the innermost, and has its sums taken. At a
+    /// cut, the given number of inner open scopes is not seen. Time passes between the steps.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Begin(u32),
@@ -157,7 +157,8 @@ mod tests {
         proptest::collection::vec((1_u64..50, step), 0..300)
     }
 
-    /// Returns the sums without and with cuts, and what each cut took in all.
+    /// Returns the sums without and with cuts, and for each cut its sum and the busy time before
+    /// it.
     fn run(steps: &[(u64, Step)]) -> (Sums, Sums, Vec<(u64, u64)>) {
         let (mut whole, mut whole_waiting) = (Stacks::default(), Waiting::default());
         let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
@@ -216,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_add_up_to_the_whole_and_each_has_what_ran_in_its_time(steps in steps(0)) {
+        fn cuts_add_up_to_the_whole_and_each_has_the_busy_time_before_it(steps in steps(0)) {
             let (whole, cut, cuts) = run(&steps);
             prop_assert_eq!(cut, whole);
             for (taken, busy) in cuts {
@@ -225,8 +226,8 @@ mod tests {
         }
 
         #[test]
-        fn no_time_is_lost_or_counted_twice_where_inner_open_scopes_are_not_seen(steps in steps(3)) {
-            // The outermost is always seen, as is what is open for long.
+        fn no_time_is_lost_or_counted_twice_if_inner_open_scopes_are_not_seen(steps in steps(3)) {
+            // The outermost scope is always seen, like any scope that is open for long.
             let mut steps = steps;
             steps.insert(0, (1, Step::Begin(9)));
             let mut depth = 0;
@@ -247,13 +248,13 @@ mod tests {
             });
             let (whole, cut, _) = run(&steps);
             let (whole, cut): (u64, u64) = (whole.values().sum(), cut.values().sum());
-            // A share of a length is rounded down, once for each span that a cut went through.
+            // A share of a duration is rounded down, once for each span that a cut divided.
             prop_assert!(cut <= whole && whole - cut <= steps.len() as u64, "{} of {}", cut, whole);
         }
     }
 
     #[test]
-    fn a_scope_that_stays_open_lets_nothing_grow() {
+    fn memory_stays_bounded_while_a_scope_stays_open() {
         let (mut stacks, mut waiting) = (Stacks::<u64>::default(), Waiting::default());
         let mut now = 1;
         for _ in 0..1_000 {

@@ -1,7 +1,7 @@
-//! Sums per distinct stack, from spans in the order in which they ended: of their times, or of all
-//! that is measured of them ([`Weight`]).
+//! Sums per distinct stack, from spans in the order in which they ended. The sums are of their
+//! times or of all their measures ([`Weight`]).
 //!
-//! A call tree in which siblings of equal name are one node holds as many nodes as there are
+//! A call tree merges siblings with equal names into one node. So it has as many nodes as there are
 //! distinct stacks, however long the program ran. But a span arrives before its parents, so its
 //! place in that tree is unknown at first. Each thread therefore has a row of subtrees that wait
 //! for a parent, ascending by start:
@@ -13,20 +13,20 @@
 //!     s waits
 //! ```
 //!
-//! Nothing in the order of ends tells where a scope began that is still open: any of the waiting
-//! subtrees may be inside it, or none. So each of them waits by itself, however many there are. The
-//! older ones wait aside, in a [`Spill`](super::spill), which is a temporary file where they are
-//! many. A parent takes its children from the top of the row and then from the top of those aside,
-//! so each is put there and taken back once.
+//! The order of ends does not show where a scope began that is still open: any of the waiting
+//! subtrees may be inside it, or none. So each of them waits separately, however many there are.
+//! The older ones are stored as bytes in a [`Spill`](super::spill), which is a temporary file if
+//! they are many. A parent takes its children from the top of the row and then from the top of the
+//! stored ones, so each is stored and taken back once.
 //!
-//! Whoever knows which scopes are open, as the recorder does, says so by [`Waiting::settle`]:
-//! neighbours between whose starts none of them began have one parent, and become one. Then no more
-//! waits than distinct stacks below each open scope.
+//! A caller that knows the open scopes, such as the recorder, passes them to [`Waiting::settle`].
+//! Neighbours between whose starts no open scope began have one parent, and are joined. Then at
+//! most as many subtrees wait as there are distinct stacks below each open scope.
 //!
-//! Where the sums of a running program are taken at intervals, `cut` says how.
+//! `cut` takes the sums of a running program at intervals.
 //!
-//! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of
-//! any depth is merged and freed without recursion.
+//! The nodes of all threads are in one vector and refer to each other by index. So a tree of any
+//! depth is merged and freed without recursion.
 
 mod aside;
 #[cfg(feature = "pprof")]
@@ -39,27 +39,27 @@ use self::aside::Aside;
 pub(super) use self::cut::Open;
 use super::spill::Spill;
 
-/// Most subtrees of a thread that wait in memory from batch to batch.
+/// Most subtrees of a thread that wait in memory between batches.
 const MOST_WAITING: usize = if cfg!(any(test, miri)) { 64 } else { 1 << 14 };
 
-/// Nodes of a thread's waiting subtrees at which the older ones are put aside, unless they are that
+/// Nodes of a thread's waiting subtrees at which the older ones are stored, unless they are that
 /// many distinct stacks.
 const MOST_NODES: usize = if cfg!(any(test, miri)) { 256 } else { 1 << 17 };
 
-/// So few waiting subtrees stay in memory, however large.
+/// Subtrees that stay in memory however large they are.
 const FEW_WAITING: usize = 16;
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// What is summed: a time, or several numbers that are measured together. Each of them includes
-/// those of the spans inside.
+/// The summed values: a time, or several numbers that are measured together. Each includes those of
+/// the spans inside.
 pub(super) trait Weight: Copy + Default {
-    /// Combines each number with the one in its place.
+    /// Combines each number with the number at the same position in `other`.
     #[must_use]
     fn each(self, other: Self, with: impl FnMut(u64, u64) -> u64) -> Self;
 
-    /// Returns whether all of it is 0.
+    /// Returns whether all numbers are 0.
     fn is_zero(self) -> bool;
 
     #[must_use]
@@ -72,11 +72,11 @@ pub(super) trait Weight: Copy + Default {
         self.each(other, u64::saturating_sub)
     }
 
-    /// Returns `part` of `whole` parts of it.
+    /// Returns `part` of `whole` parts of each number.
     #[must_use]
     fn share(self, part: u64, whole: u64) -> Self {
         let (part, whole) = (u128::from(part.min(whole)), u128::from(whole.max(1)));
-        // A share of a 64-bit number, so it has no more bits itself.
+        // A share of a 64-bit number fits in 64 bits.
         self.each(self, |number, _| (u128::from(number) * part / whole) as u64)
     }
 }
@@ -95,11 +95,11 @@ impl Weight for u64 {
 #[derive(Debug, Default)]
 pub(super) struct Stacks<V> {
     nodes: Vec<Node<V>>,
-    /// Nodes that are free, linked by `next`.
+    /// Free nodes, linked by `next`.
     free: Option<u32>,
-    /// Lists that are still to be merged below a node.
+    /// Lists that must still be merged below a node.
     work: Vec<(u32, u32)>,
-    /// Where the subtrees are that wait aside.
+    /// Storage of the subtrees outside the row.
     spill: Spill,
 }
 
@@ -116,7 +116,7 @@ struct Node<V> {
 /// The subtrees of one thread that wait for a parent.
 #[derive(Debug)]
 pub(super) struct Waiting<V> {
-    /// Those that began before all in `row`.
+    /// Subtrees that began before all in `row`.
     aside: Aside,
     row: Vec<Subtrees<V>>,
     /// Nodes of the subtrees in `row`.
@@ -125,21 +125,21 @@ pub(super) struct Waiting<V> {
     cut: Cut,
 }
 
-/// Where the sums of a thread were taken last; see `cut`.
+/// The state of a thread's last cut; see `cut`.
 #[derive(Debug, Default)]
 struct Cut {
     ticks: u64,
-    /// When the scopes began that were open then, outermost first.
+    /// Starts of the scopes that were open then, outermost first.
     open: Vec<u64>,
 }
 
-/// One subtree, or neighbours that have one parent.
+/// One subtree, or neighbours with one parent.
 #[derive(Clone, Copy, Debug)]
 struct Subtrees<V> {
-    /// When the first of them began.
+    /// Start of the first of them.
     start_ticks: u64,
     total: V,
-    /// The first of their nodes, or none where they were taken already.
+    /// The first of their nodes, or none if they were already taken.
     first: u32,
 }
 
@@ -190,17 +190,16 @@ impl<V: Weight> Waiting<V> {
         stacks.nodes[node as usize].own = total.less(inside);
         self.row.push(Subtrees {
             start_ticks,
-            // Where children claim more than their parent has, what is above it loses no more than
-            // them.
+            // If children claim more than their parent has, the parent's total is their sum.
             total: total.each(inside, u64::max),
             first: node,
         });
         Ok(())
     }
 
-    /// Returns what counts of a span that began before the last cut: all of it where what it took
-    /// until then is known, or where nothing was around it. Where it was not known to be open, what
-    /// it took until then was taken for its parent's.
+    /// Returns the part that counts of a span that began before the last cut. All of it counts if
+    /// the taken part is known, or if no open scope was around it. If it was not known to be open,
+    /// its part until the cut was taken for its parent.
     #[cold]
     fn since_cut(&self, start_ticks: u64, duration_ticks: u64, total: V) -> V {
         let has_parent = self
@@ -215,10 +214,10 @@ impl<V: Weight> Waiting<V> {
         total.share(end_ticks.saturating_sub(self.cut.ticks), duration_ticks)
     }
 
-    /// Merges neighbours that no scope which is open now can tell apart.
+    /// Joins neighbours that no open scope separates.
     ///
-    /// `open` are the starts of the thread's open scopes, ascending, as they were at `as_of_ticks`;
-    /// all that had ended by then must have been taken.
+    /// `open` are the starts of the thread's open scopes at `as_of_ticks`, ascending. Everything
+    /// that had ended by then must have been taken.
     pub(super) fn settle(&mut self, stacks: &mut Stacks<V>, as_of_ticks: u64, open: &[u64]) {
         let known = self.row.partition_point(|it| it.start_ticks < as_of_ticks);
         let mut open = open.iter().copied().peekable();
@@ -240,8 +239,8 @@ impl<V: Weight> Waiting<V> {
         self.row.drain(settled..known);
     }
 
-    /// Puts the older half of the subtrees aside where they are many. To be called before each
-    /// batch: what is open after one may be told until then.
+    /// Stores the older half of the subtrees if they are many. Must be called before each batch:
+    /// the open scopes after a batch may be reported until then.
     pub(super) fn bound(&mut self, stacks: &mut Stacks<V>) -> io::Result<()> {
         let is_large = self.nodes > self.most_nodes && self.row.len() > FEW_WAITING;
         if self.row.len() <= MOST_WAITING && !is_large {
@@ -259,7 +258,7 @@ impl<V: Weight> Waiting<V> {
         Ok(())
     }
 
-    /// Merges all subtrees below `root`: nothing comes after them.
+    /// Merges all subtrees below `root`; no spans may follow.
     pub(super) fn finish(mut self, stacks: &mut Stacks<V>, root: u32) -> io::Result<()> {
         for subtrees in &self.row {
             stacks.merge(root, subtrees.first);
@@ -287,8 +286,8 @@ impl<V: Weight> Stacks<V> {
             return at;
         }
         self.nodes.push(node);
-        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and so many
-        // distinct stacks exhaust the memory first.
+        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and that many
+        // distinct stacks would exhaust the memory first.
         (self.nodes.len() - 1) as u32
     }
 
@@ -297,7 +296,7 @@ impl<V: Weight> Stacks<V> {
         self.free = Some(at);
     }
 
-    /// Merges a list of siblings into another one. Returns how many nodes became free.
+    /// Merges a list of siblings into another one. Returns the number of freed nodes.
     fn join(&mut self, list: &mut u32, other: u32) -> usize {
         let root = self.take(NONE);
         self.nodes[root as usize].below = *list;
@@ -307,7 +306,7 @@ impl<V: Weight> Stacks<V> {
         freed
     }
 
-    /// Merges a list of siblings into the children of `parent`. Returns how many nodes became free.
+    /// Merges a list of siblings into the children of `parent`. Returns the number of freed nodes.
     fn merge(&mut self, parent: u32, list: u32) -> usize {
         let mut freed = 0;
         self.work.push((parent, list));
@@ -335,7 +334,7 @@ impl<V: Weight> Stacks<V> {
         freed
     }
 
-    /// Looks for a child of a frame, and puts it first: what ran lately runs again.
+    /// Finds the child of a frame, and moves it to the front: recent frames recur.
     fn find(&mut self, parent: u32, frame: u32) -> Option<u32> {
         let first = self.nodes[parent as usize].below;
         let (mut before, mut at) = (NONE, first);
@@ -354,8 +353,8 @@ impl<V: Weight> Stacks<V> {
         None
     }
 
-    /// Calls `visit` for every node below `root` that has weight of its own, with the frames from
-    /// the outermost to its own.
+    /// Calls `visit` for every node below `root` with its own weight, passing the frames from the
+    /// outermost to its own.
     pub(super) fn each<E>(
         &self,
         root: u32,
@@ -399,13 +398,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_stacks_are_summed_wherever_they_stand() {
+    fn equal_stacks_are_summed_wherever_they_occur() {
         let mut stacks = Stacks::default();
         let mut waiting = Waiting::default();
         for turn in 0..3_u64 {
             let at = turn * 1_000;
-            // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a
-            // leaf.
+            // A root of 100 around two leaves of 10, and around one of 20 with a leaf of 5 inside.
+            // The first three of these are of frame 2.
             for (frame, start, total) in [
                 (2, 10, 10),
                 (2, 30, 10),
@@ -422,7 +421,8 @@ mod tests {
         assert_eq!(sums(&mut stacks, waiting), BTreeMap::from(expected));
     }
 
-    /// Turns of a root of 8 around a leaf of 4, of two kinds by turns, 10 ticks apart.
+    /// Turns of a root of 8 around a leaf of 4, 10 ticks apart. The roots alternate between two
+    /// frames.
     fn turns(
         count: u64,
         mut after: impl FnMut(&mut Stacks<u64>, &mut Waiting<u64>, u64),
@@ -441,14 +441,14 @@ mod tests {
     }
 
     #[test]
-    fn many_wait_aside_and_each_nanosecond_finds_its_parent() {
+    fn many_are_stored_and_each_nanosecond_finds_its_parent() {
         let count = 60 * MOST_WAITING as u64;
         let (mut stacks, mut waiting) = turns(count, |stacks, waiting, _| {
             waiting.bound(stacks).unwrap();
             assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 8);
         });
         assert!(!waiting.aside.is_empty());
-        // One begins in the middle of all, one at a third, and one before all.
+        // One scope begins in the middle of all turns, one at a third, and one before all.
         for (frame, turns) in [(9, count / 2), (8, count / 3), (7, 0)] {
             let (begin, end) = (10 + turns * 10 - 1, 30 + count * 10 - frame);
             let length = end - begin;
@@ -459,7 +459,7 @@ mod tests {
         assert!(waiting.aside.is_empty());
         let sums = sums(&mut stacks, waiting);
         let (in_9, in_8) = (count - count / 2, count / 2 - count / 3);
-        // A turn of 10 leaves 2 to what is around it.
+        // A turn of 10 leaves 2 to the scope around it.
         assert_eq!(sums[&vec![7, 8, 9]], in_9 * 2 + 12);
         assert_eq!(sums[&vec![7, 8]], in_8 * 2 + 1);
         assert_eq!(sums[&vec![7, 8, 9, 1, 2]], in_9 / 2 * 4);
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn settling_leaves_a_subtree_below_each_open_scope() {
         let count = 60 * MOST_WAITING as u64;
-        // Open scopes began a tick before the second turn and before the one in the middle.
+        // The open scopes began a tick before the second turn and before the one in the middle.
         let open = [19, 9 + count / 2 * 10];
         let (mut stacks, mut waiting) = turns(count, |stacks, waiting, now| {
             let known = open.iter().filter(|start| **start < now).count();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_costs_no_stack() {
+    fn merging_any_depth_uses_no_recursion() {
         let mut stacks = Stacks::default();
         let mut waiting = Waiting::default();
         let depth = if cfg!(miri) { 100 } else { 200_000 };

@@ -8,16 +8,16 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32};
 use crate::sync::sum::Sum;
 
-/// Most stacks; an allocation in a further one counts for the outer scope.
+/// Most stacks; an allocation in any further stack counts for the outer scope.
 pub(crate) const MAX_STACKS: usize = 1 << 16;
 
 /// The memory of a thread's table: 1 MiB of addresses.
 const TABLE: Layout = Layout::new::<[Live; MAX_STACKS]>();
 
-/// Objects and bytes of one stack: those that a thread has allocated less those that it has freed.
-/// Wraps around where a thread frees objects of others.
+/// Objects and bytes of one stack: those that a thread allocated minus those that it freed. Wraps
+/// around if a thread frees objects of others.
 ///
-/// Incremented by the thread alone, read by snapshots (relaxed).
+/// Incremented by its thread only, read by snapshots (relaxed).
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     objects: Sum,
@@ -40,12 +40,12 @@ impl Live {
 /// A thread's [`Live`] by stack. Its thread grows it under the lock of the list of threads, and
 /// snapshots read it under that lock.
 ///
-/// Its memory has room for all stacks from the start, and the system provides the pages that are
-/// used: so the table never moves, not even while a signal handler has interrupted an addition.
+/// It reserves addresses for all stacks at the start, and the system provides the pages that are
+/// used. So the table never moves, even while a signal handler has interrupted an addition.
 #[derive(Debug)]
 pub(crate) struct LiveTable {
-    /// Written by the thread under the lock. Read by the thread without the lock and by others
-    /// under it. All relaxed.
+    /// Written by the thread under the lock. Read by the thread without the lock, and by others
+    /// under it. All accesses are relaxed.
     start: AtomicPtr<Live>,
     /// Number of entries in use; otherwise like `start`.
     len: AtomicU32,
@@ -73,8 +73,8 @@ impl LiveTable {
     #[expect(unsafe_code, reason = "the table is memory of the system's allocator")]
     #[inline(always)]
     pub(crate) unsafe fn at(&self, stack: u32) -> &Live {
-        // SAFETY: `grow` made at least `len` entries from `start` on; only the end of its thread
-        // frees them.
+        // SAFETY: `grow` made at least `len` entries from `start` on; they are freed only at the
+        // end of their thread.
         unsafe { &*self.start.load(Ordering::Relaxed).add(stack as usize) }
     }
 
@@ -84,7 +84,7 @@ impl LiveTable {
         (stack < self.len()).then(|| unsafe { self.at(stack) })
     }
 
-    /// Adds where there is room. To be called by the thread.
+    /// Adds if the stack has an entry. Must be called by the thread.
     pub(crate) fn add(&self, stack: u32, objects: u64, bytes: u64) -> bool {
         let live = self.get(stack);
         if let Some(live) = live {
@@ -93,7 +93,7 @@ impl LiveTable {
         live.is_some()
     }
 
-    /// Returns the entries that are not zero: stack, objects and bytes. To be called with the lock.
+    /// Returns the nonzero entries: stack, objects and bytes. Must be called with the lock.
     pub(crate) fn read(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let all = (0..self.len()).filter_map(|stack| {
             let (objects, bytes) = self.get(stack)?.read();
@@ -102,8 +102,8 @@ impl LiveTable {
         all.filter(|(_, objects, bytes)| (*objects, *bytes) != (0, 0))
     }
 
-    /// Makes room for `stack`; returns `false` where it cannot. To be called by the thread, with
-    /// the lock.
+    /// Makes room for `stack`; returns `false` if it cannot. Must be called by the thread, with the
+    /// lock.
     pub(crate) fn grow(&self, stack: u32) -> bool {
         let needed = stack as usize + 1;
         if needed > MAX_STACKS {
@@ -123,13 +123,13 @@ impl LiveTable {
         true
     }
 
-    /// Frees the memory. To be called with the lock, by the thread or once it no longer runs.
+    /// Frees the memory. Must be called with the lock, by the thread or after it has ended.
     pub(crate) fn free(&self) {
         self.len.store(0, Ordering::Relaxed);
         let start = self.start.swap(null_mut(), Ordering::Relaxed);
         if !start.is_null() {
             #[expect(unsafe_code, reason = "as in `grow`")]
-            // SAFETY: `grow` allocated this memory with this layout, and no pointer to it is left.
+            // SAFETY: `grow` allocated this memory with this layout, and no pointer to it remains.
             unsafe {
                 System.dealloc(start.cast(), TABLE);
             }
@@ -147,16 +147,16 @@ pub(crate) struct Edge {
 /// Edges in a thread's cache.
 const EDGES: usize = 64;
 
-/// The number of the stack that is open on this thread, and the scope that it was found for.
+/// The number of this thread's current stack, and the scope for which it was found.
 #[derive(Debug)]
 pub(crate) struct StackCache {
     pub(crate) top: Cell<u32>,
     pub(crate) start_ticks: Cell<u64>,
     pub(crate) stack: Cell<u32>,
-    /// Edges by a hash, null before the first.
+    /// Edges by a hash; null before the first.
     edges: Cell<*mut Edge>,
-    /// Whether the number is being looked up: an allocation of a signal handler meanwhile belongs to
-    /// no scope.
+    /// Whether the number is being looked up. An allocation of a signal handler meanwhile belongs
+    /// to no scope.
     pub(crate) is_in_lookup: Cell<bool>,
 }
 
@@ -171,7 +171,7 @@ impl StackCache {
         }
     }
 
-    /// Returns the place of an edge in the cache, `None` where there is no memory for it.
+    /// Returns the position of an edge in the cache; `None` if there is no memory for it.
     pub(crate) fn edge(&self, key: u64) -> Option<*mut Edge> {
         if self.edges.get().is_null() {
             let layout = Layout::array::<Edge>(EDGES).ok()?;
@@ -182,17 +182,17 @@ impl StackCache {
         }
         let place = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % EDGES;
         let edges = self.edges.get();
-        // The place lies in the memory.
+        // The position is inside the memory.
         (!edges.is_null()).then(|| edges.wrapping_add(place))
     }
 
-    /// Frees the memory: for the end of the thread.
+    /// Frees the memory, at the end of the thread.
     pub(crate) fn free(&self) {
         let edges = self.edges.replace(null_mut());
         if let (false, Ok(layout)) = (edges.is_null(), Layout::array::<Edge>(EDGES)) {
             #[expect(unsafe_code, reason = "as in `edge`")]
-            // SAFETY: `edge` allocated this memory with this layout, and no reference to it outlives
-            // a call of `child`.
+            // SAFETY: `edge` allocated this memory with this layout, and no reference to it
+            // outlives a call of `child`.
             unsafe {
                 System.dealloc(edges.cast(), layout);
             }

@@ -1,10 +1,10 @@
-//! The allocator's data of each thread: its counters, and whether it counts now.
+//! The allocator's data of each thread: its counters, and whether it is counting.
 //!
-//! All of it is one thread-local without a destructor, at a fixed offset from the thread's pointer,
-//! so that an allocation costs a test, two additions and no shared write. A thread's first
-//! allocation links the shared part of it into a list. A second thread-local, whose destructor runs
-//! when the thread ends, unlinks it and adds its counters to those of the process. Allocations after
-//! that, by other destructors, are counted in one place for all threads.
+//! All of it is one thread-local without a destructor, at a fixed offset from the thread pointer.
+//! So an allocation costs a test, two additions and no shared write. A thread's first allocation
+//! links the shared part into a list. A second thread-local has a destructor, which unlinks that
+//! part when the thread ends and adds its counters to those of the process. Later allocations, by
+//! other destructors, are counted in one place for all threads.
 //!
 //! ```text
 //! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
@@ -68,8 +68,8 @@ impl AllocCounts {
     }
 }
 
-/// The counters of one thread. Incremented by the thread, read by anyone (relaxed): they only grow,
-/// and order nothing.
+/// The counters of one thread. Incremented by the thread, read by any thread (relaxed): they only
+/// grow, and order nothing.
 #[derive(Debug)]
 pub(crate) struct Counters {
     alloc_objects: Sum,
@@ -109,9 +109,9 @@ pub(crate) enum State {
     New,
     /// The thread counts.
     Ready,
-    /// The thread is in `untracked`, or inside vor: it does not count.
+    /// The thread is in `untracked`, or inside vor, and does not count.
     Untracked,
-    /// The thread is inside this module, perhaps with a lock: it does not count, and takes no lock.
+    /// The thread is inside this module, perhaps with a lock. It does not count, and takes no lock.
     Internal,
     /// The thread is ending and unlinked; its allocations are counted for the process.
     Ended,
@@ -132,8 +132,9 @@ pub(crate) struct Shared {
 pub(crate) struct Local {
     pub(crate) shared: Shared,
     state: Cell<State>,
-    /// Length of the thread's table of live objects while it counts, 0 while it does not. For the
-    /// exact heap one comparison finds both, that the thread counts and that the table has an entry.
+    /// Length of the thread's table of live objects while it counts, 0 while it does not. So for
+    /// the exact heap one comparison checks both that the thread counts and that the table has an
+    /// entry.
     counted_stacks: Cell<u32>,
     /// Whether the thread is in the list.
     is_linked: Cell<bool>,
@@ -165,13 +166,13 @@ impl Drop for Ending {
 struct Threads {
     first: *mut Shared,
     ended: Counts,
-    /// By stack: objects that ended threads, and those without a table, have allocated less those
-    /// that they have freed.
+    /// By stack: the objects that threads without a table, including ended ones, allocated minus
+    /// those that they freed.
     live: Vec<Live>,
 }
 
 #[expect(unsafe_code, reason = "the list holds plain pointers")]
-// SAFETY: The pointers lead to thread-locals, which any thread that holds the lock may read: `end`
+// SAFETY: The pointers lead to thread-locals, which any thread that holds the lock may read. `end`
 // unlinks them under the lock before they are freed.
 unsafe impl Send for Threads {}
 
@@ -181,8 +182,8 @@ static THREADS: Lock<Threads> = Lock::new(Threads {
     live: Vec::new(),
 });
 
-/// Whether the allocator has been called. Set by any thread's first allocation, read by anyone, both
-/// relaxed: it orders nothing.
+/// Whether the allocator has been called. Set by any thread's first allocation, read by any thread,
+/// both relaxed: it orders nothing.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the program's allocator is tracked.
@@ -190,8 +191,8 @@ pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
 
-/// Returns the allocations and frees of this thread so far; all 0 where the program's allocator is
-/// not tracked.
+/// Returns the allocations and frees of this thread so far; all 0 if the program's allocator is not
+/// tracked.
 ///
 /// # Examples
 ///
@@ -214,7 +215,7 @@ pub(crate) fn own_counters() -> *const Counters {
     &raw const own().shared.counters
 }
 
-/// Returns the allocations and frees of all threads so far, ended ones included; all 0 where the
+/// Returns the allocations and frees of all threads so far, including ended ones; all 0 if the
 /// program's allocator is not tracked.
 #[must_use]
 pub fn process_allocations() -> AllocCounts {
@@ -233,7 +234,7 @@ pub fn process_allocations() -> AllocCounts {
     })
 }
 
-/// Returns this thread's data, to be used before the caller returns.
+/// Returns this thread's data, for use before the caller returns.
 #[expect(
     unsafe_code,
     reason = "a closure that does the work would not always be inlined"
@@ -246,13 +247,13 @@ pub(crate) fn own<'a>() -> &'a Local {
     unsafe { &*local }
 }
 
-/// Runs `work`, in which this thread counts nothing and takes no lock of this module.
+/// Runs `work`; meanwhile this thread counts nothing and takes no lock of this module.
 pub(crate) fn internally<R>(work: impl FnOnce() -> R) -> R {
     in_state(State::Internal, work)
 }
 
-/// Runs `work` without counting its allocations and frees, neither as such nor as live heap. An
-/// object that was allocated outside of `work` and is freed in it is no longer live.
+/// Runs `work` without counting its allocations and frees, including those of the live heap. An
+/// object that was allocated before `work` and is freed in it is no longer live.
 ///
 /// # Examples
 ///
@@ -269,19 +270,19 @@ pub fn untracked<R>(work: impl FnOnce() -> R) -> R {
     in_state(State::Untracked, work)
 }
 
-/// Stops counting on this thread for good.
+/// Stops counting on this thread permanently.
 pub(crate) fn stay_untracked() {
     own().set_state(State::Untracked);
 }
 
-/// Returns whether no thread holds a lock of this module: for the end of a process.
+/// Returns whether no thread holds a lock of this module; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     THREADS.is_open()
 }
 
-/// Stops counting on this thread for good, and takes no lock at its end: for the last thread of a
-/// process, where a thread that no longer exists may hold a lock.
+/// Stops counting on this thread permanently, and takes no lock at its end. For the last thread of
+/// a process, because a thread that no longer exists may hold a lock.
 #[cfg(windows)]
 pub(crate) fn stay_internal() {
     own().is_linked.set(false);
@@ -319,7 +320,7 @@ impl Local {
         }
     }
 
-    /// Sets the state, and returns the one before.
+    /// Sets the state, and returns the previous one.
     #[inline]
     fn set_state(&self, state: State) -> State {
         self.counted_stacks.set(match state {
@@ -335,7 +336,7 @@ impl Local {
         self.counted_stacks.get()
     }
 
-    /// Counts an allocation, unless the thread does not count; returns whether it does.
+    /// Counts an allocation if the thread counts; returns whether it does.
     #[inline(always)]
     pub(crate) fn allocated(&self, bytes: usize) -> bool {
         if self.state.get() != State::Ready {
@@ -345,7 +346,7 @@ impl Local {
         true
     }
 
-    /// Counts a free, unless the thread does not count.
+    /// Counts a free if the thread counts.
     #[inline(always)]
     pub(crate) fn freed(&self, bytes: usize) {
         if self.state.get() != State::Ready {
@@ -399,7 +400,7 @@ impl Local {
         }
     }
 
-    /// Links a new thread into the list; returns the state.
+    /// Links a new thread into the list, and returns the state.
     fn linked_state(&self) -> State {
         if self.state.get() == State::New {
             self.begin();
@@ -415,14 +416,13 @@ impl Local {
     /// Links the thread into the list.
     fn begin(&self) {
         let before = self.set_state(State::Internal);
-        // A signal handler has linked it before.
+        // A signal handler has already linked it.
         if self.is_linked.get() {
             self.set_state(before);
             return;
         }
         install();
-        // Registers the destructor, which may allocate, and fails where the thread is ending
-        // already.
+        // Registers the destructor, which may allocate. This fails if the thread is already ending.
         let has_begun = ENDING.try_with(|_| ()).is_ok();
         if has_begun {
             self.link();
@@ -456,7 +456,7 @@ impl Local {
         self.set_state(State::Ended);
     }
 
-    /// Adds to the live heap of a stack that the thread's table has no entry for yet; wraps around.
+    /// Adds to the live heap of a stack without an entry in the thread's table; wraps around.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_live_slow(&self, stack: u32, objects: u64, bytes: u64) {
@@ -477,7 +477,7 @@ impl Local {
     }
 }
 
-/// Follows a link of the list. To be called with its lock.
+/// Follows a link of the list. Must be called with its lock.
 #[expect(unsafe_code, reason = "the list is one of thread-locals")]
 fn neighbour<'a>(link: &AtomicPtr<Shared>) -> Option<&'a Shared> {
     // SAFETY: A link is null or points to a thread-local whose thread is in the list. The thread
@@ -527,8 +527,9 @@ impl Threads {
     }
 }
 
-/// Returns the live heap by stack, as the sum of the threads' tables: objects and bytes. A free that
-/// is in one table while its allocation is not yet in another makes a sum below 0, which becomes 0.
+/// Returns the live heap by stack, as the sum of the threads' tables: objects and bytes. A sum can
+/// be below 0, if a free is already in one table while its allocation is not yet in another; it
+/// becomes 0.
 pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     THREADS.with(|threads| {
         let mut sums: Vec<(u64, u64)> = threads.live.iter().map(Live::read).collect();
@@ -549,11 +550,12 @@ pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     })
 }
 
-/// Locks beside the one of this module that must be free in the child of a fork.
+/// Locks other than that of this module that must be free in the child of a fork.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct ForkLocks {
-    /// Takes them all. No thread takes one of them while it holds another, or that of this module.
+    /// Takes all of them. No thread takes one of them while it holds another, or that of this
+    /// module.
     pub(crate) take: fn(),
     /// Releases them, in the parent and in the child.
     pub(crate) release: fn(),
@@ -563,7 +565,7 @@ pub(crate) struct ForkLocks {
 #[cfg(unix)]
 static OTHER_LOCKS: OnceLock<ForkLocks> = OnceLock::new();
 
-/// Registers locks to be held across forks too; only the first call has an effect.
+/// Registers locks to be held across forks as well; only the first call has an effect.
 #[cfg(unix)]
 pub(crate) fn hold_across_forks(locks: ForkLocks) {
     if OTHER_LOCKS.get().is_none() {
@@ -581,12 +583,13 @@ fn install() {
 }
 
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "only the C library says when a process forks")]
+#[expect(unsafe_code, reason = "only the C library reports a fork")]
 mod fork {
-    //! `fork`: all locks of this module are held across it, and the child's list has one thread.
+    //! Handles `fork`: all locks of this module are held across it, and the child's list has one
+    //! thread.
     //!
-    //! The handlers are installed before vor starts a thread and before the program can fork, so they
-    //! run closest to the fork: no other handler allocates while the locks are held.
+    //! The handlers are installed before vor starts a thread and before the program can fork, so
+    //! they run closest to the fork. No other handler allocates while the locks are held.
 
     use super::{OTHER_LOCKS, State, THREADS, neighbour, own};
     use crate::sync::Ordering;
@@ -620,15 +623,16 @@ mod fork {
     }
 
     unsafe extern "C" fn in_child() {
-        // SAFETY: `before` has returned, and this thread, the only one of the child, holds the lock.
+        // SAFETY: `before` has returned. This thread is the only one of the child, and holds the
+        // lock.
         unsafe { in_parent() };
         THREADS.with(|threads| {
             let mine = own()
                 .is_linked
                 .get()
                 .then(|| std::ptr::from_ref(&own().shared));
-            // The memory of the other threads is the child's own copy; they do not run here, and
-            // their objects are the child's now.
+            // The memory of the other threads is the child's own copy. They do not run here, and
+            // their objects now belong to the child.
             let mut link = threads.first;
             threads.first = std::ptr::null_mut();
             while let Some(shared) = neighbour(&crate::sync::global::AtomicPtr::new(link)) {

@@ -1,10 +1,10 @@
 //! The lock of all data that allocating threads share.
 //!
-//! It is taken inside the global allocator, so it may neither allocate nor use thread-locals of a
-//! thread that starts or ends, and the child of a fork must be able to unlock it: one flag, with a
-//! loop around it. It is taken at the first and last allocation of a thread, by samples, by new
-//! stacks and by snapshots. A thread that holds it runs [`internally`](super::local::internally), so
-//! its own allocations do not take the lock again.
+//! It is taken inside the global allocator. So it must neither allocate nor use thread-locals of a
+//! thread that starts or ends, and the child of a fork must be able to unlock it. It is one flag
+//! with a loop around it. It is taken at the first and last allocation of a thread, by samples, by
+//! new stacks and by snapshots. A thread that holds it runs
+//! [`internally`](super::local::internally), so its own allocations do not take the lock again.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use super::local;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, UnsafeCell};
 
-/// Pause between two tries of a thread that has spun and yielded in vain: the holder may have a
-/// lower priority, and run only while the waiting thread sleeps.
+/// Pause between two tries of a thread that has spun and yielded without success. The holder may
+/// have a lower priority, and run only while the waiting thread sleeps.
 const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Lock<T> {
 }
 
 #[expect(unsafe_code, reason = "a lock is what makes a cell shareable")]
-// SAFETY: Only `with` accesses the value, and only while the calling thread has set `is_locked`, so
-// one thread at a time does.
+// SAFETY: Only `with` accesses the value, and only while the calling thread has set `is_locked`. So
+// only one thread at a time does.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -38,8 +38,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. To be called neither from `work` nor by a thread that holds
-    /// another of these locks.
+    /// Runs `work` on the value. Must not be called from `work`, nor by a thread that holds another
+    /// of these locks.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         struct Release<'a>(&'a AtomicBool);
         impl Drop for Release<'_> {
@@ -78,7 +78,7 @@ impl<T> Lock<T> {
         !self.is_locked.load(Ordering::Acquire)
     }
 
-    /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork)
+    /// Takes the lock for the duration of a fork; [`release_after_fork`](Self::release_after_fork)
     /// releases it, in the parent and in the child.
     #[cfg(unix)]
     pub(crate) fn take_for_fork(&self) {

@@ -1,10 +1,10 @@
 //! Allocations, their number and their size, per thread.
 //!
 //! Each allocation, reallocation and free costs a few additions to counters of the thread. A scope
-//! records their difference on its thread, a frame their difference in the process.
+//! records their growth on its thread, a frame their growth in the process.
 //!
-//! Allocations inside of [`untracked`] are not counted, and neither are vor's own: a thread that is
-//! inside vor is untracked.
+//! Allocations inside [`untracked`] are not counted. Neither are vor's own: a thread inside vor is
+//! untracked.
 
 pub(crate) mod live;
 pub(crate) mod local;
@@ -17,8 +17,8 @@ pub(crate) use local::{Counters, Counts, is_installed, own_counters, stay_untrac
 
 use crate::sync::global::AtomicU64;
 
-/// The mode of the live heap: 0 for none, [`EXACT`], or the interval of samples in bytes. Written by
-/// threads at their first object, read by snapshots, both relaxed.
+/// The mode of the live heap: 0 for none, [`EXACT`], or the interval of samples in bytes. Written
+/// by threads at their first object, read by snapshots, both relaxed.
 pub(crate) static HEAP: AtomicU64 = AtomicU64::new(0);
 
 /// The mode in which every object is tracked.

@@ -1,12 +1,12 @@
-//! `tracing` spans as scopes: the way opposite to that of the tap, for programs and libraries that
-//! are instrumented already.
+//! `tracing` spans as scopes, for programs and libraries that are already instrumented. This is the
+//! opposite direction of `tracing_out`.
 //!
-//! This is the layer of `tracing-subscriber`, which may stand among others; what it does with a
-//! span is in `tracing_in`. It keeps spans in a table of its own, by the ids that the registry
-//! gives: a look into the registry costs more than all of that.
+//! This is the layer for `tracing-subscriber`, which can be combined with other layers.
+//! `tracing_in` records the spans. The layer keeps spans in its own table, by the ids of the
+//! registry: a look-up in the registry costs more than all of that.
 //!
-//! The scopes bypass the tap: it would make spans of them again. What the tap makes of scopes is
-//! passed over in turn.
+//! The scopes bypass `tracing_out`, which would turn them into spans again. In turn, the layer
+//! skips the spans that `tracing_out` makes of scopes.
 
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -20,19 +20,21 @@ use crate::hot::thread;
 
 /// Records the spans of `tracing` as scopes and its events as messages, while recording is on.
 ///
-/// It takes spans and events up to the level `DEBUG`; filters of `tracing-subscriber` choose
-/// further. The first eight fields of a span are arguments, with the values that they have when the
-/// span is left. Each time that a span is entered is a scope. A span that is entered more than
-/// once, by another thread than made it, or not at once, is an asynchronous span too, as a profiled
-/// future is, with the times in which it was entered as polls.
+/// It takes spans and events up to the level `DEBUG`; filters of `tracing-subscriber` select
+/// further. The first eight fields of a span are arguments, with their values when the span is
+/// exited. Each time that a span is entered is a scope.
+///
+/// Some spans are asynchronous spans too: a span that is entered more than once, or by a thread
+/// other than the one that created it, or after a delay. As in a profiled future, the times in
+/// which such a span was entered are polls.
 ///
 /// An event with the field `tracy.frame_mark = true` ends a frame, as
 /// [`frame_mark`](crate::drain::frame_mark) does. With the crate `profiling` and its feature
 /// `profile-with-tracing`, its scopes arrive under the names of their functions, and
 /// `finish_frame!` ends a frame.
 ///
-/// A span costs what `tracing` and its registry take for it, and little more than a scope of vor's
-/// own macros beyond. A program that needs no other layer can do without the registry:
+/// A span costs as much as `tracing` and its registry take, plus little more than a scope of vor's
+/// own macros. A program that needs no other layer can omit the registry:
 /// [`TracingSubscriber`](crate::bridges::subscriber::TracingSubscriber).
 ///
 /// # Examples
@@ -49,7 +51,7 @@ use crate::hot::thread;
 /// tracing_subscriber::registry().with(layer).init();
 /// vor::enable();
 /// let span = tracing::info_span!("load", files = 3).entered();
-/// // … what is to be seen as `load` …
+/// // … the part to see as `load` …
 /// drop(span);
 /// tracing::info!(tracy.frame_mark = true);
 /// ```
@@ -58,7 +60,7 @@ pub struct TracingLayer<P = AlwaysSample> {
     max_level: LevelFilter,
     with_tasks: bool,
     sampler: P,
-    /// Distinguishes its spans from those of other registries; 0 before it is on one.
+    /// Distinguishes the layer's spans from those of other registries; 0 before it is on one.
     instance: Instance,
 }
 
@@ -78,25 +80,24 @@ impl TracingLayer {
 impl<P: Sampler> TracingLayer<P> {
     /// Takes spans and events up to this level.
     ///
-    /// A layer beside this one that wants more detailed levels says so with a filter of its own.
-    /// With `TRACE`, the scopes of vor's macros become spans as well, which are not recorded twice,
-    /// but cost much.
+    /// A layer beside this one that wants more detailed levels needs its own filter. With `TRACE`,
+    /// the scopes of vor's macros become spans as well. They are not recorded twice, but cost much.
     #[must_use]
     pub fn with_max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its creation to its closing, also those
-    /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
-    /// layer learns of each call site whether its spans are like that.
+    /// Makes every span an asynchronous span as well, from its creation to its closing. This
+    /// includes spans that are entered once, immediately. It costs two more readings of the clock.
+    /// Otherwise the layer learns for each call site whether its spans are asynchronous.
     #[must_use]
     pub fn with_whole_lives(mut self) -> Self {
         self.with_tasks = true;
         self
     }
 
-    /// Lets `sampler` decide of each root span whether it is recorded, with all that is in it.
+    /// Lets `sampler` decide whether each root span is recorded, with all its descendants.
     #[must_use]
     pub fn with_sampler<Q: Sampler>(self, sampler: Q) -> TracingLayer<Q> {
         TracingLayer {
@@ -128,7 +129,7 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
         if cfg!(feature = "off") || *attributes.metadata().level() > self.max_level {
             return;
         }
-        // In the tap the span is a scope already, which is not counted.
+        // Inside `tracing_out` the span is already a scope; a dropped span is not counted.
         if thread::drop_if_busy() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Other libraries: their spans as scopes of vor, and scopes of vor as theirs.
+//! Connections to other libraries: their spans as scopes of vor, and scopes of vor as theirs.
 //!
 //! | module | connects |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Captures, read back: the module `reader` of `vor-capture`, and a [`Reader`] that makes puffin's
+//! Reads captures: the module `reader` of `vor-capture`, and a [`Reader`] that makes puffin's
 //! frames with the feature `puffin`.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vor_capture::model::catalog::{Catalog, MetricColumn};
 use vor_capture::reader::{self, Damage, Event, Frame, Recovered};
 
-/// Reads a capture from its beginning, frame by frame; also one that is still being written.
+/// Reads a capture from its beginning, frame by frame, even while it is still being written.
 ///
 /// # Examples
 ///
@@ -29,38 +29,37 @@ impl Reader<BufReader<File>> {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
-    /// the text names the path.
+    /// The file cannot be opened or read, or it does not begin with the header of a capture; the
+    /// text names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         reader::Reader::open(path).map(with_flames)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Makes a reader and reads the header, and of a capture of version 3 the declarations behind
-    /// it.
+    /// Creates a reader and reads the header. In a capture of version 3, it also reads the
+    /// declarations after the header.
     ///
     /// # Errors
     ///
-    /// `inner` fails, or what it begins with is not the header of a capture that this build can
-    /// read.
+    /// `inner` fails, or does not begin with the header of a capture that this build can read.
     pub fn new(inner: R) -> io::Result<Self> {
         reader::Reader::new(inner).map(with_flames)
     }
 
-    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column
+    /// Returns the system columns; every frame has their values. In a capture of version 3, columns
     /// may be added as frames are read.
     pub fn columns(&self) -> &[MetricColumn] {
         self.0.columns()
     }
 
-    /// Returns the user columns declared so far; they grow as frames are read.
+    /// Returns the user columns declared so far; more may follow as frames are read.
     pub fn user_columns(&self) -> &[MetricColumn] {
         self.0.user_columns()
     }
 
-    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says
-    /// whether it keeps spans; without the feature `puffin` no flame is made of them.
+    /// Returns whether frames may have flames; a frame need not have one. A capture of version 3
+    /// records whether it keeps spans; without the feature `puffin` they do not become flames.
     pub const fn flame_enabled(&self) -> bool {
         self.0.flame_enabled()
     }
@@ -70,41 +69,41 @@ impl<R: Read> Reader<R> {
         self.0.version()
     }
 
-    /// Returns what the ids and ticks of a capture of version 3 refer to, as far as it was read.
+    /// Returns the names behind the ids and ticks of a capture of version 3, as far as it was read.
     pub fn catalog(&self) -> Option<&Arc<Catalog>> {
         self.0.catalog()
     }
 
-    /// Returns what could not be read so far.
+    /// Returns the damage found so far.
     pub const fn damage(&self) -> &Damage {
         self.0.damage()
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be called
-    /// again when more was written.
+    /// Returns the next frame, or `None` at the end or at an unfinished record. Call it again when
+    /// more was written.
     ///
     /// # Errors
     ///
-    /// The input fails. Damage is no error: it is skipped and reported by [`damage`](Self::damage).
+    /// The input fails. Damage is not an error: it is skipped and reported by
+    /// [`damage`](Self::damage).
     pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         self.0.next_frame()
     }
 
-    /// Returns the next frame of the main set with its span trees, and says whether all of it is
-    /// there. See [`next_frame`](Self::next_frame).
+    /// Returns the next frame of the main set with its span trees, and whether it is complete. See
+    /// [`next_frame`](Self::next_frame).
     ///
     /// # Errors
     ///
-    /// The input fails, or the capture is of version 2, of which
-    /// `Capture` makes trees.
+    /// The input fails, or the capture is of version 2; `Capture` makes trees from that version.
     pub fn next_recovered(&mut self) -> io::Result<Option<Recovered>> {
         self.0.next_recovered()
     }
 
-    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record,
-    /// however long its frames.
+    /// Returns the next event of a capture of version 3, batch by batch. Memory use is bounded by
+    /// one record, however long the frames.
     ///
-    /// Batches returned here are missing from the trees of a frame that is read afterwards.
+    /// Batches that this returns are missing from the trees of a frame that is read later.
     ///
     /// # Errors
     ///
@@ -117,7 +116,7 @@ impl<R: Read> Reader<R> {
 fn with_flames<R: Read>(reader: reader::Reader<R>) -> Reader<R> {
     #[cfg(all(feature = "puffin", not(target_arch = "wasm32")))]
     let reader = reader.with_flames(crate::sinks::puffin::frame_bytes);
-    // On the web puffin reads frames and writes none.
+    // In wasm, puffin reads frames but does not write them.
     #[cfg(all(feature = "puffin", target_arch = "wasm32"))]
     let reader = reader.with_flames(|_| None);
     Reader(reader)

@@ -1,7 +1,7 @@
-//! A subscriber of `tracing` that does nothing but record: spans as scopes, events as messages.
+//! A subscriber of `tracing` that only records: spans as scopes, events as messages.
 //!
-//! It needs no registry: the ids that it gives are places of the table in which `tracing_in` keeps
-//! spans anyway, and a span's handles are counted there.
+//! It needs no registry: its ids are places of the table in which `tracing_in` keeps spans anyway,
+//! and each slot counts the span's handles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::bridges::tracing_in::{self, AlwaysSample, Instance, Sampler, SpanOpti
 use crate::drain;
 
 /// Records the spans of `tracing` as scopes and its events as messages, as `TracingLayer` does, at
-/// half of the cost: for programs that need no other layer.
+/// half the cost. It is for programs that need no other layer.
 ///
-/// It takes spans and events up to the level `DEBUG`, and of those what a filter lets through.
+/// It takes spans and events up to the level `DEBUG` that pass its filter.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ pub struct TracingSubscriber<P = AlwaysSample> {
     with_tasks: bool,
     filter: Option<Arc<Filter>>,
     sampler: P,
-    /// Tells its spans from those of other subscribers.
+    /// Distinguishes the subscriber's spans from those of others.
     instance: Instance,
 }
 
@@ -59,15 +59,15 @@ impl TracingSubscriber {
 
 impl<P: Sampler> TracingSubscriber<P> {
     /// Takes spans and events up to this level. With `TRACE`, the scopes of vor's macros become
-    /// spans as well, which are not recorded twice, but cost much.
+    /// spans as well. They are not recorded twice, but cost much.
     #[must_use]
     pub fn with_max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
         self
     }
 
-    /// Takes only spans and events of which `filter` returns `true`. It is called once per call
-    /// site, so it may take its time; the crate `tracing-subscriber` has one that reads directives:
+    /// Takes only the spans and events for which `filter` returns `true`. It is called once per
+    /// call site, so it may be slow. The crate `tracing-subscriber` has one that reads directives:
     /// `move |what| targets.would_enable(what.target(), what.level())`.
     #[must_use]
     pub fn with_filter(
@@ -78,16 +78,16 @@ impl<P: Sampler> TracingSubscriber<P> {
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its creation to its closing, also those
-    /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
-    /// subscriber learns of each call site whether its spans are like that.
+    /// Makes every span an asynchronous span as well, from its creation to its closing. This
+    /// includes spans that are entered once, immediately. It costs two more readings of the clock.
+    /// Otherwise the subscriber learns for each call site whether its spans are asynchronous.
     #[must_use]
     pub fn with_whole_lives(mut self) -> Self {
         self.with_tasks = true;
         self
     }
 
-    /// Lets `sampler` decide of each root span whether it is recorded, with all that is in it.
+    /// Lets `sampler` decide whether each root span is recorded, with all its descendants.
     #[must_use]
     pub fn with_sampler<Q: Sampler>(self, sampler: Q) -> TracingSubscriber<Q> {
         TracingSubscriber {
@@ -117,7 +117,7 @@ impl<P: fmt::Debug> fmt::Debug for TracingSubscriber<P> {
     }
 }
 
-/// The id of spans that are not followed: none that the table gives is so large.
+/// The id of spans that are not followed; the table never assigns such a large id.
 const UNFOLLOWED: u64 = u64::MAX;
 
 impl<P: Sampler> Subscriber for TracingSubscriber<P> {

@@ -1,4 +1,4 @@
-//! Ticks, and what they mean in nanoseconds.
+//! Ticks, and their conversion to nanoseconds.
 //!
 //! A tick is one step of the cheapest counter that runs evenly: the invariant TSC on x86-64,
 //! `cntvct_el0` on aarch64, and the system's monotonic clock (`performance.now()` on the web)
@@ -8,10 +8,11 @@
 //! system's clock.
 //!
 //! *Drift*: the rate is measured when recording starts. It is compared with the system's wall clock
-//! several times in the first second and about once a second from then on. The line follows the
-//! wall clock's rate, and bends by at most 50 parts per million more until the error is gone, so
-//! that durations stay true and time never steps
-//! ([`Timeline`](vor_capture::model::timeline::Timeline)). A wall clock that is set is not followed.
+//! several times in the first second and about once a second after that. The line follows the wall
+//! clock's rate, and bends by at most 50 parts per million more until the error is gone. So
+//! durations stay accurate and time never steps
+//! ([`Timeline`](vor_capture::model::timeline::Timeline)). A wall clock that is set is not
+//! followed.
 
 pub mod cpu;
 mod sync;
@@ -79,9 +80,9 @@ fn wait_for_loads() {
     }
 }
 
-/// Returns once the clock has passed a tick read before: immediately with a fine clock, within a
-/// tick with a coarse one. So nothing that begins later has that tick. Gives up on a clock that
-/// stands still.
+/// Returns once the clock has passed an earlier tick: immediately with a fine clock, within a tick
+/// with a coarse one. So nothing that begins later has that tick. Gives up on a clock that stands
+/// still.
 pub(crate) fn wait_past(read_ticks: u64) {
     const LONGEST: u32 = 10_000;
     for _ in 0..LONGEST {
@@ -101,8 +102,8 @@ pub(crate) fn hardware_ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A reading of the counter in halves, as x86-64 returns it: comparing and subtracting them does not
-/// need the whole number.
+/// A reading of the counter in halves, as x86-64 returns it. Comparing and subtracting the halves
+/// does not need the whole number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Halves {
     low: u32,
@@ -113,7 +114,7 @@ impl Halves {
     /// Reads [`hardware_ticks`].
     ///
     /// The code after the reading is aligned to 32 bytes, a unit of the processor's fetch. Without
-    /// that its place depends on the rest of the program: an empty scope took 1.13 times two
+    /// that its position depends on the rest of the program. An empty scope took 1.13 times two
     /// readings in one build of the same code and 1.07 in another, and a phase 1.29 times one
     /// reading.
     #[inline(always)]
@@ -148,7 +149,7 @@ impl Halves {
         u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// Returns the low half of the ticks since `start_ticks`, and whether it may not be all: the
+    /// Returns the low half of the ticks since `start_ticks`, and whether it may be incomplete: the
     /// high halves differ, or the clock stepped back. Then the slow path reads the clock again, so
     /// that the fast path need not keep the reading.
     #[inline(always)]
@@ -200,7 +201,7 @@ fn has_hardware() -> bool {
     }
 }
 
-/// Returns whether [`ticks`] reads the processor's own counter and not the slower fallback.
+/// Returns whether [`ticks`] reads the processor's own counter rather than the slower fallback.
 #[must_use]
 pub fn is_hardware() -> bool {
     let _ = ticks();
@@ -208,7 +209,7 @@ pub fn is_hardware() -> bool {
 }
 
 /// Returns whether [`ticks`] reads [`hardware_ticks`], as the fast path of scopes does. Always
-/// `true` where vor knows no counter of the processor, as in browsers.
+/// `true` if vor knows no counter of the processor, as in browsers.
 pub(crate) fn allows_fast_path() -> bool {
     cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || is_hardware()
 }
@@ -277,7 +278,7 @@ struct Reading {
     ticks: u64,
     /// Nanoseconds since 1970.
     wall_ns: i64,
-    /// Ticks between which the wall clock was read.
+    /// Width in ticks of the interval in which the wall clock was read.
     width_ticks: u64,
 }
 
@@ -317,7 +318,7 @@ fn wall_ns() -> i64 {
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 use crate::os::js::wall_ns;
 
-/// Reads the clocks whose time other recorders of the system use; `None` where there are none.
+/// Reads the clocks that other recorders of the system use; `None` if there are none.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn snapshot() -> Option<ClockSnapshot> {
     let read = |()| {
@@ -332,7 +333,7 @@ pub(crate) fn snapshot() -> Option<ClockSnapshot> {
         });
         Some((width_ticks, snapshot))
     };
-    // The narrowest of some readings: between the others the thread was interrupted.
+    // The narrowest of some readings: the thread was interrupted during the others.
     let readings = std::iter::repeat_n((), 8).filter_map(read);
     readings
         .min_by_key(|(width_ticks, _)| *width_ticks)
@@ -354,7 +355,7 @@ fn system_ns(clock: libc::clockid_t) -> Option<i64> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes the `timespec` that it is given, and nothing else.
+    // SAFETY: the call writes only the given `timespec`.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     #[allow(
         clippy::useless_conversion,
@@ -364,7 +365,7 @@ fn system_ns(clock: libc::clockid_t) -> Option<i64> {
     (result == 0).then_some(seconds * 1_000_000_000 + ns)
 }
 
-/// Makes [`ticks`] read the system's clock, as where the counter does not run evenly.
+/// Makes [`ticks`] read the system's clock, as if the counter did not run evenly.
 #[cfg(all(test, not(any(feature = "off", loom))))]
 pub(crate) fn use_fallback() {
     COUNTER.store(FALLBACK, Ordering::Relaxed);
@@ -375,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_of_halves_reports_when_it_is_not_all() {
+    fn a_difference_of_halves_reports_when_it_is_incomplete() {
         let edge = 1_u64 << 32;
         for start in [0, 1, edge - 1, edge, edge + 5, 7 * edge - 2] {
             for passed in [0, 1, 2, edge - 1, edge, edge + 1, 3 * edge] {

@@ -4,15 +4,15 @@ use vor_capture::filled;
 
 use super::{ClockSync, RATE_BITS, Reading, rate, read_both, ticks};
 
-/// Keeps a [`Timeline`](super::Timeline) in step with the wall clock. Owned by the worker.
+/// Keeps a [`Timeline`](super::Timeline) in step with the wall clock. The worker owns it.
 ///
 /// The calibration at the start may be some hundred parts per million off on a busy machine. So in
 /// the first second the clocks are compared often, and each check takes the rate from the start to
-/// now. From then on they are compared once a second, and the rate follows that of the wall clock
-/// since the last check, so that a clock which NTP slews is followed within a check or two. The
-/// remaining error is corrected by bending the line a little more. A wall clock that was *set* in
-/// between ran at an impossible rate; the difference is stored, and the line stays parallel to the
-/// clock from then on.
+/// now. After that they are compared once a second, and the rate follows that of the wall clock
+/// since the last check. So a clock that NTP slews is followed within a check or two. The remaining
+/// error is corrected by bending the line a little more. A wall clock that was *set* in between ran
+/// at an impossible rate. The difference is stored, and the line stays parallel to the clock from
+/// then on.
 #[derive(Debug)]
 pub(crate) struct Synchroniser {
     last: ClockSync,
@@ -24,9 +24,9 @@ pub(crate) struct Synchroniser {
     checked_wall_ns: i64,
     /// The first reading.
     start: Reading,
-    /// Number of the early checks that were made.
+    /// Number of early checks made.
     early_checks: usize,
-    /// The rate of the last check, where it was an impossible one.
+    /// The impossible rate of the last check, if it was one.
     impossible_rate: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ const EARLY_MS: [i64; 5] = [20, 50, 100, 250, 500];
 /// Largest width of the readings for an early check to count, relative to the time between them, as
 /// a divisor: 50 parts per million.
 const MAX_EARLY_NOISE: u64 = 20_000;
-/// Time between two checks from then on, in milliseconds.
+/// Time between two later checks, in milliseconds.
 const USUAL_MS: i64 = 1_000;
 /// Largest bend of the line to correct an error, as a divisor of the rate: 50 parts per million.
 const MAX_BEND: i128 = 20_000;
@@ -95,8 +95,8 @@ impl Synchroniser {
         self.last
     }
 
-    /// Compares the clocks when a check is due, and returns a new point when the line has to bend.
-    /// To be called often.
+    /// Compares the clocks when a check is due, and returns a new point when the line must bend.
+    /// Must be called often.
     pub(crate) fn check(&mut self) -> Option<ClockSync> {
         let due_ms = EARLY_MS.get(self.early_checks);
         let since = due_ms.map_or(self.checked_ticks, |_| self.start.ticks);
@@ -114,8 +114,8 @@ impl Synchroniser {
         (i128::from(ns) - i128::from(expected_ns)).abs() <= possible
     }
 
-    /// Makes an early check: the rate from the start to now is in force from now on, unless the
-    /// readings are too wide.
+    /// Makes an early check: the rate from the start to now takes effect, unless the readings are
+    /// too wide.
     fn check_early(&mut self, reading: Reading) -> Option<ClockSync> {
         let Reading { ticks, wall_ns, .. } = reading;
         self.early_checks += 1;
@@ -124,7 +124,7 @@ impl Synchroniser {
             .filter(|elapsed| *elapsed > 0)?;
         let elapsed_ns = wall_ns.saturating_sub(self.start.wall_ns);
         if !Self::is_possible(elapsed_ns, approximate(elapsed_ticks, self.rate)) {
-            // It was set, or the calibration is far off: the usual checks decide which.
+            // It was set, or the calibration is far off: the usual checks determine which.
             self.early_checks = EARLY_MS.len();
             return None;
         }
@@ -162,14 +162,14 @@ impl Synchroniser {
         let surplus_ns = elapsed_ns.saturating_sub(expected_ns);
         let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         if !Self::is_possible(elapsed_ns, expected_ns) {
-            // A clock that was set says nothing about the rate.
+            // A clock that was set gives no information about the rate.
             self.set_ns = self.set_ns.saturating_add(surplus_ns);
             return self.recalibrate(ticks, wall_ns, u64::try_from(measured).ok()?);
         }
         self.impossible_rate = None;
         let old = i128::from(self.rate);
         let measured = measured.clamp(old - old / MAX_SLEW, old + old / MAX_SLEW);
-        // Three quarters of the way only: a single bad reading must not become the rate.
+        // Only three quarters of the way: a single bad reading must not become the rate.
         let rate = old + (measured - old) * 3 / 4;
         self.rate = u64::try_from(rate).ok()?;
 
@@ -193,8 +193,8 @@ impl Synchroniser {
 }
 
 impl Synchroniser {
-    /// Accepts an impossible rate when two checks in a row find it: then the calibration was wrong,
-    /// as it may be where the process was stopped in the middle of it.
+    /// Accepts an impossible rate if two consecutive checks find it. Then the calibration was
+    /// wrong, for example because the process was stopped in the middle of it.
     fn recalibrate(&mut self, ticks: u64, wall_ns: i64, measured: u64) -> Option<ClockSync> {
         let before = self.impossible_rate.replace(measured)?;
         let most = u64::try_from(i128::from(before) / MAX_SLEW).ok()?;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_some_hundred_ppm_off_is_put_right_in_the_first_second() {
+    fn a_calibration_some_hundred_ppm_off_is_corrected_in_the_first_second() {
         for off in [RATE / 3_000, RATE / 100_000] {
             for wrong in [RATE + off, RATE - off] {
                 let (mut world, mut synchroniser, mut timeline) = world_calibrated(wrong);
@@ -292,17 +292,17 @@ mod tests {
                     passed_ms = due_ms;
                     let mapped = timeline.unix_ns(world.ticks);
                     let sync = synchroniser.check_reading(reading(world.ticks, world.wall_ns()));
-                    assert!(timeline.push(sync.expect("an early check counts")));
+                    assert!(timeline.push(sync.expect("an early check yields a point")));
                     assert_eq!(timeline.unix_ns(world.ticks), mapped);
                     let second = timeline.duration_ns(world.ticks, SECOND_TICKS);
-                    // Two readings that are 200 ns off each.
+                    // Two readings with an error of 200 ns each.
                     let most = 400_000 / due_ms as u64 + 1;
                     assert!(
                         second.abs_diff(1_000_000_000) <= most,
                         "{wrong}, after {due_ms} ms: a second is {second} ns"
                     );
                 }
-                // One that says nothing changes nothing.
+                // A reading that is too wide changes nothing.
                 let mut wide = Synchroniser::from_reading(reading(1 << 40, 0), wrong);
                 let passed = Reading {
                     width_ticks: SECOND_TICKS / 1000,
@@ -325,7 +325,7 @@ mod tests {
         for ticks in [at.ticks, at.ticks + 7, at.ticks + SECOND_TICKS] {
             assert!(plain.unix_ns_at(ticks) - moved.unix_ns_at(ticks) <= 1);
         }
-        // A recording cannot begin behind the reading that it begins with.
+        // A recording cannot begin after its first reading.
         let late = Synchroniser::from_reading(at, RATE)
             .since(at.ticks + 1)
             .last();
@@ -345,7 +345,7 @@ mod tests {
             let wall_ns = world.wall_ns();
             // Just before the check, when the error is largest.
             let mapped = timeline.unix_ns(world.ticks);
-            assert!(mapped > last_ns, "time goes on");
+            assert!(mapped > last_ns, "time advances");
             last_ns = mapped;
             worst = worst.max((mapped - wall_ns).abs());
             if let Some(sync) = synchroniser.check_reading(reading(world.ticks, wall_ns)) {
@@ -359,12 +359,12 @@ mod tests {
         }
         assert!(
             worst < 1_000_000,
-            "at most 1 ms was expected, found {worst} ns"
+            "the error is at most 1 ms, but was {worst} ns"
         );
     }
 
     #[test]
-    fn a_slew_of_500_ppm_that_sets_in_at_once_is_followed() {
+    fn a_sudden_slew_of_500_ppm_is_followed() {
         for sign in [1.0, -1.0] {
             let (mut world, mut synchroniser, mut timeline) = world();
             for second in 0..200 {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_that_went_wrong_is_noticed() {
+    fn a_wrong_calibration_is_detected() {
         for off in [RATE / 20, RATE / 500] {
             for wrong in [RATE + off, RATE - off] {
                 let (mut world, mut synchroniser, mut timeline) = world_calibrated(wrong);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_not_followed_but_its_rate_is() {
+    fn a_set_clock_is_not_followed_but_its_rate_is() {
         for step_ns in [
             7_200_000_000_000,
             -7_200_000_000_000,

@@ -1,5 +1,5 @@
-//! The system's monotonic clock: the fallback where the processor has no counter that runs evenly,
-//! and the reference to calibrate the counter where it has one.
+//! The system's monotonic clock. It is the fallback if the processor has no counter that runs
+//! evenly, and otherwise the reference for its calibration.
 
 use super::RATE_BITS;
 
@@ -21,8 +21,7 @@ pub(super) fn ticks() -> u64 {
 /// Reads the clock of the page, in nanoseconds.
 ///
 /// Browsers round their clock to 5 or 100 microseconds. Consecutive scopes would begin and end at
-/// one tick, and seem to lie inside each other; so each reading is at least a tick later than the
-/// one before.
+/// one tick, and seem nested. So each reading is at least a tick later than the one before.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 pub(super) fn ticks() -> u64 {
     use crate::sync::Ordering;
@@ -33,8 +32,8 @@ pub(super) fn ticks() -> u64 {
     NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
 }
 
-/// Measures a counter against a clock in nanoseconds for some milliseconds; returns nanoseconds per
-/// tick, in units of 2^-40.
+/// Measures a counter against a clock in nanoseconds, for some milliseconds. Returns nanoseconds
+/// per tick, in units of 2^-40.
 ///
 /// Each end of the measured time is the best of a few readings of both clocks, some tens of
 /// nanoseconds apart. So the rate is accurate to about ten parts per million; the wall clock

@@ -1,4 +1,4 @@
-//! The capture that the process writes: opened when it starts, and anew in the child of a fork.
+//! The capture that the process writes: opened at the start, and again in the child of a fork.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::os::report;
 /// Creates the sink of a capture, and returns it with the path it writes to.
 pub(crate) type Create = dyn Fn() -> Result<(PathBuf, Box<dyn FrameSink>), Error> + Send + Sync;
 
-/// A capture that the program wants.
+/// A capture that the program requested.
 #[derive(Clone)]
 pub(crate) struct CaptureFile {
-    /// Where the program wants it.
+    /// The requested path.
     pub(crate) path: PathBuf,
-    /// Begins each message about it: the variable that names it.
+    /// Prefix of each message about the capture: the variable that names it.
     pub(crate) variable: &'static str,
     pub(crate) holds_spans: bool,
     pub(crate) create: Arc<Create>,
 }
 
 impl Settings {
-    /// Begins a capture, unless one is being written: that one goes on. Returns whether it is a
-    /// new one that was wanted, be it that it cannot be opened.
+    /// Begins a capture, unless one is being written; that one continues. Returns whether the
+    /// capture was accepted, even if it cannot be opened.
     pub(crate) fn begin_capture(&mut self, file: CaptureFile) -> bool {
         if !self.may_begin(&file.path) {
             return false;
@@ -37,8 +37,8 @@ impl Settings {
         true
     }
 
-    /// Returns whether a capture at `path` may begin. Where another is being written, a line says
-    /// so.
+    /// Returns whether a capture at `path` may begin. If another is being written, one line reports
+    /// it.
     fn may_begin(&self, path: &Path) -> bool {
         let Some(running) = self.running_capture() else {
             return true;
@@ -53,8 +53,7 @@ impl Settings {
         false
     }
 
-    /// Reports that the capture that is being written gets no spans any more, if it was to hold
-    /// any.
+    /// Reports that the running capture gets no more spans, if it was to hold any.
     pub(crate) fn report_no_spans(&self) {
         if let (Some(file), Some((_, path))) = (&self.capture, &self.opened)
             && file.holds_spans
@@ -72,7 +71,7 @@ impl Settings {
         with_settings(self, |engine| engine.outputs.has(number)).then_some(path)
     }
 
-    /// Opens the capture that the program wants. An error is reported, and the program runs on.
+    /// Opens the requested capture. An error is reported, and the program runs on.
     pub(super) fn open_capture(&mut self) {
         self.opened = None;
         let Some(file) = &self.capture else {
@@ -84,7 +83,7 @@ impl Settings {
                 let number = handle::next_number();
                 let name = format!("{variable}the capture {}", path.display());
                 with_settings(self, |engine| {
-                    // Spans that ended before are not in it.
+                    // Spans that ended before are not in the capture.
                     pass(engine);
                     engine.outputs.add(number, name, sink);
                 });
@@ -98,12 +97,12 @@ impl Settings {
     }
 }
 
-/// Returns the file that the capture is being written to.
+/// Returns the path to which the capture is being written.
 ///
-/// It is not always the path of the settings: where another process is writing there, it is
-/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was requested, it
-/// could not be opened or written, or it was closed; in the child of a fork until it records; and
-/// inside a sink.
+/// This is usually the configured path. If another process is writing there, it is `run.<pid>.vor`
+/// beside it. Returns `None` if no capture is being written: none was requested, it could not be
+/// opened or written, or it was closed. Also returns `None` in the child of a fork until it
+/// records, and inside a sink.
 #[must_use]
 pub fn capture_path() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
@@ -112,13 +111,13 @@ pub fn capture_path() -> Option<PathBuf> {
     thread::while_busy(|| locked(&SETTINGS).as_ref()?.running_capture())
 }
 
-/// Closes the capture that is being written, with its index, and returns its path. `None` where no
-/// capture is being written, as for [`capture_path`], and where the end could not be written, which
-/// a line on stderr reports.
+/// Closes the running capture, with its index, and returns its path. Returns `None` if no capture
+/// is being written, as for [`capture_path`]. Also returns `None` if the end could not be written,
+/// which one line on stderr reports.
 ///
-/// Everything that ended before the call is in it. Recording goes on for the other sinks, and
-/// another capture may be begun with [`Config::capture`](crate::setup::Config::capture).
-/// Without this call the capture is closed when the process ends.
+/// The capture contains everything that ended before the call. Recording continues for the other
+/// sinks, and [`Config::capture`](crate::setup::Config::capture) can begin another capture. Without
+/// this call the capture is closed when the process ends.
 pub fn close_capture() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
         return None;

@@ -1,4 +1,4 @@
-//! From the slots of one ring to the columns of a [`ThreadBatch`].
+//! Converts the slots of one ring to the columns of a [`ThreadBatch`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,27 +17,26 @@ use crate::hot::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
 
-/// Most spans that are taken from one thread at once.
+/// Most spans that are taken from one thread at a time.
 pub(super) const MAX_SPANS: usize = 1 << 16;
 
 /// The value of a text argument for which the ring had no room.
 const LOST_TEXT: &str = "(lost: the ring was full)";
 
-/// Slots looked at together: they stay in the first-level cache for the passes over them.
+/// Slots that are processed together: they stay in the first-level cache for all loops over them.
 pub(super) const RUN: usize = 512;
-/// Slots that are tested one by one for plain spans, before others are tested together.
+/// Slots that are tested one by one for plain spans, before the following ones are tested together.
 const FIRST: usize = 4;
 /// Slots that are tested together for plain spans.
 const PART: usize = 32;
 
-/// Texts that were pushed and whose span has not come yet, for one thread.
+/// Texts of one thread that were pushed and whose span has not come yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingTexts {
-    /// Those for one span each, by ascending key; `None` where the span has come, and neither the
-    /// first nor the last is.
+    /// Texts for one span each, by ascending key. `None` once the span has come; the first and the
+    /// last are never `None`.
     waiting: VecDeque<(u64, Option<Pending>)>,
-    /// Those for any number of spans, each at the place of its key, until another one comes
-    /// there.
+    /// Texts for any number of spans, each at the index of its key, until another one replaces it.
     kept: Vec<(u64, Pending)>,
 }
 
@@ -45,18 +44,18 @@ pub(super) struct PendingTexts {
 #[derive(Clone, Debug)]
 pub(super) enum Pending {
     Read(Arc<str>),
-    /// As in its record, while nobody sees the spans.
+    /// The slots of its record, while nothing reads the spans.
     Unread {
         slots: [Slot; SHORT_SLOTS],
         bytes: u8,
     },
 }
 
-/// Slots of texts that may stay unread.
+/// Most slots of a text that may stay unread.
 const SHORT_SLOTS: usize = 4;
 
 impl Pending {
-    /// Makes a text of so many bytes from the slots of a record; a short one is not read yet.
+    /// Makes a text of `bytes` bytes from the slots of a record. A short text is not read yet.
     pub(super) fn unread(more: &[Slot], bytes: usize, interner: &mut Interner) -> Self {
         if more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
             return Self::Read(interner.read(more, bytes));
@@ -77,8 +76,8 @@ impl Pending {
     }
 }
 
-/// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes
-/// with text, and what dropped spans leave behind.
+/// Most pending texts per thread. A text waits while its scope is open, so this bounds open scopes
+/// with text, and the texts of dropped spans.
 const MAX_PENDING: usize = 1 << 14;
 
 impl PendingTexts {
@@ -88,7 +87,7 @@ impl PendingTexts {
             return;
         }
         if self.waiting.len() >= MAX_PENDING {
-            // The older half: most of it belongs to spans that were dropped.
+            // Drop the older half, most of which belongs to dropped spans.
             self.waiting.drain(..MAX_PENDING / 2);
         }
         if self.waiting.back().is_none_or(|last| last.0 < key) {
@@ -124,15 +123,15 @@ impl PendingTexts {
     }
 }
 
-/// Texts seen before, so that a repeated one is stored once.
+/// Texts seen before, so that a repeated text is stored once.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     texts: FxHashMap<Arc<str>, ()>,
-    /// Room for the bytes of one text.
+    /// Memory for the bytes of one text.
     bytes: Vec<u8>,
 }
 
-/// Texts kept; then the interner starts anew.
+/// Most texts that are kept; then the interner is cleared.
 const MAX_INTERNED: usize = 1 << 14;
 
 impl Interner {
@@ -148,7 +147,7 @@ impl Interner {
         text
     }
 
-    /// Returns the text of so many bytes in the slots of a record.
+    /// Returns the text of `len` bytes in the slots of a record.
     fn read(&mut self, slots: &[Slot], len: usize) -> Arc<str> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -165,11 +164,12 @@ impl Interner {
     }
 }
 
-/// Emptied lists of arguments, for the spans to come.
+/// Emptied lists of arguments, for later spans.
 #[derive(Debug, Default)]
 pub(super) struct SpareValues(Vec<Vec<ArgValue>>);
 
-/// Emptied lists kept: as many as a thousand records a millisecond need until the next pass.
+/// Most emptied lists that are kept: the need of a thousand records a millisecond until the next
+/// pass.
 const MAX_SPARE_VALUES: usize = 1 << 14;
 
 impl SpareValues {
@@ -184,7 +184,7 @@ impl SpareValues {
     }
 }
 
-/// The state that reading slots needs besides the slots.
+/// The state besides the slots that reading them needs.
 pub(super) struct Context<'a> {
     pub(super) texts: &'a mut PendingTexts,
     pub(super) interner: &'a mut Interner,
@@ -225,12 +225,12 @@ pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
         slot[1] >> (32 + SITE_BITS) == 0
             && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
     };
-    // Where most records have more to them, few are looked at in vain.
+    // If most records have extensions, few slots are tested unnecessarily.
     let first = slots.iter().take(FIRST).take_while(is_plain).count();
     if first < FIRST {
         return first;
     }
-    // Mostly all are; then a pass without a branch per slot finds that.
+    // Usually all are plain, which a loop without a branch per slot finds.
     for (i, part) in slots.chunks(PART).enumerate() {
         if !part.iter().fold(true, |all, slot| all & is_plain(&slot)) {
             return i * PART + part.iter().take_while(is_plain).count();
@@ -247,8 +247,8 @@ fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {
         .extend(slots.iter().map(|slot| SiteId((slot[1] >> 32) as u32)));
 }
 
-/// Takes the record of any kind that `slots` begin with; returns its length in slots, or `None`
-/// when it ended after the limit.
+/// Takes the first record of `slots`, of any kind. Returns its length in slots, or `None` when it
+/// ended after the limit.
 fn take_record(
     slots: &[Slot],
     limit_ticks: u64,
@@ -259,8 +259,8 @@ fn take_record(
     let tag = (word1 >> 32) as u32;
     let low = word1 & 0xffff_ffff;
     let len = 1 + extensions(tag);
-    // Records are published whole, so there are as many; a broken ring must not become a panic in
-    // the program being measured.
+    // Records are published whole, so the slots are there; a broken ring must not become a panic in
+    // the program.
     let Some(more) = slots.get(1..len) else {
         return Some(slots.len());
     };

@@ -1,11 +1,11 @@
-//! Passing over the records of one ring while nobody looks at spans: they are counted, and only
-//! texts are noted, which spans may have that are looked at later.
+//! Skips the records of one ring while nothing needs the spans. Spans are counted, and only texts
+//! are kept, since spans that are collected later may need them.
 
 use super::collect::{Interner, Pending, PendingTexts, RUN, plain_run};
 use crate::hot::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
 
-/// Passes over the records of `slots`, in order, up to the first that ended after `limit_ticks`,
-/// and adds to `spans` how many of them are. Returns the number of slots passed.
+/// Skips the records of `slots`, in order, up to the first that ended after `limit_ticks`, and adds
+/// the number of spans among them to `spans`. Returns the number of slots skipped.
 pub(super) fn count_spans(
     slots: &[Slot],
     limit_ticks: u64,
@@ -27,8 +27,8 @@ pub(super) fn count_spans(
             at += plain;
             continue;
         }
-        // Records are published whole, so there are as many; a broken ring must not become a panic
-        // in the program being measured.
+        // Records are published whole, so the slots are there; a broken ring must not become a
+        // panic in the program.
         let Some(more) = rest.get(1..len) else {
             at = slots.len();
             break;
@@ -78,7 +78,7 @@ mod tests {
         [[ticks, u64::from(tag) << 32 | low], second]
     }
 
-    /// Records of all kinds, one after the other in time.
+    /// Records of all kinds, in order of time.
     fn records() -> Vec<Vec<Slot>> {
         let long = TAG_LONG | 1 << SITE_BITS | 7;
         let mut records: Vec<Vec<Slot>> = (0..50).map(|i| vec![[100 + i, word1(3, 2)]]).collect();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_passed_over_is_there_for_a_later_span() {
+    fn a_skipped_text_is_kept_for_a_later_span() {
         let (mut texts, mut interner, mut spans) =
             (PendingTexts::default(), Interner::default(), 0);
         let text = special(Special::Text, 1, 3, [0x41_4243, 0]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_its_end_is_passed_over() {
+    fn a_record_without_its_end_is_skipped() {
         let (mut texts, mut interner, mut spans) =
             (PendingTexts::default(), Interner::default(), 0);
         let torn = [[1, word1(20, 2 << SITE_BITS | 4)], [1, 0]];

@@ -1,20 +1,20 @@
-//! The last thing that the program did: open scopes, appended to the capture at a panic and at a
-//! signal that ends the process.
+//! Appends the open scopes to the capture at a panic and at a signal that ends the process.
 //!
-//! A note is made where nothing may be allocated, nor waited for that the thread may hold which is
-//! at its end. So all it needs lies ready: the capture's file descriptor, the checksums' seed, the
-//! next sequence number, and buffers. One flag says who may write, whose holder has a [`Turn`]: the
-//! capture's sink while it encodes and writes, a note while it is made.
+//! A note of open scopes must not allocate, nor wait for anything that the ending thread may hold.
+//! So everything it needs is ready: the capture's file descriptor, the checksums' seed, the next
+//! sequence number, and buffers. One flag determines which thread may write; its holder has a
+//! [`Turn`]. The capture's sink holds it while it encodes and writes, and a note while it is being
+//! written.
 //!
-//! - The sink waits for its turn, since the data that it is handed is nowhere else. A note tries
-//!   for the lists of threads and sites and never waits for the engine, so the sink gets its turn
-//!   when the note is written. A note that has not ended in [`LONGEST_NOTE`] is one whose thread
-//!   has stopped in the middle: then the sink fails, which is reported.
-//! - A note tries for a tenth of a second, because the very thread that ends may be the sink's in
-//!   the middle of a write. A note of a panic that is not made is reported on stderr.
+//! - The sink waits for its turn, since its data is nowhere else. A note only tries for the lists
+//!   of threads and sites and never waits for the engine, so the sink gets its turn when the note
+//!   is written. If a note has not ended within [`LONGEST_NOTE`], its thread has stopped in the
+//!   middle. The sink then fails, which is reported.
+//! - A note tries for a tenth of a second, because the ending thread may be the sink's, in the
+//!   middle of a write. If the note of a panic fails, stderr reports it.
 //!
-//! The records of a note are declarations of the threads and sites that it names, which may not be
-//! in the file yet, and one record of open scopes per thread. The sink then goes on behind them.
+//! A note consists of declarations of the threads and sites that it names, which may not be in the
+//! file yet, and one record of open scopes per thread. The sink then continues after them.
 
 #![expect(
     unsafe_code,
@@ -35,30 +35,30 @@ use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32};
 
-/// Panics that leave a note; a program that panics all the time must not fill its disk.
+/// Most panics that leave a note; a program that panics all the time must not fill its disk.
 const MOST_PANIC_NOTES: u32 = 16;
-/// How often a note tries to get the flag or a list, and how long it waits between two tries.
+/// How many times a note tries to get the flag or a list, and how long it waits between two tries.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long the sink waits for a note that another thread writes.
 const LONGEST_NOTE: Duration = Duration::from_secs(10);
-/// How long a note waits for a pipe whose reader takes nothing.
+/// How long a note waits for a pipe whose reader is not reading.
 const PIPE_WAIT: Duration = Duration::from_millis(100);
 
-/// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given
-/// back by a store (release).
+/// Whether a thread has the right to write the file and use [`SHARED`]. Taken by an exchange
+/// (acquire), released by a store (release).
 static LOCKED: AtomicBool = AtomicBool::new(false);
-/// The process that the rest belongs to, 0 where there is no capture. Written with `LOCKED` taken;
-/// read by notes, which then take it.
+/// The process that owns the capture; 0 if there is none. Written with `LOCKED` taken. Read by
+/// notes, which then take it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The process that has used `LOCKED`. Exchanged by `watch`, under the lock of the settings.
+/// The process that last used `LOCKED`. Exchanged by `watch`, under the lock of the settings.
 static OF_PROCESS: AtomicU32 = AtomicU32::new(0);
-/// Notes made at panics. Counted by whoever makes one, relaxed.
+/// Number of notes at panics. Counted by the panicking threads, relaxed.
 static PANIC_NOTES: AtomicU32 = AtomicU32::new(0);
 
 struct Shared(UnsafeCell<Option<Note>>);
 
-// SAFETY: the cell is touched by who has taken LOCKED, and by nobody else.
+// SAFETY: only the thread that has taken LOCKED accesses the cell.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(UnsafeCell::new(None));
@@ -68,14 +68,14 @@ struct Note {
     file: libc::c_int,
     seed: u32,
     next_seq: u32,
-    /// Records and bytes of notes that the sink does not know of yet.
+    /// Records and bytes of notes that the sink has not counted yet.
     records: u32,
     bytes: u64,
     writer: NoteWriter,
     open: Vec<(SiteId, u64)>,
 }
 
-/// The right to write the file; given back when dropped.
+/// The right to write the file; released when dropped.
 pub(crate) struct Turn(());
 
 impl Drop for Turn {
@@ -85,12 +85,12 @@ impl Drop for Turn {
 }
 
 impl Turn {
-    /// Takes the right for a note, if whoever has it gives it back soon.
+    /// Takes the right for a note, if it becomes free soon.
     pub(crate) fn try_take() -> Option<Self> {
         Self::take_within(TRIES)
     }
 
-    /// Takes the right for the sink, and waits until a note has ended that is being written.
+    /// Takes the right for the sink, and waits for the end of any note.
     pub(crate) fn wait() -> io::Result<Self> {
         let pauses = LONGEST_NOTE.as_millis() / PAUSE.as_millis();
         Self::take_within(pauses as u32).ok_or_else(|| {
@@ -113,12 +113,12 @@ impl Turn {
     }
 
     fn note(&mut self) -> &mut Option<Note> {
-        // SAFETY: the only value of this type is borrowed for as long as the reference lives, so
-        // nobody else touches the cell.
+        // SAFETY: the only value of this type is borrowed for as long as the reference lives, so no
+        // other code accesses the cell.
         unsafe { &mut *SHARED.0.get() }
     }
 
-    /// Returns how many records and bytes notes have written since the last call.
+    /// Returns the number of records and bytes that notes have written since the last call.
     pub(crate) fn take_records(&mut self) -> (u32, u64) {
         match self.note() {
             Some(note) => (
@@ -137,11 +137,11 @@ impl Turn {
     }
 }
 
-/// Has notes go to this file from now on, those of panics and, with `signals`, those of signals
-/// that end the process.
+/// Writes later notes to this file: those of panics and, with `signals`, those of signals that end
+/// the process.
 pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) {
     if OF_PROCESS.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
-        // In the child of a fork the flag may have been taken by a thread of the parent's.
+        // A thread of the parent may have taken the flag before the fork.
         LOCKED.store(false, Ordering::Release);
     }
     match Turn::wait() {
@@ -171,7 +171,7 @@ pub(super) fn is_watching() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }
 
-/// Has no more notes go to this file.
+/// Writes no more notes to this file.
 pub(crate) fn forget(file: libc::c_int) {
     if let Ok(mut turn) = Turn::wait()
         && let Some(note) = turn.note()
@@ -182,7 +182,7 @@ pub(crate) fn forget(file: libc::c_int) {
     }
 }
 
-/// Makes a note at a panic.
+/// Writes a note at a panic.
 pub(super) fn note_panic() {
     let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MOST_PANIC_NOTES;
     if is_due && !append() && !thread::is_busy() {
@@ -193,9 +193,9 @@ pub(super) fn note_panic() {
     }
 }
 
-/// Appends what is open to the capture. Returns whether that could be done, or there is no capture.
+/// Appends the open scopes to the capture. Returns whether that succeeded or there is no capture.
 pub(super) fn append() -> bool {
-    // A child of a fork has its parent's file until it has one of its own.
+    // A child of a fork has its parent's file until it opens its own.
     if !is_watching() {
         return true;
     }
@@ -207,7 +207,7 @@ pub(super) fn append() -> bool {
 }
 
 impl Note {
-    /// Writes the note, and returns whether all of it could be had and written.
+    /// Writes the note, and returns whether all of it was available and written.
     fn write(&mut self) -> bool {
         let Self {
             file,
@@ -220,7 +220,7 @@ impl Note {
         } = self;
         let mut is_whole = true;
         let mut put = |record: Option<&[u8]>| {
-            // Behind a record that is torn there is no room for another.
+            // No record may follow a torn record.
             let record = record.filter(|_| is_whole);
             if let Some(record) = record {
                 let written = write_all(*file, record);
@@ -254,13 +254,12 @@ impl Note {
     }
 }
 
-/// Writes a record whole, or as much of it as the system takes, and returns how much that is; a
-/// reader passes over what is torn.
+/// Writes a record whole, or as much of it as the system accepts, and returns the number of bytes.
+/// A reader skips a torn record.
 fn write_all(file: libc::c_int, record: &[u8]) -> usize {
     let mut rest = record;
     while !rest.is_empty() {
-        // SAFETY: the bytes are readable for their length; whether the descriptor is good the
-        // system judges.
+        // SAFETY: the bytes are readable for their length; the system checks the descriptor.
         let written = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
         let error = io::Error::last_os_error().kind();
         match usize::try_from(written) {

@@ -1,27 +1,28 @@
-//! Signals that end the process, while a capture is being written: their handlers, and the thread
-//! that does for them what a handler may not.
+//! Signals that end the process while a capture is being written: their handlers, and a thread that
+//! does the work that a handler must not do.
 //!
-//! The stack of a handler may have no more than a few kilobytes left, and the interrupted thread
-//! may hold any lock. So a handler writes a byte into a pipe, on which the thread `vor-crash`
-//! sleeps, and waits, for [`CRASH_WAIT`] or [`END_WAIT`] at most. A signal that comes to another
-//! thread meanwhile waits for the same, so that it does not end the process before that is done.
+//! A handler's stack may have only a few kilobytes left, and the interrupted thread may hold any
+//! lock. So a handler writes a byte into a pipe, on which the thread `vor-crash` sleeps, and waits
+//! for at most [`CRASH_WAIT`] or [`END_WAIT`]. A signal that meanwhile comes to another thread
+//! waits for the same work, so that it does not end the process earlier.
 //!
-//! **A crash** has the open scopes noted ([`crash`]). Then the handlers that were there before are
-//! put back, and the one of the signal is handed on to; without one the process ends as it would
-//! have. They are put back because the one that is handed on to may abort, and the frame of that
-//! second signal would not fit beside the first on the stack of handlers.
+//! **A crash** records the open scopes ([`crash`]). Then the previous handlers are restored, and
+//! the previous handler of this signal is called. Without one the process ends as it would have
+//! without vor. The handlers are restored because the previous one may abort. The frame of that
+//! second signal would not fit beside the first on the signal stack.
 //!
-//! **A signal from outside** has the sinks that write files finished, as at an exit, and then does
-//! what it does by default. Its handler is installed only where the program leaves the signal to
-//! the system: not where it has a handler or ignores the signal, nor in the first process of a
-//! container, to which the default is to ignore it. A handler of the program's that comes later
-//! replaces this one. Some then call the one that was there before, as they would not have called
-//! the system's; this one finds that it is not installed any more, and does nothing.
+//! **A signal from outside** finishes the sinks that write files, as at an exit, and then has its
+//! default effect. Its handler is installed only if the program leaves the signal to the system. So
+//! it is not installed if the program handles or ignores the signal, nor in the first process of a
+//! container, for which the default is to ignore it. A handler that the program installs later
+//! replaces this one. Some such handlers then call the previous handler, as they would not have
+//! called the system's. This handler sees that it is no longer installed, and does nothing.
 //!
-//! The thread that takes the signal must not go on, since the program would see that a call was
-//! interrupted. Where it holds a lock that the end needs, it must: [`RUNS_ON`] says so, and
-//! `vor-crash` then ends the process. The locks of a program's allocator are not known: where it
-//! has one for all threads and the signal came while the thread held it, the time runs out.
+//! The thread that takes the signal must not continue, since the program would see an interrupted
+//! call. But if it holds a lock that the end needs, it must continue: [`RUNS_ON`] records this, and
+//! `vor-crash` then ends the process. The locks of a program's allocator are unknown. If the
+//! allocator has one lock for all threads, and the signal came while the thread held it, the wait
+//! runs to its limit.
 
 #![expect(unsafe_code, reason = "handlers of signals are the C library's")]
 
@@ -46,16 +47,16 @@ const CRASHES: [libc::c_int; 5] = [
 ];
 const ENDS: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
-/// How often a handler looks whether it may go on.
+/// How often a handler checks whether it may continue.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long the handler of a crash waits for the note.
+/// How long the handler of a crash waits for the record of open scopes.
 const CRASH_WAIT: Duration = Duration::from_secs(1);
-/// How long the handler of a signal from outside waits for the sinks, and how long the thread waits
-/// for the engine and for readers of pipes.
+/// How long the handler of a signal from outside waits for the sinks.
 const END_WAIT: Duration = Duration::from_secs(2);
+/// How long the thread waits for the engine and for readers of pipes.
 const END_BOUND: Duration = Duration::from_millis(1_500);
 
-/// Where a byte wakes the thread, as a file descriptor plus 1; 0 where there is none. Written by
+/// The descriptor whose bytes wake the thread, plus 1; 0 if there is none. Written by
 /// `start_thread`, read by handlers.
 static PIPE: AtomicU64 = AtomicU64::new(0);
 /// The process in which the thread was started. Exchanged by `install`, under the lock of the
@@ -64,8 +65,8 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 
 static CRASH: Request = Request::new();
 static END: Request = Request::new();
-/// Whether the thread that took the signal goes on, so that `vor-crash` ends the process. Set
-/// before the request is made or by `vor-crash` (release), read by handlers that wait and by
+/// Whether the thread that took the signal continues, so that `vor-crash` ends the process. Set
+/// before the request is made or by `vor-crash` (release). Read by handlers that wait and by
 /// `vor-crash` at its end (acquire).
 static RUNS_ON: AtomicBool = AtomicBool::new(false);
 
@@ -81,14 +82,14 @@ impl Request {
         Self(AtomicU8::new(NOT_MADE))
     }
 
-    /// Makes the request, and returns whether no other handler has.
+    /// Makes the request, and returns whether this is the first handler to do so.
     fn make(&self, byte: u8) -> bool {
         let pipe = PIPE.load(Ordering::Relaxed);
         let made = (self.0).compare_exchange(NOT_MADE, MADE, Ordering::AcqRel, Ordering::Acquire);
         if made.is_err() {
             return false;
         }
-        // SAFETY: the byte is readable, and the call is allowed in a handler.
+        // SAFETY: the byte is readable, and a handler may call this.
         let write = |pipe| unsafe { libc::write(pipe, (&raw const byte).cast(), 1) } == 1;
         if pipe == 0 || !write((pipe - 1) as libc::c_int) {
             self.be_done();
@@ -96,9 +97,9 @@ impl Request {
         true
     }
 
-    /// Waits until it is done or `is_enough`, but not for ever.
+    /// Waits until the request is done or `is_enough`, at most for `most`.
     fn wait(&self, most: Duration, is_enough: impl Fn() -> bool) {
-        // Pauses are counted, and no clock is read: one goes on while the process is stopped.
+        // Count pauses rather than read a clock, which would advance while the process is stopped.
         let mut pauses = most.as_millis() / PAUSE.as_millis();
         while self.0.load(Ordering::Acquire) == MADE && !is_enough() && pauses > 0 {
             std::thread::sleep(PAUSE);
@@ -115,12 +116,11 @@ impl Request {
     }
 }
 
-/// The byte that requests a note; a request of the end is the signal's number.
+/// The byte that requests a record of open scopes; a request to end is the signal's number.
 const NOTE: u8 = 0;
 
-/// The actions that were there before, in the order of [`CRASHES`] and [`ENDS`]. Complete before
-/// the first handler is installed: a handler reads all of them, whatever another thread is
-/// installing meanwhile.
+/// The previous actions, in the order of [`CRASHES`] and [`ENDS`]. Complete before the first
+/// handler is installed, so that a handler can read all of them while another thread installs more.
 static BEFORE: OnceLock<[Option<libc::sigaction>; CRASHES.len() + ENDS.len()]> = OnceLock::new();
 
 fn action_before(signal: libc::c_int) -> Option<libc::sigaction> {
@@ -131,7 +131,7 @@ fn action_before(signal: libc::c_int) -> Option<libc::sigaction> {
 /// Starts the thread of this process, and installs the handlers at the first call.
 pub(super) fn install() {
     if STARTED.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
-        // In the child of a fork, requests were the parent's.
+        // The requests were the parent's if this is the child of a fork.
         CRASH.forget();
         END.forget();
         RUNS_ON.store(false, Ordering::Relaxed);
@@ -158,29 +158,29 @@ pub(super) fn install() {
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Returns what a signal does now. May be called in a handler.
+/// Returns a signal's current action. May be called in a handler.
 fn action_of(signal: libc::c_int) -> Option<libc::sigaction> {
-    // SAFETY: a `sigaction` is plain memory, of which all zeros are a good one, and lives across
-    // the call, which only reads.
+    // SAFETY: a `sigaction` is plain memory, for which all zeros are valid, and it lives across the
+    // call, which only writes it.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         (libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0).then_some(action)
     }
 }
 
-/// Returns whether a signal is still `handler`'s. May be called in a handler.
+/// Returns whether `handler` is still installed for a signal. May be called in a handler.
 fn is_installed(signal: libc::c_int, handler: Handler) -> bool {
     action_of(signal).is_some_and(|action| action.sa_sigaction == handler as *const () as usize)
 }
 
-/// Installs a handler in the place of what `BEFORE` says of the signal, while which the signals of
-/// `blocked` wait. What another thread has installed since stays.
+/// Replaces the action that `BEFORE` has for the signal with a handler, during which the signals of
+/// `blocked` wait. An action that another thread has installed since is kept.
 fn replace(signal: libc::c_int, handler: Handler, blocked: &[libc::c_int]) {
     let Some(before) = action_before(signal) else {
         return;
     };
-    // SAFETY: a `sigaction` is plain memory, of which all zeros are a good one; the handler has the
-    // signature that SA_SIGINFO asks for and lives as long as the program.
+    // SAFETY: a `sigaction` is plain memory, for which all zeros are valid. The handler has the
+    // signature that SA_SIGINFO requires and lives as long as the program.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -198,7 +198,7 @@ fn replace(signal: libc::c_int, handler: Handler, blocked: &[libc::c_int]) {
     }
 }
 
-/// Starts the thread that does what handlers ask for.
+/// Starts the thread that serves the requests of handlers.
 fn start_thread() {
     PIPE.store(0, Ordering::Relaxed);
     let mut ends = [-1; 2];
@@ -208,15 +208,15 @@ fn start_thread() {
     }
     let [requests, request] = ends;
     for end in ends {
-        // SAFETY: the descriptor is this function's; a child that another program becomes must not
-        // have it.
+        // SAFETY: the descriptor belongs to this function. Close-on-exec keeps it from other
+        // programs.
         unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     let run = move || {
         thread::stay_silent();
         let mut byte = 0_u8;
         loop {
-            // SAFETY: `byte` has room for the one byte that is asked for.
+            // SAFETY: `byte` has room for the one requested byte.
             match unsafe { libc::read(requests, (&raw mut byte).cast(), 1) } {
                 1 if byte == NOTE => {
                     crash::append();
@@ -237,10 +237,10 @@ fn start_thread() {
     }
 }
 
-/// Finishes what writes files, on `vor-crash`, and ends the process where the thread that took the
-/// signal does not.
+/// Finishes the sinks that write files, on `vor-crash`, and ends the process if the thread that
+/// took the signal does not.
 fn end(signal: libc::c_int) {
-    // Spans that other threads record from now on would only be in the way.
+    // Spans that other threads record from now on would only delay the end.
     let were_open = process_detach::was_open(callsite::is_open) && {
         record_state::set(false);
         process_detach::were_open()
@@ -259,23 +259,22 @@ fn end(signal: libc::c_int) {
     }
 }
 
-/// Puts back the actions that were there before, of those crashes whose handler is still this
-/// module's.
+/// Restores the previous actions of those crash signals whose handler is still this module's.
 fn step_aside() {
     for signal in CRASHES {
         if let Some(before) = action_before(signal)
             && is_installed(signal, on_crash)
         {
-            // SAFETY: the action lives across the call, which is allowed in a handler.
+            // SAFETY: the action lives across the call, which a handler may make.
             unsafe { libc::sigaction(signal, &raw const before, std::ptr::null_mut()) };
         }
     }
 }
 
-/// Ends the process by a signal, in the signal's handler: until that returns the signal is blocked,
-/// and then it does what it does by default.
+/// Ends the process by a signal, inside the signal's handler. The signal is blocked until the
+/// handler returns, and then has its default effect.
 fn raise_default(signal: libc::c_int) {
-    // SAFETY: both calls are allowed in a handler, and touch no memory.
+    // SAFETY: a handler may make both calls, and they touch no memory.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
@@ -283,7 +282,7 @@ fn raise_default(signal: libc::c_int) {
 }
 
 extern "C" fn on_crash(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // In the child of a `vfork` the memory is the parent's.
+    // A child of a `vfork` shares the parent's memory.
     if crash::is_watching() {
         CRASH.make(NOTE);
         CRASH.wait(CRASH_WAIT, || false);
@@ -293,7 +292,7 @@ extern "C" fn on_crash(signal: libc::c_int, info: *mut libc::siginfo_t, context:
         Some(before) if before.sa_sigaction == libc::SIG_IGN => {}
         Some(before) if before.sa_sigaction != libc::SIG_DFL => {
             // SAFETY: this is the handler that the program or its runtime had installed, called
-            // with what the system gave, as its flags ask for.
+            // with the system's arguments, as its flags require.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO != 0 {
                     let handler: Handler = std::mem::transmute(before.sa_sigaction);
@@ -316,9 +315,9 @@ extern "C" fn on_end(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut c_voi
         if drain::has_engine() {
             RUNS_ON.store(true, Ordering::Release);
         }
-        // Numbers of signals have seven bits.
+        // Signal numbers have seven bits.
         let is_first = END.make(signal as u8);
-        // A second signal does not wait for ever for a thread that runs on.
+        // A second signal must not wait for ever for a thread that continues.
         let runs_on = || is_first && RUNS_ON.load(Ordering::Acquire);
         END.wait(END_WAIT, runs_on);
         if runs_on() {

@@ -1,10 +1,10 @@
-//! The engine: what the worker does at each pass over the rings.
+//! The engine: the worker's work at each pass over the rings.
 //!
 //! A pass fixes a tick, *now*, under the lock of the marks and takes the marks made before it. For
-//! each mark in turn it collects from every ring what ended by the mark and finishes the frame;
-//! then it collects what ended by now. Whatever ended later stays in the rings, since a mark that
-//! is not made yet may still divide it. So a span belongs to the frame in which it ended, whenever
-//! the worker comes.
+//! each mark in turn, it collects from every ring the records that ended by the mark, and finishes
+//! the frame. Then it collects the records that ended by now. Later records stay in the rings,
+//! since a future mark may still divide them. So a span belongs to the frame in which it ended,
+//! whenever the worker runs.
 
 use std::sync::Arc;
 
@@ -32,16 +32,16 @@ use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
 use crate::metrics::{self, FrameMetrics};
 
-/// A thread as the worker sees it.
+/// The worker's state of a thread.
 #[derive(Debug)]
 struct Source {
     state: Arc<ThreadState>,
     texts: PendingTexts,
     dropped_seen: u64,
-    /// Its open scopes as of the last [`Engine::note_open`]; `None` when they could not be read or
-    /// nobody asked.
+    /// Its open scopes as of the last [`Engine::note_open`]; `None` if they could not be read or
+    /// were not requested.
     open_scopes: Option<Vec<(SiteId, u64)>>,
-    /// Passes for which it is kept once its thread has ended inside of scopes.
+    /// Passes for which it is kept after its thread has ended inside scopes.
     grace_passes: u32,
 }
 
@@ -73,33 +73,33 @@ pub(super) struct Engine {
     /// Just before and just after the last reading of the open scopes.
     open_as_of_ticks: u64,
     open_read_ticks: u64,
-    /// Kept between readings of open scopes.
+    /// Memory for readings of open scopes.
     open: Vec<(SiteId, u64)>,
     sets: Vec<SetState>,
     frame_spans: u64,
     frame_dropped: u64,
     keeps_ended: bool,
     heap: heap::Timer,
-    /// Marks that the worker has taken over, and that no pass has come to yet.
+    /// Marks that the worker has taken over but no pass has reached yet.
     pub(super) marks: Marks,
     pub(super) outputs: Outputs,
 }
 
-/// Passes for which the state of a thread that ended inside of scopes is kept: the process may be
-/// about to end, and then its open scopes are recorded.
+/// Passes for which the state of a thread that ended inside scopes is kept. If the process ends in
+/// that time, the thread's open scopes are recorded.
 const GRACE_PASSES: u32 = 50;
 
-/// Emptied shares kept for the next batches.
+/// Most emptied shares kept for the next batches.
 const MAX_SPARE: usize = 64;
 
-/// The outcome of a pass, for the worker's choice of its next sleep.
+/// The outcome of a pass, from which the worker chooses its next sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pass {
-    /// Spans, messages or marks were there.
+    /// Whether there were spans, messages or marks.
     pub(super) active: bool,
-    /// A ring was filling.
+    /// Whether a ring was filling.
     pub(super) pressed: bool,
-    /// Marks wait that were not taken.
+    /// Whether marks still wait.
     pub(super) more: bool,
 }
 
@@ -163,7 +163,7 @@ impl Engine {
         &self.catalog
     }
 
-    /// Says which of the process's rows frames do not have, and why; `None` where they have all.
+    /// Returns which of the process's rows frames lack, and why; `None` if they have all.
     pub(super) fn absences(&self) -> Option<String> {
         self.sampler.absences()
     }
@@ -186,7 +186,7 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    /// Returns a row per call site of what was counted so far.
+    /// Returns a row per call site of everything counted so far.
     pub(super) fn counted(&mut self) -> Vec<ScopeStats> {
         let mut all = SiteSums::default();
         for (_, sites) in thread::read_counted() {
@@ -197,7 +197,7 @@ impl Engine {
         self.counted_rows(&all)
     }
 
-    /// Returns what was counted so far, by thread.
+    /// Returns everything counted so far, by thread.
     pub(super) fn counted_by_thread(&mut self) -> Vec<ThreadStats> {
         let mut threads = Vec::new();
         for (thread, sites) in thread::read_counted() {
@@ -214,22 +214,21 @@ impl Engine {
     }
 
     fn counted_rows(&mut self, sites: &SiteSums) -> Vec<ScopeStats> {
-        // After the sums were read: whatever was counted has a name by then.
+        // After the sums were read: every counted scope has a name by then.
         self.learn_sites();
         let rate = Rate::of(&self.catalog.timeline, self.start_ticks, clock::ticks());
         let sums = sites.iter().map(|(&site, sums)| (site, &**sums));
         sums::rows(sums, &self.catalog, rate)
     }
 
-    /// Compares the clock with the system's, when it is time for that.
+    /// Compares the clock with the system's, when that is due.
     fn check_clock(&mut self) {
         if let Some(sync) = self.clock.check() {
             Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline).push(sync);
         }
     }
 
-    /// Looks about once a second whether the scopes' way is still the right one, or at once where
-    /// that is due.
+    /// Reviews about once a second, or when a review is due, how scopes are recorded.
     fn review_switch(&mut self, now_ticks: u64) {
         let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.reviewed_ticks));
         if passed_ns > 1_000_000_000 || record_state::is_review_due() {
@@ -238,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Takes what ended by `now_ticks`, frame by frame.
+    /// Takes everything that ended by `now_ticks`, frame by frame.
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
         self.check_clock();
@@ -268,24 +267,24 @@ impl Engine {
         pass
     }
 
-    /// Hands a snapshot of the heap to the sinks, where snapshots are on.
+    /// Passes a snapshot of the heap to the sinks, if snapshots are on.
     pub(super) fn take_heap(&mut self, time: heap::SnapshotTime) {
         if let Some(snapshot) = self.heap.snapshot(clock::ticks(), time) {
-            // After the snapshot: whatever it names is known by then.
+            // After the snapshot: every site that it names is known by then.
             self.learn_sites();
             self.outputs.accept_heap(&snapshot, &self.catalog);
         }
     }
 
-    /// Leaves the states of ended threads where they are from now on: at the end of the process,
-    /// their open scopes are still to be recorded.
+    /// Keeps the states of ended threads from now on: at the end of the process, their open scopes
+    /// must still be recorded.
     #[cfg(any(unix, windows))]
     pub(super) fn keep_ended(&mut self) {
         self.keeps_ended = true;
     }
 
-    /// Reads which scopes are open, for statistics and sinks that need it. To be called before the
-    /// tick of the pass is fixed: whatever was closed by then is collected.
+    /// Reads the open scopes, for statistics and sinks that need them. Must be called before the
+    /// tick of the pass is fixed, so that scopes closed by then are collected.
     pub(super) fn note_open(&mut self) {
         if self.statistics.is_none() && !self.outputs.want_open() {
             return;
@@ -295,7 +294,7 @@ impl Engine {
         for source in &mut self.sources {
             let mut open = source.open_scopes.take().unwrap_or_default();
             open.clear();
-            // Beyond the depth that is kept, scopes are open of which nothing is known.
+            // Scopes that are open beyond the recorded depth are unknown.
             if source.state.read_open(&mut self.open) && self.open.len() < thread::MAX_OPEN {
                 open.extend_from_slice(&self.open);
                 source.open_scopes = Some(open);
@@ -305,7 +304,7 @@ impl Engine {
         self.open_read_ticks = clock::ordered_ticks();
     }
 
-    /// Reports to statistics and sinks which scopes [`note_open`](Self::note_open) found open.
+    /// Reports the scopes that [`note_open`](Self::note_open) found open to statistics and sinks.
     fn report_open(&mut self) {
         let known = self.sources.iter().filter_map(|source| {
             let open = source.open_scopes.as_ref()?;
@@ -340,7 +339,7 @@ impl Engine {
             .any(|source| source.state.ring.len() > 0)
     }
 
-    /// Brings threads and frame sets that came since the last pass into the catalog.
+    /// Adds threads and frame sets that appeared since the last pass to the catalog.
     fn adopt(&mut self, set_names: &[String]) {
         for (state, dropped_seen) in thread::take_added() {
             self.sources.push(Source {
@@ -364,8 +363,8 @@ impl Engine {
         }
     }
 
-    /// Collects from all rings what ended by the limit, in as many batches as it takes. Returns
-    /// whether there was anything.
+    /// Collects from all rings the records that ended by the limit, in as many batches as needed.
+    /// Returns whether there was any.
     fn collect_until(&mut self, limit_ticks: u64) -> bool {
         let mut any = false;
         loop {
@@ -387,7 +386,7 @@ impl Engine {
         }
     }
 
-    /// As [`collect_until`](Self::collect_until), while nobody looks at spans.
+    /// Like [`collect_until`](Self::collect_until), if nothing needs the spans.
     fn count_until(&mut self, limit_ticks: u64) -> bool {
         let (mut spans, mut slots_passed) = (0, 0);
         for source in &mut self.sources {
@@ -408,8 +407,8 @@ impl Engine {
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
-        // Drops of threads without a state are counted with the first one: each share is a
-        // thread's.
+        // Drops of threads without a state are counted with the first thread, since each share
+        // belongs to a thread.
         let mut lost = match self.sources.is_empty() {
             true => 0,
             false => thread::take_lost(),
@@ -441,7 +440,7 @@ impl Engine {
         full
     }
 
-    /// Hands the batch to everyone who takes batches.
+    /// Delivers the batch to everything that takes batches.
     fn deliver(&mut self) {
         self.learn_sites();
         self.batch.catalog = Arc::clone(&self.catalog);
@@ -456,7 +455,7 @@ impl Engine {
         if let Some(statistics) = &mut self.statistics {
             statistics.add_batch(&self.batch);
         }
-        // The engine's is to have no other owner when it grows.
+        // The engine's catalog must have no other owner when it grows.
         self.batch.catalog = Arc::clone(&self.no_catalog);
         for mut share in self.batch.threads.drain(..) {
             self.spare_values.take_from(&mut share);
@@ -467,7 +466,7 @@ impl Engine {
         }
     }
 
-    /// Brings call sites registered since the last time into the catalog.
+    /// Adds call sites registered since the last time to the catalog.
     pub(super) fn learn_sites(&mut self) {
         callsite::declare_new(&mut self.catalog);
     }
@@ -493,13 +492,13 @@ impl Engine {
             } else {
                 self.sampler.keep_up();
             }
-            // Afterwards: every column that has a value was declared before.
+            // Last, because every column that has a value was declared before.
             self.learn_columns();
             if self.outputs.wants_trees() {
                 threads = self.trees.finish().threads;
             } else if self.trees.span_count() > 0 {
-                // The sink that wanted trees is gone; the next one must not get what this frame
-                // began with.
+                // The sink that wanted trees is gone. The next one must not get the beginning of
+                // this frame.
                 self.trees.finish();
             }
         }
@@ -519,7 +518,7 @@ impl Engine {
             threads,
         }));
         self.outputs.accept_frame(&frame);
-        // Where no sink holds on to the frame, the next one has its room.
+        // If no sink keeps the frame, the next frame reuses its memory.
         if let Some(mut frame) = Arc::into_inner(frame) {
             frame.metrics.clear();
             self.spare_metrics = frame.metrics;
@@ -565,13 +564,13 @@ impl Engine {
                 })
             };
             values.extend(of_gpus.into_iter().map(value));
-            // They were declared as they came, among the program's.
+            // They were declared as they appeared, between the program's columns.
             values.sort_unstable_by_key(|value| value.column);
         }
         values
     }
 
-    /// Gives the states of ended threads back once their rings are empty.
+    /// Reclaims the states of ended threads once their rings are empty.
     fn release_ended(&mut self) {
         self.sources.retain_mut(|source| {
             let ended = source.state.has_exited();
@@ -594,13 +593,13 @@ impl Engine {
     }
 }
 
-/// Gives the engine's `take` what a thread has published; returns how many records the thread has
-/// dropped since the last call.
+/// Passes a thread's published records to `take`. Returns how many records the thread has dropped
+/// since the last call.
 fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]) -> usize) -> u64 {
-    // Before the slots: what is dropped later is for the next time.
+    // Before the slots: later drops belong to the next call.
     let dropped = state.ring.dropped();
-    #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
-    // SAFETY: only the engine's passes call this, and the engine is behind one lock, so this is the
+    #[expect(unsafe_code, reason = "the ring requires a single consumer")]
+    // SAFETY: only the engine's passes call this, and the engine is behind one lock. So this is the
     // only thread that consumes.
     unsafe {
         state.ring.consume(take)
@@ -608,7 +607,7 @@ fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]
     dropped - std::mem::replace(dropped_seen, dropped)
 }
 
-/// Returns what the words of a site's records are, from the registry where the site is new.
+/// Returns the meaning of the words of a site's records, from the registry if the site is new.
 fn words_of(known: &mut Vec<Words>, site: vor_capture::model::catalog::SiteId) -> Words {
     let index = (site.0 as usize).wrapping_sub(1);
     if index >= known.len() {
@@ -622,7 +621,7 @@ fn describe_process() -> ProcessInfo {
     let executable = std::env::current_exe().ok();
     let name = executable.as_deref().and_then(|path| path.file_name());
     filled!(ProcessInfo {
-        // A page does not know a number of its own.
+        // A web page does not know its process number.
         pid: if cfg!(target_family = "wasm") {
             0
         } else {

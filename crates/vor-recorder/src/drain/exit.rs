@@ -1,12 +1,12 @@
-//! The end of a program that does not finish its sinks itself: they are finished at a normal exit,
-//! and flushed at a panic.
+//! The end of a program that does not finish its sinks itself. The sinks are finished at a normal
+//! exit, and flushed at a panic.
 //!
-//! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see
-//! [`detach`](crate::os::detach).
+//! A normal exit runs the callbacks of the C library. On Windows `std::process::exit` skips them;
+//! see [`detach`](crate::os::detach).
 
 #![cfg_attr(
     any(unix, windows),
-    expect(unsafe_code, reason = "only the C library says when a process exits")
+    expect(unsafe_code, reason = "only the C library reports the exit")
 )]
 
 use std::sync::Once;
@@ -33,11 +33,11 @@ use crate::os::{detach, signals};
 #[cfg(any(unix, windows))]
 use crate::sync::{Ordering, global::AtomicBool};
 
-/// Whether the end has been dealt with. Set by who does, with the engine locked.
+/// Whether the end has been handled. Set by the thread that handles it, with the engine locked.
 #[cfg(any(unix, windows))]
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// How long the end waits in all for readers of pipes.
+/// How long the end waits in total for readers of pipes.
 #[cfg(unix)]
 const END_BOUND: Duration = Duration::from_secs(10);
 
@@ -46,8 +46,8 @@ pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         at_exit();
-        // The hook cannot be changed during a panic; whoever enables recording in the course of one
-        // goes without.
+        // The hook cannot be changed during a panic. If recording is enabled during one, there is
+        // no hook.
         if std::thread::panicking() {
             return;
         }
@@ -79,15 +79,15 @@ fn at_exit() {
 #[cfg(not(any(unix, windows)))]
 fn at_exit() {}
 
-/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and nobody
-/// is left to report it to.
+/// Like [`finish`], for callers outside of Rust. A panic must not cross into them, and nothing is
+/// left to report it to.
 #[cfg(any(unix, windows))]
 pub(super) fn finish_quietly() {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(finish));
 }
 
-/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is
-/// one. Of a process's last thread, only those sinks are finished that need no other.
+/// Delivers the remaining records, finishes every sink, and prints the table of counted scopes if
+/// there is one. The last thread of a process finishes only the sinks that need no other thread.
 #[cfg(any(unix, windows))]
 fn finish() {
     let is_alone = detach::is_last_thread();
@@ -122,7 +122,7 @@ fn finish() {
     });
 }
 
-/// Hands the sinks what is left, and finishes them. They are to be dropped without the engine's
+/// Delivers the remaining records to the sinks, and finishes them. Drop them without the engine's
 /// lock.
 #[cfg(any(unix, windows))]
 #[must_use]
@@ -134,8 +134,9 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.outputs.take_ended()
 }
 
-/// Takes what is left and finishes the sinks that write files: on a thread of vor's own, for a
-/// signal that ends the process. Does without where the engine cannot be had in time.
+/// Delivers the remaining records and finishes the sinks that write files. Runs on a thread of
+/// vor's own, for a signal that ends the process. Does nothing if the engine is not available in
+/// time.
 #[cfg(unix)]
 pub(super) fn finish_files(bound: Duration) {
     file::end_within(bound);
@@ -143,7 +144,7 @@ pub(super) fn finish_files(bound: Duration) {
         let Some(mut engine) = lock_engine_within(bound) else {
             return;
         };
-        // An exit that was under way has ended them.
+        // An exit that was already running has ended them.
         if record_state::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -156,6 +157,6 @@ pub(super) fn finish_files(bound: Duration) {
             drop(ended);
         });
     };
-    // A panic must not keep the process from its end.
+    // A panic must not prevent the end of the process.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));
 }

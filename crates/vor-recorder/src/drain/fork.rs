@@ -1,9 +1,9 @@
-//! `fork`: the child has one thread, no worker, and must not touch its parent's files.
+//! Handles `fork`: the child has one thread, no worker, and must not touch its parent's files.
 //!
-//! Before the fork all locks of the crate are taken, in the order in which they nest, so that none
-//! is held by a thread that the child does not have. In the child the engine is forgotten, not
-//! dropped, since dropping would write its parent's buffers a second time; the next scope or mark
-//! starts a recorder of the child's own ([`super::rearm_if_forked`]).
+//! Before the fork, all locks of the crate are taken in their nesting order, so that no thread that
+//! the child lacks holds one. In the child the engine is forgotten, not dropped, since dropping
+//! would write its parent's buffers a second time. The next scope or mark starts the child's own
+//! recorder ([`super::rearm_if_forked`]).
 
 #[cfg(not(unix))]
 pub(super) fn install() {}
@@ -14,7 +14,7 @@ pub(super) use unix::{install, spawn};
 #[cfg(unix)]
 #[expect(
     unsafe_code,
-    reason = "only the C library says when a process forks, and starts threads without the standard one"
+    reason = "only the C library reports when a process forks, and starts threads without the standard library"
 )]
 mod unix {
     use std::any::Any;
@@ -41,7 +41,7 @@ mod unix {
     }
 
     thread_local! {
-        /// The locks, on the thread that forks, for the time of the fork.
+        /// The locks, on the thread that forks, during the fork.
         static FORK_LOCKS: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
     }
 
@@ -55,7 +55,7 @@ mod unix {
     }
 
     unsafe extern "C" fn prepare() {
-        // A fork from inside vor, by a sink, holds some of these locks already. Its child must not
+        // A sink that forks inside vor already holds some of these locks. Its child must not
         // record.
         if thread::is_busy() {
             return;
@@ -76,15 +76,15 @@ mod unix {
                     Box::new(callsite::lock()),
                 ],
             };
-            // A thread that is ending has no place for them; they are let go, and the child takes
-            // its chance.
+            // A thread that is ending has no place for them. They are released, and the child does
+            // not record.
             let _ = FORK_LOCKS.try_with(|place| place.replace(Some(locks)));
         });
     }
 
-    /// Starts a thread without the standard library: that keeps a list of its threads under a lock,
-    /// which a thread that is just starting or ending elsewhere in the parent leaves locked in the
-    /// child for ever, and each of its threads takes it first.
+    /// Starts a thread without the standard library, which keeps a list of its threads under a
+    /// lock. If a thread of the parent is starting or ending during the fork, that lock stays
+    /// locked in the child for ever, and each new thread takes it first.
     pub(in super::super) fn spawn(
         name: &'static str,
         run: impl FnOnce() + Send + 'static,
@@ -94,7 +94,7 @@ mod unix {
         extern "C" fn begin(run: *mut c_void) -> *mut c_void {
             // SAFETY: this is the pointer made below, and the thread is started once.
             let run = unsafe { Box::from_raw(run.cast::<Run>()) };
-            // A panic must not cross into the C library; its message is out already.
+            // A panic must not cross into the C library; the panic hook has already reported it.
             let _ = catch_unwind(AssertUnwindSafe(run));
             std::ptr::null_mut()
         }
@@ -105,17 +105,17 @@ mod unix {
         });
         let run = Box::into_raw(Box::new(run));
         let mut thread = MaybeUninit::uninit();
-        // SAFETY: no attributes means the usual ones, `begin` has the C signature and does not
-        // unwind, and takes the box over.
+        // SAFETY: no attributes means the default ones. `begin` has the C signature, does not
+        // unwind, and takes ownership of the box.
         let error = unsafe {
             libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), begin, run.cast())
         };
         if error != 0 {
-            // SAFETY: no thread has come, so the box is still this function's.
+            // SAFETY: no thread was started, so this function still owns the box.
             drop(unsafe { Box::from_raw(run) });
             return Err(io::Error::from_raw_os_error(error));
         }
-        // SAFETY: the call succeeded, so the handle is set; nobody else joins or detaches it.
+        // SAFETY: the call succeeded, so the handle is set; no other code joins or detaches it.
         unsafe { libc::pthread_detach(thread.assume_init()) };
         Ok(())
     }
@@ -129,7 +129,7 @@ mod unix {
         }
     }
 
-    /// Elsewhere a thread is named in ways of its own, and nothing hangs on it.
+    /// Other systems name threads in other ways, and nothing depends on the name.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn name_thread(_: &str) {}
 
@@ -146,7 +146,7 @@ mod unix {
             record_state::set_off_for_fork();
             return;
         };
-        // Its sinks hold the parent's files and unwritten buffers.
+        // The engine's sinks hold the parent's files and unwritten buffers.
         std::mem::forget(locks.engine.take());
         std::mem::forget(std::mem::take(&mut *locks.marks));
         drop(locks);

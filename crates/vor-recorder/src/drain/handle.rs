@@ -1,4 +1,4 @@
-//! Sinks that the program adds, and the handles that keep them on.
+//! Sinks that the program adds, and the handles that keep them active.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use crate::sync::global::AtomicU64;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// Sinks that were added before the recorder was started first. Locked with the settings locked.
+/// Sinks that were added before the recorder first started. Locked with the settings locked.
 static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
 
 struct Early {
@@ -27,7 +27,7 @@ pub(super) fn next_number() -> u64 {
 }
 
 /// Adds a sink to the recorder; dropping the returned handle ends it. Recording need not be on: the
-/// sink then waits. From inside a sink nothing can be added.
+/// sink then waits. A sink cannot be added from inside a sink.
 pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
     add(name.into(), Box::new(sink))
 }
@@ -35,7 +35,7 @@ pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> Sink
 fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
     let number = next_number();
     if thread::is_busy() {
-        // The engine is locked by this very thread.
+        // This thread itself has the engine locked.
         report::line(&format!(
             "{name} cannot be added from inside a sink; it stays off"
         ));
@@ -56,7 +56,7 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
     SinkHandle { number }
 }
 
-/// Adds the sinks that came before the recorder was started.
+/// Adds the sinks that were added before the recorder started.
 pub(super) fn add_early(settings: &Settings) {
     let early = std::mem::take(&mut *locked(&EARLY));
     if !early.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn add_early(settings: &Settings) {
     }
 }
 
-/// Keeps a sink on; dropping it hands the sink what ended before, and finishes it.
+/// Keeps a sink on. Dropping it delivers everything that ended before to the sink, and finishes it.
 #[must_use = "dropping the handle ends the sink"]
 #[derive(Debug)]
 pub struct SinkHandle {

@@ -1,5 +1,5 @@
-//! Snapshots of the heap at an interval, for the capture and other sinks: what a leak is found by
-//! afterwards.
+//! Snapshots of the heap at an interval, for the capture and other sinks, from which leaks can be
+//! found afterwards.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 
-/// Nanoseconds from one snapshot to the next; 0 means no snapshots. Written by `start`, read
-/// by the worker, relaxed.
+/// Nanoseconds from one snapshot to the next; 0 means no snapshots. Written by `start`, read by the
+/// worker, relaxed.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Shortest interval: a snapshot looks at the whole live heap.
+/// Shortest interval: a snapshot reads the whole live heap.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Has snapshots taken from now on.
+/// Enables snapshots from now on.
 pub(super) fn set_interval(interval: Duration) {
     let interval_ns = u64::try_from(interval.max(SHORTEST).as_nanos());
     INTERVAL_NS.store(interval_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Returns how long the worker may sleep that would sleep for `longest`.
+/// Limits a sleep of the worker to the interval of snapshots.
 pub(super) fn longest_sleep(longest: Duration) -> Duration {
     match INTERVAL_NS.load(Ordering::Relaxed) {
         0 => longest,
@@ -34,18 +34,18 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
 pub(super) enum SnapshotTime {
     /// If the interval has passed.
     IfDue,
-    /// At once: at the start and at the end.
+    /// Immediately: at the start and at the end.
     Now,
 }
 
-/// When the next snapshot is due.
+/// The time of the next snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     next_ticks: u64,
 }
 
 impl Timer {
-    /// Takes a snapshot where snapshots are on and one is due, or must be taken now.
+    /// Takes a snapshot if snapshots are on and one is due or must be taken now.
     pub(super) fn snapshot(
         &mut self,
         now_ticks: u64,
@@ -65,7 +65,7 @@ impl Timer {
     }
 }
 
-/// Reports once that there is nothing to take a snapshot of.
+/// Reports once that no allocator tracks the heap.
 fn report_none() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !REPORTED.swap(true, Ordering::Relaxed) {

@@ -1,11 +1,11 @@
-//! The machine on which the program runs.
+//! Describes the machine on which the program runs.
 
 use vor_capture::filled;
 use vor_capture::model::catalog::MachineInfo;
 
 use crate::clock;
 
-/// Says which machine this is, and what its clocks say now.
+/// Returns the machine's identity and the current values of its clocks.
 pub(crate) fn describe() -> MachineInfo {
     filled!(MachineInfo {
         host: host(),
@@ -15,7 +15,7 @@ pub(crate) fn describe() -> MachineInfo {
     })
 }
 
-/// Returns the machine's name in the network, empty when it cannot be had.
+/// Returns the machine's network name, empty if it is not available.
 fn host() -> String {
     if cfg!(windows) {
         return std::env::var("COMPUTERNAME").unwrap_or_default();
@@ -33,8 +33,8 @@ fn host() -> String {
 )]
 fn named_by_system() -> String {
     let mut name = [0_u8; 256];
-    // SAFETY: the call writes at most as many bytes as the buffer is said to have, and leaves its
-    // last byte 0.
+    // SAFETY: the call writes at most as many bytes as its length argument, which leaves the
+    // buffer's last byte 0.
     let result = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
     if result == 0 {
@@ -49,7 +49,7 @@ fn named_by_system() -> String {
     String::new()
 }
 
-/// Returns the text of a small file without the white space around it, empty where there is none.
+/// Returns the trimmed text of a small file, empty if there is none.
 fn text_of(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().to_owned()

@@ -1,21 +1,22 @@
 //! Marks on their way to the worker.
 //!
-//! Whoever marks appends to a queue under a lock. The worker takes over the whole queue at once and
-//! works through it without the lock, so that a mark never waits for frames that are being made.
-//! The queue is bounded: where it is full, marks of a set are merged.
+//! A thread that marks appends to a queue under a lock. The worker takes over the whole queue at
+//! once and processes it without the lock, so a mark never waits for frames that are being made.
+//! The queue is bounded: when it is full, marks of a set are merged.
 
 use std::collections::VecDeque;
 use std::ops::DerefMut;
 
 use crate::metrics::FrameMetrics;
 
-/// Marks that wait for the worker; beyond, marks of the same set are merged. With a mark every
-/// hundred spans, a ring of the usual size is full sooner.
+/// Most marks that wait for the worker; beyond that, marks of the same set are merged. With a mark
+/// every hundred spans, a ring of the usual size is full sooner.
 const MAX_MARKS: usize = 1 << 14;
-/// Memory of the metrics that wait with the marks; beyond, marks are merged as well. A distribution
-/// takes some tens of kilobytes.
+/// Most memory of the metrics that wait with the marks; beyond that, marks are merged as well. A
+/// distribution takes some tens of kilobytes.
 const MAX_BYTES: usize = 32 << 20;
-/// The part of a full queue that calls the worker, as a ring does that is filling.
+/// Divisor of the limits: a queue that is fuller than this part wakes the worker, like a filling
+/// ring.
 const MANY: usize = 16;
 
 /// A mark that waits for the worker.
@@ -34,7 +35,7 @@ pub(super) struct Mark {
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     queue: VecDeque<Mark>,
-    /// Memory of their metrics.
+    /// Memory of the marks' metrics.
     bytes: usize,
 }
 
@@ -46,8 +47,8 @@ impl Marks {
         }
     }
 
-    /// Appends a mark that is later than all others, or merges it with the last one of its set
-    /// where the queue is full.
+    /// Appends a mark that is later than all others, or merges it with the last one of its set if
+    /// the queue is full.
     pub(super) fn push(&mut self, mut mark: Mark) {
         let full = self.queue.len() >= MAX_MARKS || self.bytes >= MAX_BYTES;
         if full
@@ -65,12 +66,12 @@ impl Marks {
         self.queue.push_back(mark);
     }
 
-    /// Returns whether the worker should come at once.
+    /// Returns whether the worker should run immediately.
     pub(super) fn are_many(&self) -> bool {
         self.queue.len() >= MAX_MARKS / MANY || self.bytes >= MAX_BYTES / MANY
     }
 
-    /// Takes the first mark, if it is at most as late as `until_ticks`.
+    /// Takes the first mark, if it is not later than `until_ticks`.
     pub(super) fn pop_due(&mut self, until_ticks: u64) -> Option<Mark> {
         let mark = self
             .queue
@@ -79,14 +80,14 @@ impl Marks {
         Some(mark)
     }
 
-    /// Returns whether a mark waits that is at most as late as `until_ticks`.
+    /// Returns whether the first mark is not later than `until_ticks`.
     pub(super) fn has_due(&self, until_ticks: u64) -> bool {
         self.queue
             .front()
             .is_some_and(|first| first.ticks <= until_ticks)
     }
 
-    /// Takes over the marks of `others`, all of them later, where none is left here.
+    /// Takes over the marks of `others`, which are all later, if this queue is empty.
     pub(super) fn refill<L: DerefMut<Target = Self>>(&mut self, others: impl FnOnce() -> L) {
         if self.queue.is_empty() {
             std::mem::swap(self, &mut others());
@@ -126,7 +127,7 @@ mod tests {
             assert_eq!(
                 mark.metrics.values,
                 [(0, mark.ticks as f64)],
-                "the last value stays"
+                "the last value is kept"
             );
             before = Some(mark.ticks);
             seen[mark.set as usize] += 1 + mark.merged;

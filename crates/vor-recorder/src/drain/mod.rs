@@ -1,8 +1,8 @@
 //! The drain: marks, the engine, and the worker that empties the rings into frames and sinks.
 //!
-//! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`.
-//! The engine behind one lock does the rest, on the thread `vor-drain`, or on the caller's in
-//! `flush()` and where there are no threads.
+//! Callers only take a timestamp and pass it on: a mark is a tick in a queue, a wake-up is an
+//! `unpark`. The engine behind one lock does the rest. It runs on the thread `vor-drain`, or on the
+//! caller's thread in `flush()` and if there are no threads.
 
 #[cfg(any(unix, windows))]
 mod process_detach;
@@ -51,16 +51,17 @@ use crate::os::signals;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Marks that the worker takes before it lets others have the engine.
+/// Most marks that the worker takes before it lets other threads have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
 
-/// The settings that outlive `enable`: the engine is made from them, in the child of a fork too.
+/// The settings that outlive `enable`. The engine is created from them, also in the child of a
+/// fork.
 #[derive(Clone)]
 pub(crate) struct Settings {
     start_ticks: u64,
     options: Options,
     capture: Option<CaptureFile>,
-    /// The capture that is open: the number of its sink, and its path.
+    /// The open capture: the number of its sink, and its path.
     opened: Option<(u64, PathBuf)>,
 }
 
@@ -68,32 +69,31 @@ pub(crate) struct Settings {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) ring_kib: usize,
-    /// Whether `frame_mark` drains, and there is no worker.
+    /// Whether `frame_mark` drains, so that there is no worker.
     pub(crate) inline: bool,
     pub(crate) interval: Duration,
     pub(crate) max_spans_per_frame: usize,
     pub(crate) stats: bool,
 }
 
-/// When a frame of the main set was marked last, in ticks. Written under the lock of the marks,
-/// read by anyone.
+/// Tick of the last mark of the main set. Written under the lock of the marks, read by any thread.
 static LAST_MARK: AtomicU64 = AtomicU64::new(0);
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
-/// Threads that wait for the engine beside the worker.
+/// Threads other than the worker that wait for the engine.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 static MARKS: Mutex<Marks> = Mutex::new(Marks::new());
 static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Whether `frame_mark` drains by itself. Written by `start`, read by marks.
+/// Whether `frame_mark` drains itself. Written by `start`, read by marks.
 static INLINE: AtomicBool = AtomicBool::new(false);
 
 fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the drain with `options` at the first call, and runs `work` with its settings and
-/// whether this is that call. Not from inside a sink, which holds the engine.
+/// Starts the drain with `options` at the first call, and runs `work` with its settings and whether
+/// this is that call. Must not run inside a sink, where the engine is locked.
 pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bool) -> R) -> R {
     hooks::set_drain(hooks::Drain {
         wake,
@@ -131,12 +131,12 @@ impl Settings {
         wake(true);
     }
 
-    /// Has the engine keep statistics of every scope.
+    /// Makes the engine keep statistics of every scope.
     pub(crate) fn keep_statistics(&self) {
         with_settings(self, Engine::keep_statistics);
     }
 
-    /// Adds sinks, which get what ends from now on.
+    /// Adds sinks, which receive everything that ends from now on.
     pub(crate) fn add_sinks(&self, sinks: Vec<(String, Box<dyn FrameSink>)>) {
         if sinks.is_empty() {
             return;
@@ -149,20 +149,20 @@ impl Settings {
         });
     }
 
-    /// Hands the sinks a snapshot of the heap now, and every `interval`.
+    /// Passes a snapshot of the heap to the sinks now, and every `interval`.
     pub(crate) fn snapshot_heap(&self, interval: Duration) {
         heap::set_interval(interval);
         with_settings(self, |engine| engine.take_heap(heap::SnapshotTime::Now));
         wake(true);
     }
 
-    /// Returns what this machine lacks, in a line.
+    /// Returns one line about the rows that this machine lacks, if any.
     pub(crate) fn absences(&self) -> Option<String> {
         with_settings(self, |engine| engine.absences())
     }
 }
 
-/// Starts the worker by `spawn`, unless the program drains itself.
+/// Starts the worker with `spawn`, unless the program drains itself.
 fn start_worker(settings: &Settings, spawn: fn(Duration)) {
     INLINE.store(settings.options.inline, Ordering::Relaxed);
     if !settings.options.inline {
@@ -170,7 +170,7 @@ fn start_worker(settings: &Settings, spawn: fn(Duration)) {
     }
 }
 
-/// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
+/// Starts the recorder in the child of a fork, with its own worker and its own capture.
 fn rearm_if_forked() {
     if !record_state::is_forked() || thread::is_busy() {
         return;
@@ -190,7 +190,7 @@ fn rearm_if_forked() {
     });
 }
 
-/// Runs `work` with the engine, which is made where it is missing. `None` before the first
+/// Runs `work` with the engine, and creates the engine if it is missing. `None` before the first
 /// `enable`.
 fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let settings = locked(&SETTINGS).clone()?;
@@ -200,8 +200,8 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 /// The engine, while its lock is held.
 struct EngineGuard(MutexGuard<'static, Option<Engine>>);
 
-/// The thread that holds the engine, as [`signals::this_thread`] says it; 0 where nobody does.
-/// Written by the holder alone, relaxed: a thread only compares it with itself.
+/// The thread that holds the engine, as [`signals::this_thread`] returns it; 0 if no thread does.
+/// Only the holder writes it. Relaxed: a thread only compares it with itself.
 #[cfg(unix)]
 static HOLDER: AtomicU64 = AtomicU64::new(0);
 
@@ -240,14 +240,14 @@ fn has_engine() -> bool {
     HOLDER.load(Ordering::Relaxed) == signals::this_thread()
 }
 
-/// Returns whether nobody holds the engine, or a thread that [`has_engine`] knows. It stays `false`
+/// Returns whether no thread holds the engine, or [`has_engine`] knows the holder. It is `false`
 /// while a signal has stopped a thread between locking and the store to `HOLDER`.
 #[cfg(unix)]
 fn is_holder_known() -> bool {
     HOLDER.load(Ordering::Relaxed) != 0 || crate::os::detach::is_open(&ENGINE)
 }
 
-/// Locks the engine if that can be done in time, of which only what the process is let run counts.
+/// Locks the engine within `bound`, counting only time in which the process runs.
 #[cfg(unix)]
 fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {
     const PAUSE: Duration = Duration::from_millis(1);
@@ -268,7 +268,7 @@ fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = lock_engine();
-    // Sinks write on whichever thread drains, and the program must not die of what they write.
+    // Sinks write on the thread that drains, and their writes must not end the program.
     signals::without_signals(move || {
         let result = work(make_if_missing(&mut engine, settings));
         release(engine);
@@ -276,7 +276,7 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
     })
 }
 
-// Out of line, as `release`: `with_settings` is compiled for each of its callers.
+// Out of line, like `release`: `with_settings` is compiled for each of its callers.
 #[inline(never)]
 fn make_if_missing<'a>(engine: &'a mut EngineGuard, settings: &Settings) -> &'a mut Engine {
     engine.get_or_insert_with(|| {
@@ -288,7 +288,7 @@ fn make_if_missing<'a>(engine: &'a mut EngineGuard, settings: &Settings) -> &'a 
     })
 }
 
-/// Unlocks the engine, and then drops the sinks that ended meanwhile.
+/// Unlocks the engine, and then drops the sinks that have ended.
 #[inline(never)]
 fn release(mut engine: EngineGuard) {
     let ended = engine.as_mut().map(|engine| engine.outputs.take_ended());
@@ -296,8 +296,8 @@ fn release(mut engine: EngineGuard) {
     drop(ended);
 }
 
-/// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go
-/// first.
+/// Locks the engine. Under load the worker releases it only briefly, so it yields to threads that
+/// wait here.
 fn lock_engine() -> EngineGuard {
     EngineGuard::new(match ENGINE.try_lock() {
         Ok(engine) => engine,
@@ -311,8 +311,8 @@ fn lock_engine() -> EngineGuard {
     })
 }
 
-/// Takes what ended and was marked before the call. What comes meanwhile waits for the next pass,
-/// however fast it comes.
+/// Takes everything that ended and was marked before the call. Later records wait for the next
+/// pass, however fast they arrive.
 fn pass(engine: &mut Engine) -> Pass {
     let until_ticks = begin_pass(engine);
     let mut all = Pass::default();
@@ -326,7 +326,7 @@ fn pass(engine: &mut Engine) -> Pass {
     }
 }
 
-/// Reads what is open, and fixes the tick up to which a pass goes.
+/// Reads the open scopes, and fixes the tick up to which a pass goes.
 fn begin_pass(engine: &mut Engine) -> u64 {
     engine.note_open();
     // Under the lock: a mark made later has a later tick.
@@ -334,7 +334,7 @@ fn begin_pass(engine: &mut Engine) -> u64 {
     clock::ticks()
 }
 
-/// Takes what is in the rings up to the tick of [`begin_pass`], or up to so many marks.
+/// Takes the rings' contents up to the tick of [`begin_pass`], or up to `MAX_MARKS_PER_STEP` marks.
 fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
     let mut due = Vec::new();
     let marks = &mut engine.marks;
@@ -349,7 +349,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
     if let Some(last) = due.last().filter(|_| due.len() == MAX_MARKS_PER_STEP) {
         marks.refill(|| locked(&MARKS));
         if marks.has_due(until_ticks) {
-            // Spans that ended after the last mark taken wait for the next one.
+            // Spans that ended after the last taken mark wait for the next step.
             (until_ticks, more) = (last.ticks, true);
         }
     }
@@ -360,7 +360,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
 
 /// Ends a frame of the main set and begins the next.
 ///
-/// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last
+/// The caller's cost is constant: the worker does the rest. Metrics and I/O recorded since the last
 /// mark belong to the frame that ends.
 #[inline]
 pub fn frame_mark() {
@@ -376,8 +376,8 @@ fn mark_main() {
     }
 }
 
-/// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no
-/// spans of their own and no metrics.
+/// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, but
+/// no spans of their own and no metrics.
 #[inline]
 pub fn frame_mark_named(name: &str) {
     if !cfg!(feature = "off") && record_state::is_on() {
@@ -396,7 +396,7 @@ fn mark_named(name: &str) {
     }
 }
 
-/// Ends a frame of the secondary set that is called so; the same as the function of this name.
+/// Ends a frame of the secondary set `$name`, like the function of this name.
 ///
 /// # Examples
 ///
@@ -411,7 +411,7 @@ macro_rules! frame_mark_named {
     };
 }
 
-/// Returns when a frame of the main set was marked last, in ticks; 0 before the first mark.
+/// Returns the tick of the last mark of the main set; 0 before the first mark.
 #[must_use]
 pub fn last_mark_ticks() -> u64 {
     LAST_MARK.load(Ordering::Relaxed)
@@ -441,8 +441,8 @@ fn mark(set: u32, recorded: FrameMetrics) {
     }
 }
 
-/// Brings everything that ended before the call to the sinks, and their output to its destination.
-/// Returns when it is there.
+/// Delivers everything that ended before the call to the sinks, and their output to its
+/// destination. Returns when it has arrived.
 pub fn flush() {
     if thread::is_busy() {
         return;
@@ -455,13 +455,12 @@ pub fn flush() {
     });
 }
 
-/// [`flush`], by its name in vor 0.2.1.
+/// The name of [`flush`] in vor 0.2.1.
 pub fn flush_recording() {
     flush();
 }
 
-/// Wakes the worker where it sleeps until called; with `urgent`, also from the sleep between two
-/// passes.
+/// Wakes the worker from its long sleep; with `urgent`, also from the sleep between two passes.
 fn wake(urgent: bool) {
     worker::wake(urgent);
 }
@@ -496,7 +495,7 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
 pub fn catalog() -> Option<Arc<Catalog>> {
     outside(|engine| {
         pass(engine);
-        // Those of scopes too of which none has ended yet.
+        // Including scopes of which none has ended yet.
         engine.learn_sites();
         Arc::clone(engine.catalog())
     })
@@ -508,8 +507,8 @@ pub fn failed_sinks() -> u64 {
     outside(|engine| engine.outputs.failed()).unwrap_or(0)
 }
 
-/// Runs `ask` with the engine on behalf of the program. `None` inside a sink, where this very
-/// thread has the engine locked.
+/// Runs `ask` with the engine for the program. `None` inside a sink, where this thread itself has
+/// the engine locked.
 fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     if thread::is_busy() {
         return None;
@@ -517,8 +516,8 @@ fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     thread::while_busy(|| with_engine(ask))
 }
 
-/// Starts the recorder for a test of this room, and lets the next one go on when the guard is
-/// dropped: marks take the metrics of the whole process.
+/// Starts the recorder for a test of this module. The guard makes tests take turns, because marks
+/// take the metrics of the whole process.
 #[cfg(all(test, not(loom), not(feature = "off")))]
 fn start_for_tests() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -564,12 +563,12 @@ mod tests {
             threads
                 .into_iter()
                 .for_each(|thread| thread.join().unwrap());
-            // A pass takes back the blocks of ended threads, and the worker's may be late.
+            // A pass reclaims the blocks of ended threads, and the worker's pass may be late.
             super::flush();
         }
         assert_eq!(seen + taken(), 20 * 4 * 1000 * 3);
         assert_eq!(taken(), 0);
         let blocks = metrics::block_count();
-        assert!(blocks < 40, "blocks are used again: {blocks}");
+        assert!(blocks < 40, "blocks are reused: {blocks}");
     }
 }

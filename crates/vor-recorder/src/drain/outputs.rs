@@ -1,7 +1,7 @@
-//! The sinks that are on, and what happens when one fails.
+//! The active sinks, and the handling of sinks that fail.
 //!
-//! A file whose slow reader vor gives up lacks everything from then on: that is counted, and
-//! reported at the end.
+//! If vor gives up a file because its reader is slow, the file lacks everything from then on. The
+//! loss is counted, and reported at the end.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,14 +22,14 @@ use crate::os::report;
 pub(crate) struct Outputs {
     sinks: Vec<Output>,
     wants_trees: bool,
-    /// Whether files may gather what they accept until the pass is over: code of others, which may
-    /// take long or crash, is not called in between.
+    /// Whether files may gather records until the pass ends. They may if no foreign code runs in
+    /// between, which may be slow or crash.
     may_gather: bool,
     failed: u64,
     losses: Vec<Loss>,
-    /// Sinks that were taken out.
+    /// Sinks that were removed.
     ended: Vec<Box<dyn FrameSink>>,
-    /// Spans and frames accepted since the last commit: a file that fails may not have written
+    /// Spans and frames accepted since the last commit; a file that fails may not have written
     /// them.
     uncommitted: (u64, u64),
 }
@@ -39,13 +39,12 @@ struct Output {
     number: u64,
     interest: Interest,
     takes_frames: bool,
-    /// Whether it writes a file of its own, and needs no other thread and no lock for that.
+    /// Whether it only writes a file, which needs no other thread and no lock.
     is_file: bool,
     sink: Box<dyn FrameSink>,
 }
 
-/// The loss of a file whose reader was given up: all that it had not written, and all that came
-/// after.
+/// The loss of a file whose reader was given up: its unwritten records, and everything after them.
 struct Loss {
     name: String,
     number: u64,
@@ -87,13 +86,13 @@ impl Outputs {
         self.sinks.iter().any(|output| output.number == number)
     }
 
-    /// Ends one sink and takes it out. Returns whether it was on and ended well.
+    /// Ends one sink and removes it. Returns whether it was on and ended well.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         self.each(
             |output| output.number == number,
             |output| output.sink.finish(),
         );
-        // One that failed at its end is gone already.
+        // A sink that failed at its end is already removed.
         let ended_well = self.has(number);
         let removed = self.sinks.extract_if(.., |output| output.number == number);
         self.ended.extend(removed.map(|output| output.sink));
@@ -108,8 +107,8 @@ impl Outputs {
         self.wants_trees
     }
 
-    /// Returns whether a sink takes spans, as batches or in the trees of frames, or lacks them,
-    /// which is counted.
+    /// Returns whether a sink takes spans, as batches or in the trees of frames, or whether a
+    /// failed file's lost spans are being counted.
     pub(crate) fn want_spans(&self) -> bool {
         let wants = |output: &Output| output.interest.batches || output.interest.trees;
         self.sinks.iter().any(wants) || !self.losses.is_empty()
@@ -124,8 +123,8 @@ impl Outputs {
         self.failed
     }
 
-    /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets
-    /// half of one.
+    /// Reads every sink's interest again. Must be called where a frame begins, so that no sink gets
+    /// half a frame.
     pub(crate) fn refresh_interest(&mut self) {
         let ask = |output: &mut Output| {
             output.interest = output.sink.interest();
@@ -136,7 +135,8 @@ impl Outputs {
         self.settle();
     }
 
-    /// Returns whether a sink takes frames, or lacks them, which is counted.
+    /// Returns whether a sink takes frames, or whether a failed file's lost frames are being
+    /// counted.
     pub(crate) fn take_frames(&self) -> bool {
         self.sinks.iter().any(|output| output.takes_frames) || !self.losses.is_empty()
     }
@@ -165,7 +165,7 @@ impl Outputs {
         }
     }
 
-    /// Returns whether a sink wants to know what is open.
+    /// Returns whether a sink wants the open scopes.
     pub(crate) fn want_open(&self) -> bool {
         self.sinks.iter().any(|output| output.sink.wants_open())
     }
@@ -185,13 +185,13 @@ impl Outputs {
         );
     }
 
-    /// Has every sink hand over what it gathered in a pass.
+    /// Makes every sink write the records that it gathered in a pass.
     pub(crate) fn commit(&mut self) {
         self.each(|_| true, |output| output.sink.commit());
         self.uncommitted = (0, 0);
     }
 
-    /// Calls every sink that `concerns` picks, of which files may gather what they get.
+    /// Calls every sink that `concerns` selects; files may gather what they receive.
     fn each_in_pass(
         &mut self,
         concerns: impl Fn(&Output) -> bool,
@@ -228,8 +228,8 @@ impl Outputs {
         self.settle();
     }
 
-    /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not
-    /// dropped: that may wait as well.
+    /// Removes, for the last thread of a process, the sinks that may wait for another thread. They
+    /// are not dropped, since a drop may wait as well.
     #[cfg(any(unix, windows))]
     pub(crate) fn keep_files_only(&mut self) {
         let (files, others) = std::mem::take(&mut self.sinks)
@@ -240,14 +240,14 @@ impl Outputs {
         self.settle();
     }
 
-    /// Hands over the sinks that were taken out since the last call. They are to be dropped without
-    /// the lock of the engine: one may wait for a thread that needs the engine.
+    /// Returns the sinks that were removed since the last call. Drop them without the engine's
+    /// lock: a sink may wait for a thread that needs the engine.
     #[must_use]
     pub(crate) fn take_ended(&mut self) -> Vec<Box<dyn FrameSink>> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Calls every sink that `concerns` picks, and takes out those that fail.
+    /// Calls every sink that `concerns` selects, and removes those that fail.
     fn each(
         &mut self,
         concerns: impl Fn(&Output) -> bool,
@@ -259,8 +259,7 @@ impl Outputs {
             if !concerns(output) {
                 return false;
             }
-            // A sink that panicked is only dropped after this, so what it left half done is seen by
-            // nobody.
+            // A sink that panicked is only dropped after this, so nothing sees its broken state.
             let result = catch_unwind(AssertUnwindSafe(|| call(output)));
             let reason = match result {
                 Ok(Ok(())) => return false,
@@ -305,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes when it is called.
+    /// Records each call.
     struct Notes(Arc<Mutex<String>>);
 
     impl FrameSink for Notes {
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn files_gather_until_the_pass_is_over_unless_code_of_others_runs_in_between() {
+    fn files_gather_until_the_pass_ends_unless_foreign_code_runs_in_between() {
         let notes = Arc::<Mutex<String>>::default();
         let mut outputs = Outputs::default();
         outputs.add(1, "file".into(), Box::new(Notes(Arc::clone(&notes))));

@@ -1,8 +1,7 @@
-//! The table of counted scopes on stderr: at the end of the process, and when the program is sent
-//! SIGUSR1.
+//! Prints the table of counted scopes on stderr: at the end of the process, and on SIGUSR1.
 //!
-//! The signal's handler only sets a flag. The worker looks at it ten times a second, or
-//! `frame_mark()` does where it drains by itself.
+//! The signal's handler only sets a flag. The worker checks it ten times a second; if
+//! `frame_mark()` drains itself, it checks the flag instead.
 
 use std::time::Duration;
 
@@ -20,14 +19,14 @@ static PRINTS: AtomicBool = AtomicBool::new(false);
 /// Longest sleep of a worker while the table may be requested.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// Has the table printed from now on.
+/// Enables printing of the table from now on.
 pub(crate) fn begin() {
     if !PRINTS.swap(true, Ordering::SeqCst) {
         signals::listen();
     }
 }
 
-/// Returns how long the worker may sleep that would sleep for `longest`.
+/// Limits a sleep of the worker while the table may be requested.
 pub(super) fn longest_sleep(longest: Duration) -> Duration {
     if PRINTS.load(Ordering::Relaxed) {
         longest.min(LONGEST_SLEEP)

@@ -1,17 +1,17 @@
-//! Whether the locks that the end of a process takes are open.
+//! Checks whether the locks that the end of a process takes are open.
 //!
-//! On Windows a process that ends without the C library has one thread left when vor hears of it
-//! ([`os::detach`](crate::os::detach)). There is nobody to wait for: a lock that is held stays held
-//! for ever, and what it guards is half changed. Where all locks of the crate are open the engine
-//! is whole, and the rings hold what ended since the last pass. Where one is not, nothing is
-//! written any more, and the captures are those of a program that was killed.
+//! On Windows, a process that ends without the C library has one thread left when vor is notified
+//! ([`os::detach`](crate::os::detach)). A lock that is held stays held for ever, and its data is
+//! half changed. If all locks of the crate are open, the engine is whole, and the rings hold the
+//! records since the last pass. Otherwise nothing more is written, and the captures are those of a
+//! killed program.
 
 #[cfg(any(unix, windows))]
 pub(super) use ends::{abandon, is_possible};
 #[cfg(unix)]
 pub(super) use locks::{was_open, were_open};
 
-/// The locks that the end takes beside those of the settings and the engine.
+/// The locks that the end takes besides those of the settings and the engine.
 #[cfg(any(unix, windows))]
 mod locks {
     use super::super::{FRAME_SETS, MARKS, worker};
@@ -19,7 +19,8 @@ mod locks {
     use crate::os::detach::is_open;
     use crate::{gpu, metrics};
 
-    /// Say whether nobody holds them. The allocator's first: the others may allocate.
+    /// Each returns whether a lock is open. The allocator's is first, because the others may
+    /// allocate.
     pub(super) const ARE_OPEN: [fn() -> bool; 8] = [
         crate::heap::is_open,
         || is_open(&MARKS),
@@ -32,8 +33,8 @@ mod locks {
     ];
 
     /// Returns whether each of these locks was open at some moment, and the holder of the engine
-    /// known. Then a thread that has been stopped all the while holds none of them, and the engine
-    /// only if it knows that itself.
+    /// was known. If so, a thread that has been stopped since before holds none of them, and knows
+    /// itself whether it holds the engine.
     #[cfg(unix)]
     pub(in super::super) fn were_open() -> bool {
         was_open(super::super::is_holder_known) && ARE_OPEN.into_iter().all(was_open)
@@ -55,7 +56,7 @@ mod locks {
 
 #[cfg(unix)]
 mod ends {
-    /// There are other threads, which will open what they have locked.
+    /// Other threads run on, and will release their locks.
     pub(in super::super) const fn is_possible() -> bool {
         true
     }
@@ -70,15 +71,14 @@ mod ends {
     use crate::hot::thread;
     use crate::os::detach::is_open;
 
-    /// Returns whether all locks that the end takes are open. To be called by the last thread: they
-    /// stay so.
+    /// Returns whether all locks that the end takes are open. Must be called by the last thread, so
+    /// that they stay open.
     pub(in super::super) fn is_possible() -> bool {
         let are_open = |locks: &[fn() -> bool]| locks.iter().all(|is_open| is_open());
         are_open(&super::locks::ARE_OPEN) && is_open(&SETTINGS) && is_open(&ENGINE)
     }
 
-    /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of
-    /// its thread-locals run.
+    /// Ensures that vor waits for no lock on this thread when destructors of its thread-locals run.
     pub(in super::super) fn abandon() {
         allocations::stay_internal();
         thread::abandon_state();

@@ -1,4 +1,4 @@
-//! The rows of the system, which every frame has.
+//! The system rows of every frame.
 
 use vor_capture::filled;
 use vor_capture::model::catalog::MetricColumn;
@@ -11,20 +11,19 @@ use crate::{allocations, clock};
 /// Makes the system values of each frame. Owned by the worker.
 ///
 /// The process is sampled at most a hundred times a second. A frame that ends sooner after the last
-/// sample has no rows that count something since then, and the latest value of the others.
+/// sample has no rows that count since then, and the latest value of the others.
 #[derive(Debug)]
 pub(super) struct FrameSampler {
     process: ProcessSampler,
     last: ProcessSample,
-    /// The values of `last` by itself: the rows of frames that end before the next sample.
+    /// The values of `last` alone: the rows of frames that end before the next sample.
     latest: SystemSample,
     sampled_at_ticks: u64,
-    /// Whether the program's allocator is tracked, which it is from its first allocation on or
-    /// never.
+    /// Whether the program's allocator is tracked, from its first allocation on or never.
     counts_allocations: bool,
 }
 
-/// The columns of a program whose allocator is tracked, behind the others.
+/// The columns of a program whose allocator is tracked, after the others.
 const ALLOCATION_COLUMNS: [(&str, &str); 2] = [("alloc_MB", "MB"), ("allocs", "")];
 
 /// Least time between two samples of the process.
@@ -43,7 +42,7 @@ impl FrameSampler {
         }
     }
 
-    /// Says which rows frames do not have, and why; `None` where they have all.
+    /// Returns which rows frames lack, and why; `None` if they have all.
     pub(super) fn absences(&self) -> Option<String> {
         system::absences(&self.last)
     }
@@ -68,7 +67,7 @@ impl FrameSampler {
         system::COLUMN_COUNT + more
     }
 
-    /// Takes a sample where the last one is old; returns what it says of the time between both.
+    /// Takes a sample if the last one is old. Returns the values for the time between both.
     pub(super) fn keep_up(&mut self) -> Option<SystemSample> {
         let now_ticks = clock::ticks();
         let elapsed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.sampled_at_ticks));
@@ -83,8 +82,8 @@ impl FrameSampler {
         Some(sample)
     }
 
-    /// Appends the rows of a frame that lasted `frame_ns`, in which the program recorded
-    /// `recorded`.
+    /// Appends the rows of a frame that lasted `frame_ns`; `recorded` holds the program's metrics
+    /// in it.
     pub(super) fn sample(
         &mut self,
         frame_ns: u64,
@@ -107,7 +106,7 @@ impl FrameSampler {
     }
 }
 
-/// Returns what a sample says without another one: a difference needs two.
+/// Returns the values of a sample that need no second one; a difference needs two.
 fn latest(sample: &ProcessSample) -> SystemSample {
     SystemSample::between(&ProcessSample::default(), sample, 0)
 }

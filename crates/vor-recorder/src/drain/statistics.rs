@@ -1,4 +1,4 @@
-//! Sums per call site of what is recorded, with the feature `stats`.
+//! Sums of the records per call site, with the feature `stats`.
 
 #[cfg(feature = "stats")]
 pub(super) use vor_capture::stats::StatsBuilder;
@@ -6,7 +6,7 @@ pub(super) use vor_capture::stats::StatsBuilder;
 #[cfg(not(feature = "stats"))]
 pub(super) use stub::StatsBuilder;
 
-/// Begins to add up.
+/// Creates the sums, if the feature is on.
 pub(super) fn start() -> Option<StatsBuilder> {
     #[cfg(feature = "stats")]
     return Some(StatsBuilder::new());
@@ -20,7 +20,7 @@ mod stub {
     use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
     use vor_capture::stats::ScopeStats;
 
-    /// The sums of a build without the feature: no value exists, so no code is left of it.
+    /// The sums of a build without the feature. It has no values, so no code remains.
     #[derive(Debug)]
     pub(in crate::drain) enum StatsBuilder {}
 

@@ -1,20 +1,20 @@
-//! The table of counted scopes that a program leaves on stderr.
+//! The table of counted scopes that a program prints on stderr.
 
 use std::fmt::Write as _;
 
 use vor_capture::stats::ScopeStats;
 use vor_capture::units;
 
-/// Columns of the text that a line may take.
+/// Most columns of a line.
 const WIDTH: usize = 100;
 
-/// Least columns for names.
+/// Fewest columns for names.
 const MIN_NAME: usize = 16;
 
-/// Rows that are printed; the rest is one line.
+/// Most rows that are printed; the rest is summarized in one line.
 const MAX_ROWS: usize = 100;
 
-/// Returns the rows as text, the longest self times first.
+/// Returns the rows as text, ordered by self time, longest first.
 pub(crate) fn table(rows: &[ScopeStats]) -> String {
     let mut rows: Vec<&ScopeStats> = rows.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.self_ns), row.site));
@@ -92,8 +92,8 @@ fn line(
     text.push('\n');
 }
 
-/// Returns a name in at most `room` columns, cut in its middle, since both ends tell, and with
-/// control characters escaped.
+/// Returns a name in at most `room` columns, with control characters escaped. A longer name is cut
+/// in its middle, because both ends identify it.
 fn name(name: &str, room: usize) -> String {
     let mut all = Vec::with_capacity(name.len());
     for character in name.chars() {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_fit_and_stand_by_self_time() {
+    fn rows_fit_and_are_ordered_by_self_time() {
         let long = "a".repeat(80) + "\n" + &"b".repeat(80);
         let mut rows = vec![
             row(1, "short", 12_345),

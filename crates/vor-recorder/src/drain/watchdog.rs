@@ -1,9 +1,9 @@
 //! The watchdog: reports the open scopes of every thread when a frame or a scope takes too long.
 //!
-//! The worker looks several times within the limit. What it finds goes to stderr and, as messages
+//! The worker checks several times within the limit. It reports a stall on stderr and, as messages
 //! on the worker's own track, to the sinks. A stall is reported once: its frame is not reported
-//! again, and neither is a scope that was open for half the limit when its thread was reported,
-//! since a stall makes scope after scope old that was opened for the same thing.
+//! again. Neither is a scope that was open for half the limit when its thread was reported, because
+//! one stall makes several nested scopes old.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,13 +19,13 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// How long a frame or a scope may take, in nanoseconds; 0 means no watchdog. Written by
-/// `start`, read by the worker, relaxed.
+/// How long a frame or a scope may take, in nanoseconds; 0 means no watchdog. Written by `start`,
+/// read by the worker, relaxed.
 static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// How often the worker looks within the limit.
+/// How many times the worker checks within the limit.
 const LOOKS: u32 = 8;
-/// How often it looks at most.
+/// Shortest time between two checks.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Sets how long a frame or a scope may take.
@@ -39,7 +39,7 @@ fn limit() -> Option<Duration> {
     (limit_ns > 0).then(|| Duration::from_nanos(limit_ns))
 }
 
-/// Limits a sleep of the worker to the time until the next look.
+/// Limits a sleep of the worker to the time until the next check.
 pub(super) fn longest_sleep(wanted: Duration) -> Duration {
     limit().map_or(wanted, |limit| (limit / LOOKS).clamp(SHORTEST, wanted))
 }
@@ -48,14 +48,14 @@ pub(super) fn longest_sleep(wanted: Duration) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     next_look_ticks: u64,
-    /// The mark with which the last reported frame began.
+    /// The mark at the start of the last reported frame.
     reported_mark_ticks: u64,
     /// For each thread, the start of the last scope that counts as reported.
     reported_starts: BTreeMap<ThreadId, u64>,
 }
 
 impl Watchdog {
-    /// Looks for a frame or a scope that is too old, where that is due, and reports it.
+    /// If a check is due, looks for a frame or a scope that is too old, and reports it.
     pub(super) fn look(&mut self) {
         let Some(limit) = limit() else {
             return;
@@ -76,7 +76,7 @@ impl Watchdog {
         }
     }
 
-    /// Returns the headline of a stall that is not reported yet.
+    /// Returns the headline of a stall that has not been reported yet.
     fn judge(&mut self, limit_ns: u64, mark: u64, now: u64, open: &[OpenThread]) -> Option<String> {
         self.reported_starts
             .retain(|thread, _| open.iter().any(|open| open.thread == *thread));
@@ -150,7 +150,7 @@ fn report_stall(headline: &str, open: &[OpenThread]) {
         let mut line = format!("stalled: {}:", name_of(thread));
         for (depth, scope) in thread.scopes.iter().enumerate() {
             let arrow = if depth == 0 { "" } else { " >" };
-            // A string takes everything.
+            // Writing into a string cannot fail.
             let _ = write!(
                 line,
                 "{arrow} {} {}",
@@ -194,16 +194,16 @@ mod tests {
             headline,
             "`work` has been open for 0.0 ms on thread 0, the limit is 0.0 ms"
         );
-        // The scope inside gets old for the same reason.
+        // The inner scope gets old in the same stall.
         assert_eq!(judge(0, &[open(0, &[(10, 1_600), (12, 1_200)])]), None);
-        // A scope that came later does so for another, and so does another thread's.
+        // A later scope is another stall, and so is another thread's.
         assert!(judge(0, &[open(0, &[(10, 4_000), (30, 1_001)])]).is_some());
         assert!(judge(0, &[open(0, &[(10, 9_000)]), open(1, &[(9, 1_001)])]).is_some());
         assert_eq!(
             judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]),
             None
         );
-        // The state of a thread goes with it.
+        // The state of a thread is removed with it.
         assert_eq!(judge(0, &[]), None);
         assert!(judge(0, &[open(1, &[(9, 2_000)])]).is_some());
     }

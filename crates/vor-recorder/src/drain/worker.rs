@@ -1,9 +1,9 @@
 //! The worker thread, and how it sleeps.
 //!
-//! While the program records, a pass begins a drain interval after the last one began, or at once
-//! when a ring has filled by a quarter. After a second without anything to do the worker arms the
+//! While the program records, a pass begins a drain interval after the last one began, or
+//! immediately when a ring is a quarter full. After a second without work the worker arms the
 //! rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
-//! with the arming can go unnoticed, so the worker looks again one interval later before it sleeps
+//! with the arming can go unnoticed, so the worker checks again one interval later before it sleeps
 //! for long.
 
 use std::sync::Mutex;
@@ -22,23 +22,22 @@ use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 
-/// The worker, for waking it.
+/// The worker's handle, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
-/// Set by the worker while it sleeps until called; read by pushes on their cold path and by marks.
-/// Relaxed would do: a lost wake-up is made up for by the long sleep's end.
+/// Set by the worker during its long sleep; read by pushes on their cold path and by marks. Relaxed
+/// would suffice: the long sleep's end makes up for a lost wake-up.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// Set by the first push that finds a ring a quarter full, cleared by the worker, so that one
-/// wake-up is made and not thousands.
+/// wake-up is made rather than thousands.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Passes without anything to do before the worker sleeps until called.
+/// Time without work before the worker's long sleep.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// Shortest sleep where no ring is filling: whoever else wants the engine or the processor has it
-/// meanwhile.
+/// Shortest sleep if no ring is filling; other threads then have the engine and the processor.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const LONG_SLEEP: Duration = Duration::from_secs(5);
-/// How long the worker stays away from the engine when someone waits for it.
+/// How long the worker leaves the engine to a thread that waits for it.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 
 const NAME: &str = "vor-drain";
@@ -52,7 +51,7 @@ pub(super) fn spawn(interval: Duration) {
     }
 }
 
-/// As [`spawn`], in the child of a fork.
+/// Like [`spawn`], in the child of a fork.
 #[cfg(unix)]
 pub(super) fn spawn_after_fork(interval: Duration) {
     let start = move || {
@@ -70,7 +69,7 @@ fn report_missing(error: &std::io::Error) {
     ));
 }
 
-/// Forgets the worker: for the child of a fork.
+/// Forgets the worker, in the child of a fork.
 #[cfg(unix)]
 pub(super) fn forget() {
     *locked(&WORKER) = None;
@@ -83,7 +82,7 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
     locked(&WORKER)
 }
 
-/// Returns whether nobody holds the lock: for the end of a process.
+/// Returns whether no thread holds the lock; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     crate::os::detach::is_open(&WORKER)
@@ -99,7 +98,7 @@ pub(super) fn wake(urgent: bool) {
     }
 }
 
-/// Returns how long the worker may sleep until it is called.
+/// Returns the duration of the long sleep, which a wake-up can end.
 fn longest_sleep() -> Duration {
     watchdog::longest_sleep(heap::longest_sleep(printing::longest_sleep(LONG_SLEEP)))
 }
@@ -131,8 +130,8 @@ fn run(interval: Duration) {
         }
         watchdog.look();
         if pressed || more {
-            // The lock is not fair: without a pause the worker would have it again before anyone
-            // who waits is awake.
+            // The lock is not fair: without a pause the worker would have it again before a waiting
+            // thread is awake.
             if WAITING.load(Ordering::SeqCst) > 0 {
                 std::thread::sleep(GIVE_WAY);
             }
@@ -168,8 +167,8 @@ mod tests {
     #[test]
     fn many_marks_call_the_worker_before_its_interval_is_over() {
         let _turn = start_for_tests();
-        // Without the engine it gets no further than the beginning of a pass, where it forgets that
-        // it was called, once.
+        // While the test holds the engine, the worker only reaches the beginning of a pass, where
+        // it clears `CALLED` once.
         let engine = lock_engine();
         let is_called = (0..4000).any(|_| {
             frame_mark();

@@ -1,12 +1,13 @@
-//! The values of a GPU in the property lists of macOS: the half that needs no macOS.
+//! The values of a GPU in the property lists of macOS: the part that needs no macOS.
 //!
-//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose
-//! keys differ from driver to driver: a chip of Apple's, a card of AMD's and Intel's in a processor
-//! each tell of their work and of their memory in words of their own. Energy comes from the
-//! counters of IOReport: a list of channels, each with a group, a name, a unit and a number; Macs
-//! with processors of Intel's have none, but a card of AMD's says in its dictionary what it draws.
-//! None of it is documented, so nothing is taken for granted: what is missing or of another kind
-//! than it was seen to be is no value.
+//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`. Its keys
+//! differ between drivers: Apple's chips, AMD's cards and Intel's integrated graphics each name
+//! their load and memory differently. Energy comes from the counters of IOReport: a list of
+//! channels, each with a group, a name, a unit and a number. Macs with Intel processors have none,
+//! but an AMD card reports its power in its dictionary.
+//!
+//! None of this is documented, so every value is optional: a key that is missing, or has an
+//! unexpected kind, has no value.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) enum Property {
     Real(f64),
     Text(String),
     Dictionary(BTreeMap<String, Property>),
-    /// A kind that nothing here reads.
+    /// A kind that no code here reads.
     Other,
 }
 
@@ -38,12 +39,12 @@ impl Property {
     }
 }
 
-/// The values of an accelerator. `None` where its driver does not report one.
+/// The values of an accelerator. `None` if its driver does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Statistics {
-    /// Share of the time in which the GPU worked, in percent.
+    /// Share of the time in which the GPU was busy, in percent.
     pub(super) util_pct: Option<f64>,
-    /// Share of the time in which its renderer worked, in percent.
+    /// Share of the time in which its renderer was busy, in percent.
     pub(super) renderer_pct: Option<f64>,
     /// Memory in use, in bytes.
     pub(super) mem_bytes: Option<f64>,
@@ -53,22 +54,22 @@ pub(super) struct Statistics {
     pub(super) temp_c: Option<f64>,
 }
 
-/// No GPU has so many bytes: drivers were seen to count below zero, which reads as nearly 2^64.
+/// No GPU has so many bytes. Some drivers count below zero, which reads as nearly 2^64.
 const IMPLAUSIBLE_BYTES: f64 = (1u64 << 53) as f64;
 
 /// Reads the dictionary `PerformanceStatistics` of an accelerator.
 pub(super) fn statistics(performance: &Property) -> Statistics {
     let number = |key| performance.get(key)?.number().filter(|value| *value >= 0.0);
-    // A driver that counts beyond the whole time measures something else.
+    // A driver that reports more than 100 % measures something else.
     let percent = |key| number(key).filter(|value| *value <= 100.0);
     let bytes = |key| number(key).filter(|value| *value < IMPLAUSIBLE_BYTES);
-    // A driver says 0 for a sensor that a card lacks.
+    // A driver reports 0 for a sensor that a card lacks.
     let sensed = |key| number(key).filter(|value| *value > 0.0);
     Statistics {
         util_pct: percent("Device Utilization %").or_else(|| percent("GPU Activity(%)")),
         renderer_pct: percent("Renderer Utilization %"),
-        // A chip of Apple's; a card with memory of its own; a GPU that has none, and so says 0 of
-        // it.
+        // In order: an Apple chip; a card with its own memory; a GPU without its own memory, which
+        // reports 0 for it.
         mem_bytes: bytes("In use system memory")
             .or_else(|| bytes("inUseVidMemoryBytes").filter(|value| *value > 0.0))
             .or_else(|| bytes("inUseSysMemoryBytes")),
@@ -77,7 +78,7 @@ pub(super) fn statistics(performance: &Property) -> Statistics {
     }
 }
 
-/// A counter of IOReport, and what it grew by between two samples.
+/// A counter of IOReport, and its growth between two samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Channel {
     pub(super) group: String,
@@ -89,8 +90,8 @@ pub(super) struct Channel {
 /// The group of channels that count energy.
 pub(super) const ENERGY_GROUP: &str = "Energy Model";
 
-/// Returns the joules that the GPU used between two samples. The unit differs from chip to chip;
-/// one that is not known is no energy.
+/// Returns the joules that the GPU used between two samples. The unit differs between chips; an
+/// unknown unit has no value.
 pub(super) fn gpu_joules(channels: &[Channel]) -> Option<f64> {
     let is_gpus =
         |channel: &&Channel| channel.group == ENERGY_GROUP && channel.name == "GPU Energy";
@@ -111,15 +112,15 @@ mod tests {
 
     use super::*;
 
-    /// What `ioreg -r -c IOAccelerator` said of GPUs on real Macs, as their owners published it:
-    /// shortened to what a reader could take for what it looks for, and to some of the rest.
+    /// Output of `ioreg -r -c IOAccelerator` for GPUs of real Macs, as their owners published it.
+    /// Shortened to the keys that a reader could confuse with those it needs, and some others.
     const M3_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=16749051904,"Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"Renderer Utilization %"=11,"TiledSceneBytes"=1441792,"Device Utilization %"=16,"SplitSceneCount"=0,"Allocated PB Size"=89915392,"In use system memory"=568164352}"#;
     const M1_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=14511046656,"Tiler Utilization %"=34,"recoveryCount"=0,"Renderer Utilization %"=34,"Device Utilization %"=34,"In use system memory"=7688503296}"#;
-    /// A phone's, which knows no memory.
+    /// A phone's, which reports no memory.
     const PHONE: &str = r#"{"CommandBufferRenderCount"=1,"Device Utilization %"=0,"Renderer Utilization %"=0,"SplitSceneCount"=0,"TiledSceneBytes"=217088,"Tiler Utilization %"=0,"gartUsedBytes"=30801920,"hardwareWaitTime"=0,"recoveryCount"=0,"textureCount"=521}"#;
-    /// Graphics of a processor of Intel's, which has no memory of its own.
+    /// Integrated graphics of an Intel processor, without its own memory.
     const INTEL: &str = r#"{"gartUsedBytes"=33492992,"gartSizeBytes"=7516192768,"gartFreeBytes"=7482699776,"gartCacheBytes"=33554432,"Device Utilization % at cur p-state"=0,"Device Utilization %"=0,"Device Unit 0 Utilization %"=0,"Device Unit 2 Utilization %"=0,"inUseVidMemoryBytes"=0,"inUseSysMemoryBytes"=33492992,"orphanedReusableVidMemoryBytes"=0,"textureCount"=52}"#;
-    /// A card of AMD's, at rest.
+    /// An AMD card, at rest.
     const RADEON: &str = r#"{"Core Clock(MHz)"=48,"GPU Activity(%)"=2,"Fan Speed(RPM)"=0,"Temperature(C)"=57,"Total Power(W)"=15}"#;
 
     /// Reads a dictionary in the notation of `ioreg`: numbers, texts in quotes, and dictionaries.
@@ -131,7 +132,7 @@ mod tests {
                 while !rest.starts_with('}') {
                     *rest = rest.trim_start_matches(',');
                     let Property::Text(key) = value(rest) else {
-                        panic!("a key was expected: {rest}")
+                        panic!("no key: {rest}")
                     };
                     *rest = rest.strip_prefix('=').unwrap();
                     entries.insert(key, value(rest));
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_memory_of_its_own_tells_of_that() {
+    fn a_card_with_its_own_memory_reports_that() {
         let text = r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"vramUsedBytes"=2147483648}"#;
         assert_eq!(statistics(&parse(text)).mem_bytes, Some(1_073_741_824.0));
     }
@@ -214,8 +215,8 @@ mod tests {
             r#"{"Device Utilization %"=inf}"#,
             r#"{"device utilization %"=12}"#,
             r#"{"In use system memory"=Yes}"#,
-            // These three were seen on Macs: graphics of Intel's that were three times busy, a
-            // count of bytes that fell below zero, and a card without sensors.
+            // These three come from real Macs: Intel graphics that were three times busy, a count
+            // of bytes below zero, and a card without sensors.
             r#"{"Device Utilization %"=308}"#,
             r#"{"In use system memory"=18446744071562067968}"#,
             r#"{"Temperature(C)"=0,"Total Power(W)"=0}"#,
@@ -229,7 +230,7 @@ mod tests {
         ] {
             assert_eq!(statistics(&property), Statistics::default());
         }
-        // One that is wrong leaves the others.
+        // A wrong value does not affect the others.
         let text =
             r#"{"Device Utilization %"="x","Renderer Utilization %"=9.5,"In use system memory"=0}"#;
         let expected = Statistics {
@@ -279,8 +280,8 @@ mod tests {
         }
     }
 
-    /// Names and units of an M1 Ultra's channels that speak of a GPU, and of some of the 321
-    /// others, as its owner published them: the GPU's counter has a finer unit than the rest.
+    /// Names and units of an M1 Ultra's GPU channels, and of some of the 321 others, as its owner
+    /// published them. The GPU's counter has a finer unit than the rest.
     #[test]
     fn the_gpus_energy_is_found_among_recorded_channels() {
         let channels = [

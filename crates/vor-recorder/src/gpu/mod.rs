@@ -1,9 +1,8 @@
-//! Values of graphics cards as rows of the system: NVIDIA's behind the feature `cuda`, Apple's
-//! behind `mac`.
+//! Values of graphics cards as system rows: NVIDIA's with the feature `cuda`, Apple's with `mac`.
 //!
-//! A call of the driver takes from microseconds to forever: a driver may hang. So one thread polls,
-//! `vor-gpu`, once the rows are first wanted. It publishes the values in one place, and a frame
-//! takes the fresh ones from there ([`GpuRows`]). Nothing is polled while no sink reads metrics.
+//! A driver call takes from microseconds to forever, because a driver may hang. So one thread,
+//! `vor-gpu`, polls once the rows are first wanted. It publishes the values in one place, from
+//! which a frame takes the fresh ones ([`GpuRows`]). Nothing is polled while no sink reads metrics.
 
 #[cfg(all(
     any(

@@ -1,4 +1,4 @@
-//! Systems whose GPUs are not polled.
+//! Replaces the rows on systems whose GPUs are not polled.
 
 /// No rows.
 #[derive(Debug, Default)]

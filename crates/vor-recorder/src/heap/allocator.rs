@@ -11,13 +11,13 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 
 /// A global allocator that counts the calls of an inner allocator.
 ///
-/// It counts allocations and frees per thread, which costs about a nanosecond for both; a
-/// reallocation counts as a free and an allocation. Scopes show the allocations in them, frames the
-/// sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled) and
-/// [`exact`](Self::exact) also track which scopes allocated the live heap, for
+/// It counts allocations and frees per thread, which costs about a nanosecond for both. A
+/// reallocation counts as a free and an allocation. Scopes show the allocations in them; frames
+/// show the sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled)
+/// and [`exact`](Self::exact) also track which scopes allocated the live heap, for
 /// [`heap_snapshot`](super::heap_snapshot).
 ///
-/// With the feature `off` it calls the inner allocator and tracks nothing.
+/// With the feature `off` it only calls the inner allocator.
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ enum Heap {
 }
 
 impl TrackingAllocator<System> {
-    /// Calls the system's allocator, as a program without a global allocator of its own does.
+    /// Calls the system's allocator, as a program without a custom global allocator does.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -63,7 +63,7 @@ impl<A> TrackingAllocator<A> {
     /// Tracks the live heap by samples, on average one per `interval_bytes` allocated; at least 1
     /// and at most 2^48. See [`DEFAULT_SAMPLE_BYTES`].
     ///
-    /// Objects smaller than the interval are sampled by chance, larger ones almost surely; the
+    /// Objects smaller than the interval are sampled by chance, larger ones almost always. The
     /// estimates of a snapshot are unbiased.
     #[must_use]
     pub const fn sampled(mut self, interval_bytes: u64) -> Self {
@@ -87,7 +87,7 @@ impl<A> TrackingAllocator<A> {
 }
 
 impl<A: GlobalAlloc> TrackingAllocator<A> {
-    /// Allocates by `allocate`, which returns the memory for a layout or null.
+    /// Allocates with `allocate`, which returns the memory for a layout or null.
     ///
     /// # Safety
     ///
@@ -145,8 +145,8 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         let Some(new) = new_layout else {
             return null_mut();
         };
-        // SAFETY: This allocator made the object, with this layout and a trailer. The new size fits
-        // a layout, as was just checked.
+        // SAFETY: This allocator made the object, with this layout and a trailer. The check above
+        // ensures that the new size fits a layout.
         let (owner, moved) = unsafe {
             (
                 exact::owner(object, layout.size()),
@@ -164,9 +164,9 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
 }
 
 #[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
-// SAFETY: Every call calls the inner allocator, with the same arguments or, in the exact mode, with
-// the size plus that of the trailer each time, so each object is freed with the layout with which it
-// was allocated. Tracking accesses no part of an object but its trailer, and does not unwind.
+// SAFETY: Every call calls the inner allocator with the same arguments. In the exact mode each size
+// includes that of the trailer, so each object is freed with the layout with which it was
+// allocated. Tracking accesses only the trailer of an object, and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

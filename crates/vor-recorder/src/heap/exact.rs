@@ -4,13 +4,13 @@
 //! │ object, with the requested size │ stack, u32 │      (no alignment between them)
 //! ```
 //!
-//! The inner allocator gets a request for four bytes more, at the same alignment, so the object
-//! begins where it would have begun; a free passes the object's size. glibc allocates sizes in steps
-//! of 16, so the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth: 4 on
-//! average. Each thread has a table by stack of the objects that it has allocated less those that it
-//! has freed, whichever thread allocated them; the sum of all tables is the live heap.
+//! The inner allocator gets requests with four more bytes and the same alignment, so the object's
+//! start does not change; a free has the object's size. glibc allocates sizes in steps of 16. So
+//! the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth: 4 on average.
+//! Each thread has a table by stack: the objects that it allocated minus those that it freed,
+//! whichever thread allocated them. The sum of all tables is the live heap.
 //!
-//! The number of the current stack is cached beside the height and the start of the innermost scope,
+//! The number of the current stack is cached with the height and the start of the innermost scope,
 //! which together are unique among the scopes of a thread.
 
 use std::alloc::Layout;
@@ -30,8 +30,7 @@ const TRAILER_BYTES: usize = size_of::<u32>();
 const UNTRACKED: u32 = u32::MAX;
 
 impl StackCache {
-    /// Returns the number of the stack that is open on this thread, if it is the one of the last
-    /// lookup.
+    /// Returns the number of this thread's current stack, if it is the one of the last lookup.
     #[inline(always)]
     fn cached(&self) -> Option<u32> {
         let (top, start_ticks) = thread::hot().innermost();
@@ -39,7 +38,7 @@ impl StackCache {
         is_cached.then(|| self.stack.get())
     }
 
-    /// Returns the number of the stack that is open on this thread.
+    /// Returns the number of this thread's current stack.
     fn current(&self) -> u32 {
         if let Some(stack) = self.cached() {
             return stack;
@@ -56,13 +55,13 @@ impl StackCache {
 
     fn find(&self) -> u32 {
         let (top, start_ticks) = thread::hot().innermost();
-        // A thread without a state has no scope open.
+        // A thread without a state has no open scope.
         let stack = thread::current().map_or(0, |state| {
             state
                 .own_open_sites()
                 .fold(0, |parent, site| self.child(parent, site))
         });
-        // Where the clock is coarse, another scope may have the same start.
+        // If the clock is coarse, another scope may have the same start.
         let is_unique = cfg!(target_arch = "x86_64") && clock::is_hardware();
         // The height is set last: a handler finds either no cached stack or this one.
         self.top.set(u32::MAX);
@@ -93,7 +92,7 @@ impl StackCache {
     }
 }
 
-/// Returns the layout of an object with its trailer; `None` where that is too large.
+/// Returns the layout of an object with its trailer; `None` if that is too large.
 #[inline(always)]
 pub(super) fn with_trailer(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_add(TRAILER_BYTES)?;
@@ -104,7 +103,7 @@ pub(super) fn with_trailer(layout: Layout) -> Option<Layout> {
 ///
 /// # Safety
 ///
-/// There is an object that was allocated with the layout that [`with_trailer`] made of this one.
+/// An object exists that was allocated with the layout from [`with_trailer`] for this one.
 #[expect(
     unsafe_code,
     reason = "the layout was checked when the object was allocated"
@@ -119,7 +118,7 @@ pub(super) unsafe fn with_its_trailer(layout: Layout) -> Layout {
 ///
 /// # Safety
 ///
-/// `object` has `bytes` bytes and those of the trailer.
+/// `object` has `bytes` bytes, followed by the trailer.
 #[expect(unsafe_code, reason = "the trailer lies after the caller's object")]
 #[inline(always)]
 pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
@@ -133,13 +132,13 @@ pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
         }
         _ => allocated_slow(local, bytes),
     };
-    // SAFETY: The caller promises that there is room, which no other code uses; the write needs no
+    // SAFETY: The caller promises that there is room, which no other code uses. The write needs no
     // alignment.
     unsafe { object.add(bytes).cast::<u32>().write_unaligned(stack) };
 }
 
-/// Counts a new object where the thread does not count, or another stack is open than the cached
-/// one; returns the object's stack.
+/// Counts a new object if the thread does not count or its stack is not the cached one. Returns the
+/// object's stack.
 #[cold]
 #[inline(never)]
 fn allocated_slow(local: &Local, bytes: usize) -> u32 {
@@ -177,8 +176,8 @@ pub(super) fn freed(owner: u32, bytes: usize) {
     local.count_free(bytes);
 }
 
-/// Removes an object where the thread does not count, the object is not tracked, or its stack has no
-/// entry in the thread's table yet.
+/// Removes an object if the thread does not count, the object is not tracked, or the thread's table
+/// has no entry for its stack.
 #[cold]
 #[inline(never)]
 fn freed_slow(local: &Local, owner: u32, bytes: usize) {

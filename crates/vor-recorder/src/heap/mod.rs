@@ -1,9 +1,9 @@
 //! The tracking allocator, and the live heap by the stack of scopes that allocated it.
 //!
-//! A program that makes a [`TrackingAllocator`] its global allocator has each allocation counted
-//! ([`allocations`](crate::allocations)). On request the allocator also tracks the *live heap* by
-//! the stack of scopes that allocated it: of every object, by four bytes after it, or of one object
-//! per interval of bytes, by a table of samples. [`heap_snapshot`] reads it.
+//! If a program makes a [`TrackingAllocator`] its global allocator, each allocation is counted
+//! ([`allocations`](crate::allocations)). The allocator can also track the *live heap* by the stack
+//! of scopes that allocated it. It tracks every object, with four bytes after each, or one object
+//! per interval of bytes, with a table of samples. [`heap_snapshot`] reads it.
 //!
 //! | | cost | memory |
 //! |---|---|---|
@@ -23,7 +23,7 @@ pub(crate) use snapshot::tracks_heap;
 
 use crate::allocations::local;
 
-/// Registers the locks of this module to be held across forks. To be called before one of them is
+/// Registers the locks of this module to be held across forks. Must be called before one of them is
 /// taken.
 fn hold_locks_across_forks() {
     #[cfg(unix)]
@@ -39,7 +39,7 @@ fn hold_locks_across_forks() {
     });
 }
 
-/// Returns whether no thread holds a lock of the allocator: for the end of a process.
+/// Returns whether no thread holds a lock of the allocator; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     sampled::is_open() && stacks::is_open() && local::is_open()

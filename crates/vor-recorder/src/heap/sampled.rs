@@ -1,17 +1,16 @@
 //! The sampled heap: one byte per interval of allocated bytes is a sample, and a table holds the
 //! live objects with a sample.
 //!
-//! The distances between samples are drawn from the exponential distribution, so that every byte
-//! has the same chance, whatever was sampled before (a Poisson process). An object of *s* bytes at
-//! an interval of *T* then has a sample with the probability p = 1 − e^(−s/T), and stands for 1/p
-//! objects and s/p bytes: the sums of these are unbiased, and their variance is at most the sum
-//! over the samples of (1 − p) s²/p².
+//! The distances between samples have an exponential distribution, so every byte has the same
+//! chance, independently of earlier samples (a Poisson process). An object of *s* bytes at an
+//! interval of *T* then has a sample with the probability p = 1 − e^(−s/T), and represents 1/p
+//! objects and s/p bytes. The sums of these are unbiased. Their variance is at most the sum over
+//! the samples of (1 − p) s²/p².
 //!
-//! A free reads a filter to find whether the object may be in the table: a byte per slot of 256
-//! bytes of addresses, which counts the samples in the slot. Objects near to each other have slots
-//! near to each other, so the part of the filter that a program's heap uses is a 256th of that heap
-//! and stays in the cache; beyond 1 GiB the heap is folded. A sample takes some 50 bytes of the
-//! table.
+//! A free reads a filter to check whether the object may be in the table. The filter has a byte per
+//! slot of 256 bytes of addresses, which counts the samples in the slot. Neighbouring objects have
+//! neighbouring slots. So a program's heap uses a 256th of its size in the filter, which stays in
+//! the cache; beyond 1 GiB the heap is folded. A sample takes some 50 bytes of the table.
 
 use std::collections::HashMap;
 
@@ -39,7 +38,7 @@ const SLOTS: usize = 1 << 22;
 const SLOT_BITS: u32 = 8;
 
 /// Samples by slot; a slot that ever had 255 keeps that number. Written by threads that sample or
-/// free a sampled object, read by every free, both relaxed: an object reaches another thread after
+/// free a sampled object, read by every free, both relaxed. An object reaches another thread after
 /// its sample was counted, and the program's own synchronisation orders the two.
 static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
 
@@ -50,8 +49,8 @@ static SHARD: [Lock<HashMap<usize, Sample, FxBuildHasher>>; SHARDS] =
 
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicU8 {
-    // Folded, so that big objects, which begin at the same place of a page each, have different
-    // slots. Addresses of 32 bits have 2 to fold.
+    // Folded, so that big objects, which all begin at the same offset of a page, have different
+    // slots. Addresses of 32 bits have 2 bits to fold.
     &FILTER[(address >> SLOT_BITS ^ address >> (SLOT_BITS + SLOTS.ilog2())) % SLOTS]
 }
 
@@ -61,7 +60,7 @@ fn shard(address: usize) -> &'static Lock<HashMap<usize, Sample, FxBuildHasher>>
     &SHARD[(hash >> 58) as usize % SHARDS]
 }
 
-/// Counts a new object, and takes a sample of it where one is due.
+/// Counts a new object, and takes a sample of it if one is due.
 #[inline(always)]
 pub(super) fn allocated(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
     if local.allocated(bytes) && local.alloc_bytes() >= local.sample_at.get() {
@@ -81,7 +80,7 @@ fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
             return;
         }
     }
-    // The process restarts after the object: it has no memory.
+    // The process restarts after the object, since it has no memory.
     local.sample_at.set(counted + gap(local, interval));
     let stack = match thread::current() {
         Some(state) => stacks::of(state.own_open_sites()),
@@ -94,12 +93,11 @@ fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
 fn gap(local: &Local, interval: u64) -> u64 {
     // Above 0, at most 1.
     let uniform = ((random(local) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-    // An object has a sample where its last byte is at or after the drawn place, so the next whole
-    // number is the right one.
+    // An object has a sample if its last byte is at or after the drawn position, so round up.
     (-uniform.ln() * interval as f64).ceil().max(1.0) as u64
 }
 
-/// Draws a number: SplitMix64.
+/// Draws a random number (SplitMix64).
 fn random(local: &Local) -> u64 {
     if local.random.get() == 0 {
         let seed = std::ptr::from_ref(local).addr() as u64;
@@ -120,7 +118,7 @@ pub(super) fn seed(local: &Local, seed: u64) {
 
 fn put(address: usize, sample: Sample) {
     let added = shard(address).with(|samples| {
-        // Without memory there is one sample less.
+        // Without memory, this sample is missing.
         let has_room = samples.try_reserve(1).is_ok();
         has_room && samples.insert(address, sample).is_none()
     });
@@ -131,8 +129,8 @@ fn put(address: usize, sample: Sample) {
     }
 }
 
-/// Removes an object from the table that is about to be freed. To be called before the free:
-/// afterwards another thread may get its address.
+/// Removes an object from the table before it is freed. Must be called before the free: afterwards
+/// another thread may get its address.
 #[inline(always)]
 pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
     if slot(object.addr()).load(Ordering::Relaxed) == 0 {
@@ -144,7 +142,7 @@ pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
 #[cold]
 #[inline(never)]
 fn take_slow(local: &Local, address: usize) -> Option<Sample> {
-    // Objects that this module frees itself are in no table, and the thread may hold the lock.
+    // Objects that this module frees itself are not in the table, and the thread may hold the lock.
     if local.is_internal() {
         return None;
     }
@@ -157,7 +155,7 @@ fn take_slow(local: &Local, address: usize) -> Option<Sample> {
     Some(sample)
 }
 
-/// Inserts an object again that could not be reallocated.
+/// Inserts an object again after its reallocation failed.
 pub(super) fn put_back(object: *mut u8, sample: Option<Sample>) {
     if let Some(sample) = sample {
         put(object.addr(), sample);

@@ -1,4 +1,4 @@
-//! A snapshot of the live heap, as the allocator tracks it.
+//! Takes snapshots of the live heap that the allocator tracks.
 
 use std::collections::HashMap;
 
@@ -15,12 +15,12 @@ use vor_capture::filled;
 
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 
-/// Returns the live heap by the stack of scopes that allocated it. The mode is [`HeapMode::Off`]
-/// where the heap is not tracked.
+/// Returns the live heap by the stack of scopes that allocated it. The mode is [`HeapMode::Off`] if
+/// the heap is not tracked.
 ///
 /// Other threads continue meanwhile: an object that moves between them may be missing, or counted
-/// twice. Takes some ten nanoseconds per sample or stack. Allocations of other threads do not wait
-/// for it, except their first one, their samples and their first in a stack.
+/// twice. The call takes some ten nanoseconds per sample or stack. Other threads' allocations do
+/// not wait for it, except their first one, their samples and their first one in a stack.
 #[must_use]
 pub fn heap_snapshot() -> HeapSnapshot {
     thread::while_busy(|| {
@@ -66,7 +66,7 @@ struct Estimate {
 impl Estimate {
     fn add(&mut self, sample: Sample, interval_bytes: u64) {
         let bytes = sample.bytes as f64;
-        // The chance that an object of this size has a sample.
+        // The probability that an object of this size has a sample.
         let chance = -(-bytes / interval_bytes as f64).exp_m1();
         let (objects, missing) = (1.0 / chance, 1.0 - chance);
         self.samples += 1;

@@ -1,7 +1,7 @@
-//! Stacks of open scopes as numbers: a tree whose edges are call sites.
+//! Numbers stacks of open scopes: a tree whose edges are call sites.
 //!
-//! Number 0 is the root, no open scope; every other number is a scope opened in the stack of
-//! another number. A number is never reused, so the same number in two snapshots is the same stack.
+//! Number 0 is the root, without open scopes. Every other number is a scope opened in the stack of
+//! another number. A number is never reused, so it is the same stack in every snapshot.
 
 use std::collections::HashMap;
 
@@ -22,8 +22,8 @@ static STACKS: Lock<Stacks> = Lock::new(Stacks {
     by_edge: HashMap::with_hasher(FxBuildHasher),
 });
 
-/// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Where
-/// there are too many stacks, or no memory, it is `parent`: allocations count for the outer scope.
+/// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Returns
+/// `parent` if there are too many stacks or no memory: allocations then count for the outer scope.
 pub(super) fn child(parent: u32, site: u32) -> u32 {
     stacks().with(|stacks| stacks.child(parent, site))
 }

@@ -1,12 +1,12 @@
-//! Counters: sums that any thread adds to at the cost of an addition.
+//! Counters: sums to which any thread adds at the cost of an addition.
 //!
-//! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads
-//! which count the same thing do not pass a cache line around. A mark sums the blocks and takes
-//! the difference to the mark before. When a thread ends, its block goes to the next one with the
-//! numbers that are in it: only differences count.
+//! Each thread adds to its own numbers, in a block that no other thread writes. So threads that
+//! count the same thing do not contend for a cache line. A mark sums the blocks and takes the
+//! difference from the previous mark. When a thread ends, the next thread gets its block, with its
+//! numbers: only differences count.
 //!
-//! Counters beyond those a block has room for, and threads without a state of their own, add to one
-//! number that all share.
+//! Counters that do not fit in a block, and threads without their own state, add to one number that
+//! all threads share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ use crate::sync::sum::Sum;
 
 struct Blocks {
     all: Vec<&'static CounterBlock>,
-    /// Those of threads that have ended.
+    /// Blocks of ended threads.
     free: Vec<&'static CounterBlock>,
 }
 
@@ -33,14 +33,14 @@ fn blocks() -> MutexGuard<'static, Blocks> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the list of blocks for the time of a fork. To be taken after the list of threads, whose
-/// states give their blocks back.
+/// Locks the list of blocks for the duration of a fork. Must be taken after the list of threads,
+/// whose states return their blocks.
 #[cfg(unix)]
 pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
     blocks()
 }
 
-/// Returns whether nobody holds the list of blocks: for the last thread of a process.
+/// Returns whether no thread holds the list of blocks; used by the last thread of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn are_blocks_open() -> bool {
     crate::os::detach::is_open(&BLOCKS)
@@ -59,14 +59,14 @@ impl CounterBlock {
         block
     }
 
-    /// Gives the block to the next thread.
+    /// Returns the block for the next thread.
     pub(crate) fn give_back(&'static self) {
         blocks().free.push(self);
     }
 }
 
-/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
-/// Counters of one name are one metric.
+/// A counter with a static handle: any thread adds to it, and each frame holds the sum of its
+/// additions. Counters with one name are one metric.
 ///
 /// # Examples
 ///
@@ -80,12 +80,12 @@ impl CounterBlock {
 pub struct Counter {
     name: &'static str,
     unit: &'static str,
-    /// Its place in the list of counters plus 1, 0 until it is used. Written once under the lock of
-    /// the metrics, read relaxed by whoever adds.
+    /// Its index in the list of counters plus 1, 0 until it is used. Written once under the lock of
+    /// the metrics, read relaxed by threads that add.
     number: AtomicU32,
-    /// The sum of additions outside of blocks. Added to by any thread, read by the mark, relaxed.
+    /// The sum of additions outside of blocks. Written by any thread, read by the mark, relaxed.
     shared: AtomicU64,
-    /// The sum that marks have taken so far. Used under the lock of the metrics.
+    /// The total at the last mark. Used under the lock of the metrics.
     taken: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ impl Counter {
         }
     }
 
-    /// Adds to the frame that is running. Does nothing while recording is off.
+    /// Adds to the current frame. Does nothing while recording is off.
     #[inline]
     pub fn add(&'static self, amount: u64) {
         if cfg!(feature = "off") || !record_state::is_on() {
@@ -123,7 +123,7 @@ impl Counter {
                 thread::while_busy(|| self.register());
             }
             let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
-            // A thread whose own state is gone, or that is just coming or going, has no block.
+            // A thread without its own state, for example while it starts or ends, has no block.
             if place < BLOCK_COUNTERS && thread::with_state(give_block).is_some() {
                 return self.add(amount);
             }
@@ -141,8 +141,8 @@ impl Counter {
             .entry(Box::from(self.name))
             .or_insert_with(|| self.unit.to_owned());
         let Some(slot) = metrics.named(self.name) else {
-            // There are too many metrics, which a line has said; this one is counted and never
-            // shown.
+            // There are too many metrics, which was reported in one line; this one is counted and
+            // never shown.
             self.number.store(u32::MAX, Ordering::Relaxed);
             return;
         };
@@ -152,14 +152,14 @@ impl Counter {
     }
 }
 
-/// Gives a thread numbers of its own.
+/// Gives a thread its own numbers.
 fn give_block(state: &ThreadState) {
     if state.counts().is_none() {
         allocations::untracked(|| state.set_counts(CounterBlock::take()));
     }
 }
 
-/// Takes what was added since the last time, by user column.
+/// Takes the sums since the last call, by user column.
 pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
     if counters.is_empty() {
         return Vec::new();
@@ -181,7 +181,7 @@ pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
     counters.iter().enumerate().map(taken).collect()
 }
 
-/// Returns how many blocks there are, of threads that run and have ended.
+/// Returns the number of blocks, of running and of ended threads.
 #[cfg(all(test, not(loom), not(feature = "off")))]
 pub(crate) fn block_count() -> usize {
     blocks().all.len()

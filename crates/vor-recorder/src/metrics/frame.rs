@@ -1,4 +1,4 @@
-//! What the program recorded between two marks of the main frame set.
+//! The metrics that the program recorded between two marks of the main frame set.
 
 use super::distribution::Distribution;
 use super::histogram::Histogram;
@@ -19,7 +19,7 @@ pub(crate) struct FrameMetrics {
     pub(crate) allocations: Counts,
 }
 
-/// Takes what was recorded since the last mark.
+/// Takes everything recorded since the last mark.
 pub(crate) fn take() -> FrameMetrics {
     let mut metrics = metrics();
     let mut values = Vec::new();
@@ -45,15 +45,15 @@ pub(crate) fn take() -> FrameMetrics {
 }
 
 impl FrameMetrics {
-    /// Returns how much memory its lists take, about.
+    /// Returns the approximate memory of its lists.
     pub(crate) fn bytes(&self) -> usize {
         let numbers = self.values.len() + self.sums.len();
         let histograms = self.histograms.iter();
         16 * numbers + histograms.map(|(_, values)| values.bytes()).sum::<usize>()
     }
 
-    /// Adds an earlier interval that had no frame of its own: its values where this one has none,
-    /// its sums, its distributions and its I/O.
+    /// Adds an earlier interval without its own frame: its values where this one has none, its
+    /// sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
         for (column, value) in earlier.values {
             if !self.values.iter().any(|(known, _)| *known == column) {
@@ -80,9 +80,9 @@ impl FrameMetrics {
         self.allocations = self.allocations.plus(earlier.allocations);
     }
 
-    /// Turns sums and distributions into values, and puts all values in order of their columns.
+    /// Converts sums and distributions to values, and sorts all values by column.
     pub(crate) fn settle(&mut self) {
-        // Handles of one name share its columns.
+        // Handles with one name share its columns.
         self.sums.sort_unstable_by_key(|(column, _)| *column);
         self.sums.dedup_by(|later, first| {
             let same = later.0 == first.0;

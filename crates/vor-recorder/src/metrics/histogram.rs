@@ -11,8 +11,8 @@ use crate::sync::global::AtomicBool;
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
 /// `name.p50`, `name.p99`, `name.max`.
 ///
-/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one
-/// distribution.
+/// Values are kept to three significant digits in an HDR histogram. Histograms with one name are
+/// one distribution.
 ///
 /// # Examples
 ///
@@ -26,10 +26,11 @@ use crate::sync::global::AtomicBool;
 pub struct Histogram {
     name: &'static str,
     unit: &'static str,
-    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is
-    /// there.
+    /// Whether it is in the list of histograms. Set under the lock of the metrics, after it was
+    /// added.
     known: AtomicBool,
-    /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
+    /// Locked only after it is known, so that a thread which locks the metrics can lock all
+    /// histograms.
     values: Mutex<Option<Distribution>>,
 }
 
@@ -45,7 +46,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a value to the frame that is running. Does nothing while recording is off.
+    /// Adds a value to the current frame. Does nothing while recording is off.
     #[inline]
     pub fn record(&'static self, value: u64) {
         if !cfg!(feature = "off") && record_state::is_on() {
@@ -81,7 +82,7 @@ impl Histogram {
         crate::os::detach::is_open(&self.values)
     }
 
-    /// Enters it into the list; returns `false` where there are too many metrics.
+    /// Adds it to the list; returns `false` if there are too many metrics.
     fn register(&'static self) -> bool {
         let mut metrics = metrics();
         if self.known.load(Ordering::Acquire) {
@@ -104,7 +105,7 @@ impl Histogram {
         true
     }
 
-    /// Takes the values since the last mark, leaving an empty histogram.
+    /// Takes the values since the last mark, and leaves an empty histogram.
     pub(super) fn take(&self) -> Option<Distribution> {
         let mut values = self.lock();
         if values.as_ref()?.is_empty() {

@@ -2,8 +2,8 @@
 //! the main frame set.
 //!
 //! A metric is a slot: its latest value and whether it was written since the last mark. Threads
-//! find the slot of a name in a cache of their own, so recording is a look-up and two stores,
-//! without a lock. The mark takes what was written and hands it to the worker.
+//! find the slot of a name in their own cache, so recording is a look-up and two stores, without a
+//! lock. The mark takes the written values and passes them to the worker.
 
 mod counter;
 #[cfg_attr(
@@ -43,10 +43,10 @@ pub use histogram::Histogram;
 #[cfg(not(feature = "percentiles"))]
 use histogram::Histogram;
 
-/// Most metrics by name; values of later names are lost, and one line on stderr says so.
+/// Most metrics by name; values of later names are lost, which one line on stderr reports.
 pub const MAX_METRICS: usize = 16_384;
 
-/// Longest name or unit that is kept, in bytes.
+/// Longest kept name or unit, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 
 #[derive(Debug)]
@@ -67,12 +67,12 @@ struct Metrics {
     units: HashMap<Box<str>, String, FxBuildHasher>,
     counters: Vec<(&'static Counter, u32)>,
     histograms: Vec<(&'static Histogram, [u32; 3])>,
-    /// The allocations of the process when they were taken last.
+    /// The allocations of the process at the last mark.
     allocations: Counts,
     full: bool,
 }
 
-/// How many columns are declared. Written under the lock of the metrics (release), read without it
+/// Number of declared columns. Written under the lock of the metrics (release), read without it
 /// (acquire).
 static COLUMNS: AtomicU32 = AtomicU32::new(0);
 
@@ -91,7 +91,7 @@ fn metrics() -> MutexGuard<'static, Metrics> {
     METRICS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the metrics and all histograms for the time of a fork.
+/// Locks the metrics and all histograms for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     let metrics = metrics();
@@ -103,7 +103,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     (histograms, metrics)
 }
 
-/// Returns whether nobody holds one of the locks: for the end of a process.
+/// Returns whether no thread holds one of the locks; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     let is_open = crate::os::detach::is_open::<Metrics>;
@@ -112,7 +112,7 @@ pub(crate) fn is_open() -> bool {
         && (metrics().histograms.iter()).all(|(histogram, _)| histogram.is_open())
 }
 
-/// Forgets what was recorded since the last mark: for the child of a fork.
+/// Discards the values since the last mark, in the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget() {
     drop(take());
@@ -154,7 +154,7 @@ impl Metrics {
         Some(slot)
     }
 
-    /// Takes what the process has allocated since the last time; all 0 where its allocator is not
+    /// Takes the allocations of the process since the last call; all 0 if its allocator is not
     /// tracked.
     fn take_allocations(&mut self) -> Counts {
         if !allocations::is_installed() {
@@ -224,7 +224,7 @@ impl Slot {
     }
 }
 
-/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value
+/// Sets the displayed unit of a metric. A metric keeps the unit that it had when its first value
 /// was recorded.
 #[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
@@ -253,8 +253,8 @@ pub struct IoTick {
     pub bytes: u64,
 }
 
-/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on
-/// their order.
+/// Sums of I/O since they were last taken. Written by any thread; relaxed, since their order does
+/// not matter.
 struct IoSums {
     ns: AtomicU64,
     bytes: AtomicU64,
@@ -262,7 +262,7 @@ struct IoSums {
 
 /// I/O recorded while recording was on. Taken by the mark and by [`drain_io`].
 static IO: IoSums = IoSums::new();
-/// I/O recorded while it was off: no frame has it, but [`drain_io`] returns it. Emptied when
+/// I/O recorded while recording was off. No frame has it, but [`drain_io`] returns it. Cleared when
 /// recording is switched on.
 static IO_WHILE_OFF: IoSums = IoSums::new();
 
@@ -282,10 +282,9 @@ impl IoSums {
     }
 }
 
-/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+/// Adds time and bytes of I/O to the current frame. Lock-free, from any thread.
 ///
-/// While recording is off there is no frame to add to; [`drain_io`] alone returns what was recorded
-/// then, until recording is switched on.
+/// While recording is off, only [`drain_io`] returns this I/O, until recording is switched on.
 #[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {
@@ -300,7 +299,7 @@ pub fn record_io(elapsed_ns: u64, bytes: u64) {
     sums.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+/// Returns the I/O recorded since the last mark or call, and resets it to zero.
 #[inline]
 #[must_use]
 pub fn drain_io() -> IoTick {
@@ -312,8 +311,8 @@ pub fn drain_io() -> IoTick {
     io
 }
 
-/// Forgets the I/O that was recorded and the allocations that were counted while recording was off:
-/// it is about to be switched on, and no frame saw them.
+/// Discards the I/O and the allocations from the time when recording was off, which no frame saw.
+/// Recording is about to be switched on.
 pub(crate) fn forget_while_off() {
     let _ = IO_WHILE_OFF.take();
     let _ = metrics().take_allocations();
@@ -328,15 +327,16 @@ impl IoTick {
 
 /// Returns the columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
-    // Where there is none, as behind nearly every frame, marks do not have to wait for the answer.
+    // If there are none, as for nearly every frame, this does not take the lock, for which marks
+    // would wait.
     if COLUMNS.load(Ordering::Acquire) as usize <= known {
         return Vec::new();
     }
     metrics().columns.get(known..).unwrap_or(&[]).to_vec()
 }
 
-/// Declares a column of the system's that was not known from the start, and returns its number.
-/// Nobody but the recorder has values for it.
+/// Declares a system column that was not known at the start, and returns its number. Only the
+/// recorder has values for it.
 #[cfg(all(
     any(
         all(feature = "cuda", any(target_os = "linux", windows)),
@@ -349,14 +349,14 @@ pub(crate) fn declare_system(name: &str, unit: &str) -> Option<u32> {
     Some(slot.column)
 }
 
-/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The
-/// main set has no name here.
+/// Most secondary frame sets; marks of later names are lost, which one line on stderr reports. The
+/// main set does not count here.
 pub const MAX_NAMED_FRAME_SETS: usize = MAX_FRAME_SETS as usize - 1;
 
-/// Whether the line on stderr about too many frame sets was written.
+/// Whether too many frame sets were reported.
 static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
 
-/// Returns the number of a frame set, declaring it at its first use; `None` when there are too
+/// Returns the number of a frame set, and declares it at its first use. `None` when there are too
 /// many.
 pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
     let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
@@ -376,11 +376,11 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
             sets.len() - 1
         }
     };
-    // Set 0 is the main one.
+    // Set 0 is the main set.
     u32::try_from(index + 1).ok()
 }
 
-/// Counts for tests and overviews how many metrics exist.
+/// Returns the number of metrics, for tests and overviews.
 #[must_use]
 pub fn metric_count() -> usize {
     metrics().slots.len()

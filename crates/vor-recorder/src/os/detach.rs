@@ -1,16 +1,16 @@
-//! The end of a process on Windows that bypasses the C library, as `std::process::exit` does.
+//! The end of a process on Windows that bypasses the C library, like that of `std::process::exit`.
 //!
-//! The system ends all other threads first, wherever they are. Then it notifies the thread that
-//! ended the process in two ways. Where the thread has a value in a slot for fibers, which every
-//! recording thread gets, it calls the slot's callback, as at the end of any thread. And once all
-//! libraries are detached, it calls the functions that the program's image lists for the begins and
-//! ends of threads. The second way also reaches threads that have recorded nothing; wine has only
-//! the first.
+//! The system first ends all other threads, wherever they are. Then it notifies the thread that
+//! ended the process in two ways. If the thread has a value in a slot for fibers, as every
+//! recording thread has, the system calls the slot's callback, as at the end of any thread. After
+//! all libraries are detached, it calls the functions that the program's image lists for the
+//! beginnings and ends of threads. The second way also reaches threads that have recorded nothing;
+//! wine has only the first.
 
 #[cfg(windows)]
 pub(crate) use windows::{is_last_thread, watch, watch_thread};
 
-/// Returns whether the process ends and this is its last thread.
+/// Returns whether the process is ending and this is its last thread.
 #[cfg(unix)]
 pub(crate) const fn is_last_thread() -> bool {
     false
@@ -23,7 +23,7 @@ pub(crate) fn is_open<T>(mutex: &std::sync::Mutex<T>) -> bool {
 }
 
 #[cfg(windows)]
-#[expect(unsafe_code, reason = "only the system says when a process ends")]
+#[expect(unsafe_code, reason = "only the system reports when a process ends")]
 mod windows {
     use std::ffi::c_void;
     use std::ptr;
@@ -36,11 +36,11 @@ mod windows {
     use crate::sync::Ordering;
     use crate::sync::global::AtomicU32;
 
-    /// A function that the system calls when the image is loaded, when threads begin and end, and at
-    /// the end of the process.
+    /// A function that the system calls when the image is loaded, when threads begin and end, and
+    /// at the end of the process.
     type ImageCallback = unsafe extern "system" fn(*mut c_void, u32, *mut c_void);
 
-    /// The reason for which the system calls: the image is unloaded, or the process ends.
+    /// The reason of a call: the image is unloaded, or the process ends.
     const PROCESS_DETACH: u32 = 0;
 
     /// The slot whose callback is called at the ends of threads. Written once by [`watch`], read by
@@ -56,12 +56,12 @@ mod windows {
     static AT_DETACH: ImageCallback = at_detach;
 
     unsafe extern "C" {
-        /// The entry by which the system finds the list; the C library has it, and it is linked
-        /// where the program refers to it.
+        /// The entry through which the system finds the list. The C library defines it, and it is
+        /// linked if the program refers to it.
         static _tls_used: u8;
     }
 
-    // Not all import libraries that come with compilers have it.
+    // Not all compilers' import libraries have it.
     #[cfg_attr(
         target_arch = "x86",
         link(name = "ntdll", kind = "raw-dylib", import_name_type = "undecorated")
@@ -74,8 +74,8 @@ mod windows {
     /// The function of the first call of [`watch`].
     static FINISH: OnceLock<fn()> = OnceLock::new();
 
-    /// Registers `finish` to be called at the end of the process, on its last thread; only the first
-    /// call has an effect.
+    /// Registers `finish` to be called at the end of the process, on its last thread. Only the
+    /// first call has an effect.
     pub(crate) fn watch(finish: fn()) {
         // This reference keeps both in the program.
         std::hint::black_box((&raw const AT_DETACH, &raw const _tls_used));
@@ -88,19 +88,18 @@ mod windows {
         watch_thread();
     }
 
-    /// Registers this thread for the notification at the end of the process, for the case that it
-    /// ends the process.
+    /// Registers this thread for the notification, in case it ends the process.
     pub(crate) fn watch_thread() {
         let slot = SLOT.load(Ordering::Relaxed);
         if slot != FLS_OUT_OF_INDEXES {
-            // SAFETY: The slot is this module's. The value is not null, since for null nothing is
-            // called, and it is never dereferenced.
+            // SAFETY: The slot is this module's. The value is not null, since null causes no call,
+            // and it is never dereferenced.
             unsafe { FlsSetValue(slot, ptr::without_provenance(1)) };
         }
     }
 
-    /// Returns whether the process ends and this is its last thread: from when the system has ended
-    /// the others.
+    /// Returns whether the process is ending and this is its last thread, which is so once the
+    /// system has ended the others.
     pub(crate) fn is_last_thread() -> bool {
         // SAFETY: The function only reads a flag, and every version of Windows has it.
         unsafe { RtlDllShutdownInProgress() != 0 }
@@ -126,7 +125,7 @@ mod windows {
             finish();
             return;
         }
-        // The image is a library that is unloaded: no thread may call into it any more.
+        // The image is an unloaded library: no thread may call into it any more.
         let slot = SLOT.swap(FLS_OUT_OF_INDEXES, Ordering::Relaxed);
         if slot != FLS_OUT_OF_INDEXES {
             // SAFETY: The slot is this module's, and freed once.

@@ -1,10 +1,10 @@
 //! Files that sinks write. A FIFO or a device may accept only part of a write, or nothing for a
-//! while: then the writer waits for a limited time.
+//! while. Then the writer waits for a limited time.
 //!
 //! Opening never waits: a FIFO without a reader is refused. A write waits for a slow reader, and
 //! gives up when the reader has read nothing for two seconds. Once the process exits, all writes
 //! together have ten seconds. A file on a disk has no such bound: a write returns when the system
-//! has accepted it, and a network disk that hangs blocks its writer. The same holds for pipes on
+//! has accepted it, so a hanging network disk blocks its writer. The same applies to pipes on
 //! systems other than Unix.
 
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ use crate::os::signals;
 /// Longest wait for a reader that reads nothing.
 #[cfg(unix)]
 const READER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval at which a waiting writer checks whether the process ends.
+/// Interval at which a waiting writer checks whether the process is ending.
 #[cfg(unix)]
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -29,13 +29,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 #[cfg(unix)]
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
-/// Makes all writes that wait for a reader end within `bound`. Only the first call has an effect.
+/// Makes all waiting writes end within `bound`. Only the first call has an effect.
 #[cfg(unix)]
 pub(crate) fn end_within(bound: Duration) {
     DEADLINE.get_or_init(|| Instant::now() + bound);
 }
 
-/// A file, a FIFO or a device that is written from its begin to its end.
+/// A file, a FIFO or a device that is written from beginning to end.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
@@ -48,7 +48,7 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, or is a FIFO that nobody reads.
+    /// The file cannot be opened, or it is a FIFO that nobody reads.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::open(path, true)
     }
@@ -80,7 +80,7 @@ impl OutputFile {
         &self.file
     }
 
-    /// Waits until the reader has read, and a write has room.
+    /// Waits until the file has room for a write.
     #[cfg(unix)]
     fn wait(&mut self) -> io::Result<()> {
         use std::os::fd::AsRawFd;

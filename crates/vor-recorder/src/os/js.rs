@@ -1,8 +1,8 @@
-//! The interfaces of a page or a worker that vor calls. Both have the same `performance` and
-//! `console`.
+//! The interfaces of a page or a worker that vor calls. Pages and workers have the same
+//! `performance` and `console`.
 //!
-//! A value that is missing where the program runs, such as the memory outside of Chromium, is
-//! `undefined` there and `None` here.
+//! A value that the environment lacks, such as the memory outside of Chromium, is `undefined` there
+//! and `None` here.
 
 #[cfg(feature = "web")]
 use wasm_bindgen::JsCast as _;
@@ -82,20 +82,20 @@ pub(crate) fn now_ns() -> u64 {
     (imports::now_ms() * 1e6) as u64
 }
 
-/// Returns the wall clock in nanoseconds since 1970: its time when the page was opened, plus the
-/// time of the page's clock since then. Unlike `Date` it does not step, and its resolution is that
+/// Returns the wall clock in nanoseconds since 1970: the time when the page was opened, plus the
+/// time of the page's clock since then. Unlike `Date` it does not step, and it has the resolution
 /// of the ticks.
 pub(crate) fn wall_ns() -> i64 {
-    // Added as integers: a `f64` since 1970 resolves no nanoseconds.
+    // Added as integers: an `f64` of time since 1970 does not resolve nanoseconds.
     let origin_ns = imports::TIME_ORIGIN_MS.with(|ms| (*ms * 1e6) as i64);
     origin_ns.saturating_add((imports::now_ms() * 1e6) as i64)
 }
 
-/// Returns the memory that the page uses, in bytes, where the browser reports it.
+/// Returns the page's memory use, in bytes, if the browser reports it.
 #[cfg(feature = "web")]
 pub(crate) fn memory_bytes() -> Option<u64> {
     let used = imports::PERFORMANCE.with(|performance| {
-        // A worker of an old browser may have none.
+        // A worker of an old browser may not have it.
         let is_there = !performance.is_null() && !performance.is_undefined();
         is_there
             .then(|| performance.memory()?.used_js_heap_size())
@@ -104,13 +104,13 @@ pub(crate) fn memory_bytes() -> Option<u64> {
     (used > 0.0).then_some(used as u64)
 }
 
-/// Forgets all measures of a name.
+/// Clears all measures with a name.
 #[cfg(feature = "web")]
 pub(crate) fn clear_measures(name: &str) {
     imports::clear_measures(name);
 }
 
-/// The details of a measure, beside its name and its times.
+/// The details of a measure besides its name and times.
 #[cfg(feature = "web")]
 pub(crate) struct Detail {
     options: imports::Options,
@@ -118,7 +118,8 @@ pub(crate) struct Detail {
 
 #[cfg(feature = "web")]
 impl Detail {
-    /// Makes a detail of spans of one frame and one thread. `properties` are shown with the span.
+    /// Creates a detail for spans of one frame and one thread. `properties` are shown with the
+    /// span.
     pub(crate) fn new<'a>(
         frame: u64,
         track: &str,

@@ -1,8 +1,8 @@
 //! Lines on stderr: reports of errors that do not stop the program.
 //!
-//! A line goes straight to the file descriptor, in one write, and not through the standard library's
-//! lock: in the child of a fork a thread that no longer exists may hold it, and a closed stderr must
-//! not become a panic in the measured program. A browser has a console instead. Reasons that few
+//! A line goes directly to the file descriptor, in one write, and bypasses the standard library's
+//! lock. In the child of a fork a thread that no longer exists may hold that lock. Also, a closed
+//! stderr must not become a panic in the program. A browser has a console instead. Reasons that few
 //! users need are [`detail`]s.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
@@ -14,9 +14,9 @@ pub fn line(text: &str) {
     write(format!("vor: {}\n", escaped(text)).as_bytes());
 }
 
-/// Reports a reason in detail: as an event of `tracing` at the level `DEBUG`, which needs that
-/// feature and a subscriber. In a browser without a subscriber it is a line of the console at the
-/// level that is hidden by default.
+/// Reports a detailed reason as an event of `tracing` at the level `DEBUG`, which needs that
+/// feature and a subscriber. In a browser without a subscriber it is a console line at the level
+/// that is hidden by default.
 pub(crate) fn detail(text: &str) {
     #[cfg(feature = "tracing")]
     if tracing::enabled!(target: "vor", tracing::Level::DEBUG) {

@@ -1,17 +1,17 @@
-//! Signals that vor must neither cause nor take, and the one that requests a table.
+//! Signals that vor must neither cause nor receive, and the signal that requests a table.
 //!
-//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe without a reader SIGPIPE; both
-//! end the program by default. A write of vor must not end the program: the signals are blocked
-//! around the write, which then returns an error, and the sink is switched off. Ignoring them
-//! instead would change the whole process and its children. A write into a full pipe must not block
-//! the program either; [`wait_for_room`] waits for a limited time.
+//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe without a reader SIGPIPE. Both
+//! end the program by default, which a write of vor must not do. So the signals are blocked around
+//! the write, which then returns an error, and the sink is switched off. Ignoring them instead
+//! would change the whole process and its children. A write into a full pipe must not block the
+//! program either: [`wait_for_room`] waits for a limited time.
 
 #[cfg(not(unix))]
 pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
     write()
 }
 
-/// Runs `start`, which starts a thread that takes none of the program's signals.
+/// Runs `start`, which starts a thread that receives none of the program's signals.
 #[cfg(not(unix))]
 pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
@@ -52,7 +52,8 @@ mod unix {
 
     /// The signals that writes raise.
     const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
-    /// Faults of the thread itself; blocking them would only hide the handler that reports a crash.
+    /// Faults of the thread itself. Blocking them would only suppress the handler that reports a
+    /// crash.
     const FAULTS: [libc::c_int; 6] = [
         libc::SIGSEGV,
         libc::SIGBUS,
@@ -64,8 +65,8 @@ mod unix {
 
     fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initialises the set that it is given, and `sigaddset` only changes
-        // a set that is initialised.
+        // SAFETY: `sigemptyset` initialises the set, and `sigaddset` only changes an initialised
+        // set.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -117,7 +118,8 @@ mod unix {
     }
 
     impl WriteSignals {
-        // Out of line, here and in `drop`: callers are many, and their code would be as many copies.
+        // Out of line, here and in `drop`, because each of the many callers would get a copy of the
+        // code.
         #[inline(never)]
         fn block() -> Self {
             let mask = MaskGuard::block(&set_of(&WRITE_SIGNALS));
@@ -136,7 +138,7 @@ mod unix {
                 if is && !was {
                     let mut taken = 0;
                     // SAFETY: the signal is blocked and pending, so the call takes it and returns
-                    // at once.
+                    // immediately.
                     unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
                 }
             }
@@ -146,11 +148,11 @@ mod unix {
     /// Returns a number that is unique among the live threads. May be called in a signal handler,
     /// unlike a thread-local, whose first access may allocate.
     pub(crate) fn this_thread() -> u64 {
-        // SAFETY: the call takes nothing and touches no memory.
+        // SAFETY: the call has no arguments and touches no memory.
         (unsafe { libc::pthread_self() }) as u64
     }
 
-    /// Waits until a pipe has room, for `most` at most. Returns whether a write would now write
+    /// Waits until a pipe has room, at most for `most`. Returns whether a write would now write
     /// something or fail.
     pub(crate) fn wait_for_room(file: libc::c_int, most: Duration) -> io::Result<bool> {
         let mut poll = libc::pollfd {
@@ -159,8 +161,7 @@ mod unix {
             revents: 0,
         };
         let most_ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
-        // SAFETY: `poll` is one structure that lives across the call, which is allowed in a
-        // handler.
+        // SAFETY: `poll` is one structure that lives across the call, which a handler may make.
         match unsafe { libc::poll(&raw mut poll, 1, most_ms) } {
             -1 => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
@@ -180,7 +181,7 @@ mod unix {
         // SAFETY: the call changes nothing, and `present` is a valid place for the result.
         let failed =
             unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
-        // SAFETY: zeroed above, and all zero is an action: the default one.
+        // SAFETY: it was zeroed above, and all zeros are a valid action: the default one.
         let mut action = unsafe { present.assume_init() };
         if failed || action.sa_sigaction != libc::SIG_DFL {
             return;
@@ -189,19 +190,19 @@ mod unix {
         // Blocking system calls of the program continue.
         action.sa_flags = libc::SA_RESTART;
         action.sa_mask = set_of(&[]);
-        // SAFETY: the action is whole, and its handler does nothing but store into an atomic, which
-        // is allowed at any moment.
+        // SAFETY: the action is complete, and its handler only stores into an atomic, which is
+        // allowed at any time.
         unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     }
 
-    /// Returns whether the signal has come since the last call.
+    /// Returns whether SIGUSR1 has come since the last call.
     pub(crate) fn take_table_request() -> bool {
         IS_TABLE_REQUESTED.load(Ordering::Relaxed)
             && IS_TABLE_REQUESTED.swap(false, Ordering::Relaxed)
     }
 
-    /// Runs `start`, which starts a thread that takes none of the program's signals: their handlers
-    /// expect a thread of the program.
+    /// Runs `start`, which starts a thread that receives none of the program's signals: their
+    /// handlers expect a thread of the program.
     pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
         let mut all = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.

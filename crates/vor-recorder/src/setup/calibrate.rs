@@ -1,4 +1,4 @@
-//! The cost of a scope on this machine, measured on the real scope.
+//! Measures the cost of a scope on this machine, with the real scope.
 
 use std::hint::black_box;
 
@@ -11,26 +11,26 @@ use crate::sync::global::AtomicU64;
 use crate::{clock, setup};
 
 /// Picoseconds per empty scope and per two clock readings, 0 before [`calibrate`]. Written by it,
-/// read by anyone.
+/// read by any thread.
 static SCOPE_PS: AtomicU64 = AtomicU64::new(0);
 static FLOOR_PS: AtomicU64 = AtomicU64::new(0);
 
-/// Scopes per round: few enough for any ring, and so few that most rounds stay within pages of the
-/// ring that are in memory already. A program pays for the first touch of a page once per thread,
-/// and for a scope each time.
+/// Scopes per round. They fit in any ring, and most rounds stay within pages of the ring that are
+/// already in memory. A program pays for the first touch of a page once per thread, but for a scope
+/// each time.
 const SCOPES: u32 = 64;
-/// Rounds; the median of them counts.
+/// Number of rounds, of which the median counts.
 const ROUNDS: usize = 512;
 
-/// Measures an empty scope and the clock on this thread, takes a millisecond or two, and keeps both
+/// Measures an empty scope and the clock on this thread, in a millisecond or two. It stores both
 /// for [`empty_span_ns`] and [`SpanBudget`].
 ///
-/// The scope is that of `profile_scope!`, with all that the features of this build put into it.
-/// The result is the median of many rounds: an interruption does not show, nor the first touch of a
+/// The scope is that of `profile_scope!`, including everything that the features of this build add.
+/// The result is the median of many rounds, so it excludes interruptions and the first touch of a
 /// ring's pages.
 ///
-/// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it
-/// is off, it is switched on for that time without a sink, so that the real scope is measured.
+/// If recording is on, the scopes of the measurement are recorded as `vor::calibrate`. If it is
+/// off, it is switched on for the measurement without a sink, so that the real scope is measured.
 pub fn calibrate() {
     let was_on = record_state::is_on();
     if !was_on {
@@ -65,13 +65,13 @@ fn median_ps(rounds: &mut [u64]) -> u64 {
     (clock::approximate_ns(ticks.saturating_mul(1000)) / u64::from(SCOPES)).max(1)
 }
 
-/// Returns what an empty scope adds to the program, in nanoseconds; 0 before [`calibrate`].
+/// Returns the cost of an empty scope, in nanoseconds; 0 before [`calibrate`].
 #[must_use]
 pub fn empty_span_ns() -> u64 {
     SCOPE_PS.load(Ordering::Relaxed).div_ceil(1000)
 }
 
-/// Returns what two readings of the clock cost, in nanoseconds; 0 before [`calibrate`].
+/// Returns the cost of two clock readings, in nanoseconds; 0 before [`calibrate`].
 #[must_use]
 pub fn clock_floor_ns() -> u64 {
     FLOOR_PS.load(Ordering::Relaxed).div_ceil(1000)
@@ -79,14 +79,14 @@ pub fn clock_floor_ns() -> u64 {
 
 /// A bound on the cost of a scope that a program or a CI job can enforce.
 ///
-/// A ratio to the clock hardly depends on the machine, so it is the bound for CI jobs that run
-/// anywhere; nanoseconds are the bound for a machine that is known. Both speak of optimized builds:
-/// without optimization a scope costs some ten times as much. A busy machine can spoil one
-/// measurement, so a test had better try a few times.
+/// A ratio to the clock hardly depends on the machine, so it is the bound for CI jobs on any
+/// machine. Nanoseconds are the bound for a known machine. Both are meant for optimized builds:
+/// without optimization a scope costs some ten times as much. A busy machine can distort one
+/// measurement, so a test should try a few times.
 ///
 /// # Examples
 ///
-/// A test that fails when a scope becomes dear, run by `cargo test --release`:
+/// A test that fails when a scope becomes expensive, run by `cargo test --release`:
 ///
 /// ```
 /// # mod vor { pub use vor_recorder::setup::{SpanBudget, calibrate}; }
@@ -127,7 +127,7 @@ impl SpanBudget {
         self
     }
 
-    /// Compares the budget with the last [`calibrate`], which is made when there was none.
+    /// Compares the budget with the last [`calibrate`], and calls it first if there was none.
     ///
     /// # Errors
     ///

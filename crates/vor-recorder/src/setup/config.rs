@@ -9,8 +9,8 @@ use vor_capture::sink::FrameSink;
 use crate::os::report;
 use crate::setup::{self, variables};
 
-/// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then
-/// [`enable`](Config::enable).
+/// The settings of a recording. Start from [`Config::new`] (no variables) or [`Config::from_env`],
+/// then call [`enable`](Config::enable).
 ///
 /// # Examples
 ///
@@ -33,9 +33,9 @@ pub struct Config {
     pub(crate) count_scopes: bool,
     /// Whether the table of counted scopes is printed.
     pub(crate) print_stats: bool,
-    /// Measures of every scope beside its duration.
+    /// Measures of every scope besides its duration.
     pub(crate) measures: Measures,
-    /// Whether allocations are measured too; `None`: where the program has a tracking allocator.
+    /// Whether allocations are measured; `None` means if the program has a tracking allocator.
     pub(crate) allocations: Option<bool>,
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
@@ -51,14 +51,14 @@ pub struct Config {
     pub(crate) from_env: bool,
 }
 
-/// Default size of a thread's ring, in KiB: where the system hands out memory as it is touched,
-/// enough for a worker that gets no core for 20 ms.
+/// Default size of a thread's ring, in KiB. On Unix, where memory is only used once it is touched,
+/// it lasts for a worker that gets no core for 20 ms.
 pub const DEFAULT_RING_KIB: usize = if cfg!(unix) { 16 << 10 } else { 4 << 10 };
 /// Smallest and largest size of a thread's ring, in KiB.
 pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
 /// Longest time that a finished span waits for its drain.
 pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
-/// Default bound of the spans that a frame holds as trees.
+/// Default bound on the spans that a frame holds as trees.
 pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
 
 impl Default for Config {
@@ -111,49 +111,48 @@ impl Config {
         }
     }
 
-    /// Reads the settings from the environment. A value that cannot be used is reported in one line
-    /// on stderr, and ignored.
+    /// Reads the settings from the environment. A value that cannot be used is ignored, which one
+    /// line on stderr reports.
     ///
-    /// A variable has the name of the method that it calls, behind `VOR_`; those of the capture
-    /// begin with `VOR_RECORD`.
+    /// The name of a variable is `VOR_` and that of the method it calls; those of the capture begin
+    /// with `VOR_RECORD`.
     ///
     /// | variable | meaning |
     /// |---|---|
     /// | `VOR_RECORD=PATH` | writes a capture: metrics only, unless one of the next two keeps spans |
     /// | `VOR_RECORD_SPANS=1` | spans too; `0`: metrics only, without a line on stderr |
     /// | `VOR_RECORD_SLOW_FRAMES_MS=X` | spans of frames slower than X milliseconds |
-    /// | `VOR_RECORD_FRAMES_BEFORE=N` | and of the N frames before each (2) |
+    /// | `VOR_RECORD_FRAMES_BEFORE=N` | also spans of the N frames before each (default: 2) |
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
-    /// | `VOR_RECORD_MAX_FRAMES=N` | spans of N frames at most |
+    /// | `VOR_RECORD_MAX_FRAMES=N` | spans of at most N frames |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
-    /// | `VOR_CPU_SPLIT=1` | the same, and how much of it was in the kernel |
-    /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, though the program has a [tracking allocator](crate::heap::TrackingAllocator) |
+    /// | `VOR_CPU_SPLIT=1` | the same, and its part in the kernel |
+    /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, even if the program has a [tracking allocator](crate::heap::TrackingAllocator) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
-    /// | `VOR_SIGNALS=0` | no handlers of signals; see [`signals`](Self::signals) |
+    /// | `VOR_SIGNALS=0` | no signal handlers; see [`signals`](Self::signals) |
     ///
-    /// `VOR_RECORD_FLAME`, the name in vor 0.2.1, is read where `VOR_RECORD_SPANS` is not set.
+    /// `VOR_RECORD_FLAME`, the name in vor 0.2.1, is read if `VOR_RECORD_SPANS` is not set.
     ///
-    /// A variable that vor does not know is reported once, if its name is like one of these:
-    /// `VOR_RECRD`.
+    /// An unknown variable is reported once if its name resembles one of these: `VOR_RECRD`.
     #[must_use]
     pub fn from_env() -> Self {
         if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
-            // A page has no variables, and the standard library panics when they are read.
+            // A web page has no variables, and the standard library panics when they are read.
             return Self::new();
         }
         variables::report_unknown();
         Self::from_variables(|name| std::env::var_os(name), report::line)
     }
 
-    /// Begins a message about the capture: the variable that names it, where one does.
+    /// Returns the prefix of messages about the capture: the variable that names it, if one does.
     pub(super) fn variable(&self) -> &'static str {
         if self.from_env { "VOR_RECORD: " } else { "" }
     }
 
-    /// Writes a capture to `path`, spans included unless [`spans`](Self::spans) says otherwise.
+    /// Writes a capture to `path`. It includes spans unless [`spans`](Self::spans) excludes them.
     #[must_use]
     pub fn capture(mut self, path: impl Into<PathBuf>) -> Self {
         self.capture = Some(path.into());
@@ -168,14 +167,14 @@ impl Config {
         self
     }
 
-    /// Keeps the spans of one frame in `every`; 0 is taken as 1.
+    /// Keeps the spans of one frame in `every`; 0 counts as 1.
     #[must_use]
     pub fn every(mut self, every: u64) -> Self {
         self.every = every.max(1);
         self
     }
 
-    /// Keeps the spans of `frames` frames at most; metrics continue.
+    /// Keeps the spans of at most `frames` frames; metrics continue.
     #[must_use]
     pub fn max_frames(mut self, frames: u64) -> Self {
         self.max_frames = Some(frames);
@@ -183,7 +182,7 @@ impl Config {
     }
 
     /// Keeps spans only of frames slower than `limit`, and of the `frames_before` frames before
-    /// each: a flight recorder.
+    /// each, like a flight recorder.
     #[must_use]
     pub fn slow_frames(mut self, limit: Duration, frames_before: usize) -> Self {
         self.slow_ns = Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -191,8 +190,8 @@ impl Config {
         self
     }
 
-    /// Sets the size of each thread's ring, in KiB, cut to [`RING_KIB_RANGE`]. It holds for threads
-    /// that record for the first time afterwards.
+    /// Sets the size of each thread's ring, in KiB, clamped to [`RING_KIB_RANGE`]. It applies to
+    /// threads that first record afterwards.
     #[must_use]
     pub fn ring_kib(mut self, kib: usize) -> Self {
         self.ring_kib = kib.clamp(*RING_KIB_RANGE.start(), *RING_KIB_RANGE.end());
@@ -208,22 +207,23 @@ impl Config {
         self
     }
 
-    /// Has scopes counted instead of recorded: exact statistics of every scope and thread in memory
-    /// that depends on neither time nor rate, of which nothing is dropped.
+    /// Counts scopes instead of recording them: exact statistics of every scope and thread, without
+    /// drops. The memory depends on neither time nor rate.
     ///
-    /// Each thread keeps the number of its scopes, their total and self time, the shortest, the
-    /// longest and a histogram, by call site, in 1.5 KiB for each call site that it uses;
-    /// [`drain::stats`](crate::drain::stats) adds them up. A table is printed on stderr when the
-    /// process ends, and on Unix when it is sent SIGUSR1, for which vor then installs a handler
-    /// unless the program has one; see [`print_stats`](Self::print_stats). A capture and other
-    /// sinks get marks, metrics, messages and asynchronous spans, and no scopes: no arguments, no
-    /// CPU time, no allocations. Scopes of
+    /// Each thread keeps, by call site, the number of its scopes, their total and self time, the
+    /// shortest, the longest and a histogram. This takes 1.5 KiB per call site that the thread
+    /// uses. [`drain::stats`](crate::drain::stats) adds them up.
+    ///
+    /// A table is printed on stderr when the process ends, and on Unix when it receives SIGUSR1;
+    /// see [`print_stats`](Self::print_stats). For SIGUSR1 vor installs a handler unless the
+    /// program has one. A capture and other sinks get marks, metrics, messages and asynchronous
+    /// spans, but no scopes: no arguments, no CPU time, no allocations. Scopes of
     /// [`ProfileFuture`](crate::hot::future::ProfileFuture) are counted by their polls. Once on, it
     /// stays on until the process ends.
     ///
-    /// The self time of a scope is its duration without those of the scopes that were opened in it
-    /// and ended before it. Scopes may end in another order than they were opened in: nothing else
-    /// changes.
+    /// The self time of a scope is its duration minus those of the scopes that were opened in it
+    /// and ended before it. Scopes may end in a different order than they were opened in; nothing
+    /// else changes.
     ///
     /// # Examples
     ///
@@ -252,10 +252,10 @@ impl Config {
 
     /// Measures the CPU time of every scope. Once on, it stays on until the process ends.
     ///
-    /// Where the kernel reports to a thread that it was switched out, that costs a load and a
-    /// comparison at either end of a scope; else the thread's clock is read twice. The time that a
-    /// scope did not run is the argument [`off_cpu_ns`](vor_capture::model::measures::OFF_CPU_NS)
-    /// of its span.
+    /// If the kernel reports to a thread that it was switched out, this costs a load and a
+    /// comparison at each end of a scope. Otherwise the thread's clock is read twice. A scope's
+    /// off-CPU time is the argument [`off_cpu_ns`](vor_capture::model::measures::OFF_CPU_NS) of its
+    /// span.
     #[must_use]
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
@@ -264,11 +264,11 @@ impl Config {
         self
     }
 
-    /// Measures also how much of a scope's CPU time was in the program and how much in the kernel,
-    /// with the resolution that the system has for that.
+    /// Also measures how a scope's CPU time divides between program and kernel, with the system's
+    /// resolution.
     ///
-    /// That is two system calls per scope, some 900 ns each: the values are only up to date once
-    /// the thread's clock was read. Once on, it stays on until the process ends.
+    /// This takes two system calls per scope, some 900 ns each, because the values are only up to
+    /// date once the thread's clock was read. Once on, it stays on until the process ends.
     #[must_use]
     pub fn cpu_split(mut self, cpu_split: bool) -> Self {
         if cpu_split {
@@ -280,17 +280,17 @@ impl Config {
         self
     }
 
-    /// Sets whether the allocations of every scope are measured, which needs a
-    /// [`TrackingAllocator`](crate::heap::TrackingAllocator) in the program; where there is one,
-    /// they are unless this says otherwise. Once on, it stays on until the process ends.
+    /// Sets whether the allocations of every scope are measured. By default they are if the program
+    /// has a [`TrackingAllocator`](crate::heap::TrackingAllocator), which this needs. Once on, it
+    /// stays on until the process ends.
     #[must_use]
     pub fn allocations(mut self, allocations: bool) -> Self {
         self.allocations = Some(allocations);
         self
     }
 
-    /// Drains inside `frame_mark()` instead of on a worker thread, as is always done where there
-    /// are no threads.
+    /// Drains inside `frame_mark()` instead of on a worker thread. This is always so if there are
+    /// no threads.
     #[must_use]
     pub fn inline_drain(mut self, inline: bool) -> Self {
         self.inline_drain = inline;
@@ -305,20 +305,20 @@ impl Config {
         self
     }
 
-    /// Sets how many spans a frame holds as trees; the rest is counted.
+    /// Sets how many spans a frame holds as trees; the others are only counted.
     #[must_use]
     pub fn max_spans_per_frame(mut self, spans: usize) -> Self {
         self.max_spans_per_frame = spans;
         self
     }
 
-    /// Sets whether puffin is fed; it is unless the last call says otherwise.
+    /// Sets whether puffin is fed (default: yes).
     ///
-    /// Once the program has given [`puffin::GlobalProfiler`] a sink, as every viewer does, the
-    /// drain switches puffin's scopes on, one time for each time that recording is switched on.
-    /// While they are on ([`puffin::are_scopes_on`]), each main frame ends a frame of puffin's, as
-    /// `frame_mark()` of vor 0.2.1 did. A program that calls
-    /// [`puffin::GlobalProfiler::new_frame`] by itself may want to switch that off.
+    /// When the program has given [`puffin::GlobalProfiler`] a sink, as every viewer does, the
+    /// drain switches puffin's scopes on, once each time that recording is switched on. While they
+    /// are on ([`puffin::are_scopes_on`]), each main frame ends a puffin frame, as `frame_mark()`
+    /// of vor 0.2.1 did. A program that calls [`puffin::GlobalProfiler::new_frame`] itself may want
+    /// to disable this.
     #[cfg(feature = "puffin")]
     #[must_use]
     pub fn puffin(mut self, puffin: bool) -> Self {
@@ -326,9 +326,10 @@ impl Config {
         self
     }
 
-    /// Has the worker report what every thread is doing when a frame or an open scope is older than
-    /// `limit`: the open scopes with their ages, as lines on stderr and as messages to the sinks,
-    /// once per stall. Frames count from the first [`frame_mark`](crate::drain::frame_mark) on.
+    /// Makes the worker report the open scopes of every thread when a frame or an open scope is
+    /// older than `limit`. Each stall is reported once, with the ages of the scopes, as lines on
+    /// stderr and as messages to the sinks. Frames count from the first
+    /// [`frame_mark`](crate::drain::frame_mark) on.
     ///
     /// # Examples
     ///
@@ -348,17 +349,19 @@ impl Config {
         self
     }
 
-    /// Sets whether vor handles signals that end the process, which it does unless this says
-    /// otherwise, on Unix and from the first capture on.
+    /// Sets whether vor handles signals that end the process (default: yes). It does so on Unix,
+    /// from the first capture on.
     ///
     /// At a crash (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE) the open scopes of all threads are
-    /// appended to the capture, and the handler that was there before goes on. At SIGTERM, SIGINT,
-    /// SIGHUP and SIGQUIT the capture is closed, with everything that ended and with the open
-    /// scopes, as are traces that are written to files; then the process ends by the signal. That
-    /// takes two seconds or so at most. A signal that the program handles or ignores when the
-    /// capture begins is left to it, and so are all of these in the first process of a container.
-    /// A handler that the program installs later replaces vor's. Code that installs one only where
-    /// none was before finds vor's: `signals(false)` is for such programs.
+    /// appended to the capture, and the previous handler runs. At SIGTERM, SIGINT, SIGHUP and
+    /// SIGQUIT the capture is closed, with everything that ended and with the open scopes. So are
+    /// traces that are written to files. Then the process ends by the signal, after about two
+    /// seconds at most.
+    ///
+    /// If the program handles or ignores a signal when the capture begins, vor does not handle it.
+    /// Nor does vor handle any of these signals in the first process of a container. A handler that
+    /// the program installs later replaces vor's. Code that installs a handler only if there was
+    /// none finds vor's: `signals(false)` is for such programs.
     ///
     /// # Examples
     ///
@@ -372,14 +375,14 @@ impl Config {
         self
     }
 
-    /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at
-    /// the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is found
-    /// by after hours, with `vor heap run.vor`. It needs a
-    /// [`TrackingAllocator`](crate::heap::TrackingAllocator) that is `sampled` or `exact`; where
-    /// there is none, a line on stderr says so.
+    /// Takes snapshots of the heap at the start, at every `interval` of at least 10 ms, and at the
+    /// end, for the capture and for [other sinks](FrameSink::accept_heap). With them,
+    /// `vor heap run.vor` finds leaks, even after hours. They need a
+    /// [`TrackingAllocator`](crate::heap::TrackingAllocator) that is `sampled` or `exact`; if there
+    /// is none, one line on stderr reports it.
     ///
-    /// A snapshot has a row per stack of scopes that has live objects, some 10 to 50 bytes each
-    /// in the capture.
+    /// A snapshot has a row per stack of scopes with live objects, some 10 to 50 bytes each in the
+    /// capture.
     ///
     /// # Examples
     ///
@@ -397,15 +400,15 @@ impl Config {
         self
     }
 
-    /// Adds a sink. `name` is what it is called when it fails.
+    /// Adds a sink. `name` identifies it in the message when it fails.
     #[must_use]
     pub fn sink(mut self, name: impl Into<String>, sink: impl FrameSink + 'static) -> Self {
         self.sinks.push((name.into(), Box::new(sink)));
         self
     }
 
-    /// Starts recording with these settings. Where recording is on already, the sinks are added and
-    /// the rest is left as it is.
+    /// Starts recording with these settings. If recording is already on, the sinks are added and
+    /// the other settings do not change.
     pub fn enable(self) {
         setup::start(self);
     }

@@ -1,5 +1,5 @@
-//! [`Sink`] for each of our sinks: it builds the sink, switches recording on where it is off, and
-//! adds the sink to the recorder.
+//! Implements [`Sink`] for each of vor's sinks: it builds the sink, switches recording on if it is
+//! off, and adds the sink to the recorder.
 
 #![cfg_attr(
     not(feature = "export"),
@@ -31,15 +31,15 @@ use crate::sinks::pyroscope::PyroscopeSink;
 use crate::sinks::samply::SamplySink;
 use crate::sinks::{Guard, Sink};
 
-/// Switches recording on where it is off, with the settings of the environment.
+/// Switches recording on if it is off, with the settings of the environment.
 fn switch_on() {
     if !cfg!(feature = "off") && !record_state::is_on() {
         setup::enable();
     }
 }
 
-/// Installs the sink that `build` makes; `name` is what it is called in messages. Where it cannot
-/// be built, one line says why, and that `nothing` happens.
+/// Installs the sink that `build` makes, with its `name` in messages. If it cannot be built, one
+/// line reports the reason and the consequence, `nothing`.
 fn install<S: FrameSink + 'static>(
     name: String,
     nothing: &str,
@@ -79,7 +79,7 @@ impl Sink for PerfettoSink {
 
 #[cfg(feature = "export")]
 impl TraceBuilder {
-    /// Begins a trace, and switches recording on where it is off.
+    /// Begins a trace, and switches recording on if it is off.
     #[must_use]
     #[expect(
         clippy::new_without_default,

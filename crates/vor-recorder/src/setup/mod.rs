@@ -1,5 +1,5 @@
-//! Switching recording on and off: the settings of the program or of its environment, and the
-//! sinks that they name.
+//! Switches recording on and off: the settings of the program or of its environment, and their
+//! sinks.
 
 mod calibrate;
 mod config;
@@ -31,7 +31,7 @@ pub use config::{
 };
 
 /// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does
-/// nothing where it is on.
+/// nothing if it is already on.
 ///
 /// The environment is read at the first call; a later one only undoes a [`disable`].
 pub fn enable() {
@@ -47,8 +47,8 @@ pub fn enable() {
     config.enable();
 }
 
-/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and
-/// go on when recording is switched on again.
+/// Switches recording off. Open scopes are still recorded when they end. Sinks stay, and continue
+/// when recording is switched on again.
 pub fn disable() {
     if record_state::is_on() {
         record_state::set(false);
@@ -65,7 +65,7 @@ pub fn is_enabled() -> bool {
 }
 
 /// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine
-/// locked, and where vor is compiled out.
+/// locked, and if vor is compiled out.
 fn start(config: Config) {
     if cfg!(feature = "off") {
         if let Some(path) = &config.capture {
@@ -92,7 +92,7 @@ fn start(config: Config) {
         apply(config, settings, is_first);
         is_first.then(|| settings.absences())
     });
-    // Whoever listens may use vor, so nothing is locked any more.
+    // The receiver of the message may use vor, so it is sent without locks.
     if let Some(reason) = absences.flatten() {
         report::detail(&reason);
     }
@@ -125,7 +125,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
     }
     settings.add_sinks(config.sinks);
     if let Some(interval) = config.heap_snapshots {
-        // With all sinks there, the first one is theirs.
+        // Last, so that all sinks get the first snapshot.
         settings.snapshot_heap(interval);
     }
     if !record_state::is_on() {
@@ -160,7 +160,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
     }
 }
 
-/// Has the CPU time of all scopes measured, if `measures` has it and the system reports it.
+/// Measures the CPU time of all scopes, if `measures` includes it and the system reports it.
 fn measure_cpu(measures: Measures) {
     if measures.is_none() {
         return;
@@ -175,8 +175,8 @@ fn measure_cpu(measures: Measures) {
     }
 }
 
-/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has
-/// said so.
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it if the program set
+/// that.
 #[cfg(feature = "puffin")]
 fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
     if let Some(allowed) = allowed {

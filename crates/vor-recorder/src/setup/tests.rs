@@ -1,4 +1,4 @@
-//! Tests of the rooms below that need a recorder that runs.
+//! Tests of other modules that need a running recorder.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,8 +10,8 @@ mod fallback_clock {
     use crate::setup::{self, Config};
     use crate::{clock, drain, message, profile_phase, profile_scope};
 
-    /// The processor's counter cannot be made unfit, so the test sets the fallback in a process of
-    /// its own.
+    /// The processor's counter cannot be made unfit, so the test sets the fallback in a separate
+    /// process.
     #[test]
     fn scopes_without_a_fit_counter_are_recorded_by_the_fallback() {
         const ROLE: &str = "VOR_FALLBACK_CLOCK";
@@ -23,7 +23,7 @@ mod fallback_clock {
         child.args(["scopes_without_a_fit_counter", "--nocapture"]);
         match child.env(ROLE, "1").output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
-            // An emulator of another processor may not be able to start a second program of that
+            // An emulator of another processor may be unable to start a second program of that
             // processor.
             Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::NotFound),
         }
@@ -56,7 +56,7 @@ mod fallback_clock {
             }
             inside.push(clock::ticks() - begin);
         }
-        // Open while recording is switched off, and recorded still.
+        // This scope is open while recording is switched off, and is still recorded.
         let open = scope::scope("open");
         setup::disable();
         drop(open);
@@ -125,7 +125,7 @@ mod fast_path {
 
     static SITE: CallSite = CallSite::new("site", module_path!(), file!(), 1);
 
-    /// Flushes until the site's scopes take the fast path, or do not.
+    /// Flushes until the site's scopes take the fast path, or do not, as `fast` requires.
     fn wait_until_fast(fast: bool, at_most: Duration) {
         let begin = Instant::now();
         while callsite::is_fast(SITE.word()) != fast {

@@ -1,5 +1,4 @@
-//! The variables of the environment: the settings that they stand for, and names that are nearly
-//! one of them.
+//! The environment variables: their settings, and the detection of misspelt names.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,14 +27,14 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_SIGNALS",
 ];
 
-/// The variables, as `get` reads them; a value that cannot be used goes to `report`, in one line.
+/// The variables that `get` reads; an unusable value goes to `report`, in one line.
 struct Variables<G, R> {
     get: G,
     report: R,
 }
 
 impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
-    /// Reads one variable. A value that `parse` refuses is reported and counts as none.
+    /// Reads one variable. A value that `parse` refuses is reported and ignored.
     fn value<T>(
         &mut self,
         name: &str,
@@ -56,7 +55,7 @@ impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
         value
     }
 
-    /// Reads a variable that is 0 or 1; an empty value is none.
+    /// Reads a variable that is 0 or 1; an empty value counts as unset.
     fn flag(&mut self, name: &str) -> Option<bool> {
         let parse = |text: &str| match text {
             "" => Some(None),
@@ -67,7 +66,7 @@ impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
         self.value(name, "0 or 1", parse).flatten()
     }
 
-    /// Reads a number of a unit of time that lies in `range`.
+    /// Reads a duration for which `is_allowed` holds.
     fn time(
         &mut self,
         name: &str,
@@ -79,8 +78,8 @@ impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
         })
     }
 
-    /// Reads whether the capture holds spans, by the variable of today or else by that of vor
-    /// 0.2.1. Only an exact 1 switches them on. `None` where neither is set.
+    /// Reads whether the capture holds spans, from the current variable or else from that of vor
+    /// 0.2.1. Only an exact 1 switches them on. `None` if neither is set.
     fn spans(&mut self) -> Option<bool> {
         let set = ["VOR_RECORD_SPANS", "VOR_RECORD_FLAME"]
             .map(|name| (name, (self.get)(name).filter(|value| !value.is_empty())));
@@ -115,7 +114,7 @@ impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
 }
 
 impl Config {
-    /// Makes the settings of the variables that `get` reads.
+    /// Makes the settings from the variables that `get` reads.
     pub(super) fn from_variables(
         get: impl Fn(&str) -> Option<OsString>,
         report: impl FnMut(&str),
@@ -175,7 +174,7 @@ impl Config {
     }
 }
 
-/// How the names of such variables begin, for those of other versions and those that are misspelt.
+/// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
 const PREFIXES: [&str; 8] = [
     "VOR_RECORD",
     "VOR_RING",
@@ -187,15 +186,15 @@ const PREFIXES: [&str; 8] = [
     "VOR_SIGNAL",
 ];
 
-/// Letters of a known name, behind `VOR_`, for each slip of the pen that a name may have and still
-/// be taken for it. Names of vor's own build and tests are farther away.
+/// Letters of a known name, after `VOR_`, for each typing error that a similar name may have. Names
+/// of vor's own build and tests differ by more.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// Returns those names that are meant for vor and unknown to it, misspelt ones and variables of
-/// other versions, each with the nearest known one.
+/// Returns the names that are meant for vor but unknown to it, each with the nearest known one.
+/// They are misspelt, or variables of other versions.
 fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
     let meant = |name: String| {
-        // The module of the CPU time reads this one itself.
+        // The CPU-time module reads this one itself.
         if name == "VOR_CPU_SOURCE" || KNOWN.contains(&name.as_str()) || !name.starts_with("VOR") {
             return None;
         }
@@ -226,11 +225,11 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
     unknown
 }
 
-/// Returns how many bytes must be inserted, removed, replaced, or exchanged with their neighbour,
-/// to get from one text to the other.
+/// Returns how many bytes must be inserted, removed, replaced, or exchanged with a neighbour, to
+/// turn one text into the other.
 fn slips(from: &str, to: &str) -> usize {
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    // Rows of the table of distances between beginnings of both: the one before the last, the last.
+    // The last two rows of the table of distances between prefixes of both.
     let mut earlier: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();
     for (i, &byte) in from.iter().enumerate() {
@@ -250,7 +249,7 @@ fn slips(from: &str, to: &str) -> usize {
     last[to.len()]
 }
 
-/// Reports, once for the process, variables that are meant for vor and unknown to it.
+/// Reports, once per process, variables that are meant for vor but unknown to it.
 pub(crate) fn report_unknown() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if REPORTED.swap(true, Ordering::Relaxed) {
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_almost_ours_are_found() {
+    fn names_similar_to_ours_are_found() {
         let set = [
             "HOME",
             "VOR_RECORD",
@@ -282,7 +281,7 @@ mod tests {
             "VOR_COUNT_SCOPE",
             "VOR_ALLOC",
             "VORTEX",
-            // Those of vor's own CPU account, build, tests and Python package.
+            // Names of vor's own CPU account, build, tests and Python package.
             "VOR_CPU_SOURCE",
             "VOR_CACHE",
             "VOR_CI_INSTALL",
@@ -334,7 +333,7 @@ mod tests {
         assert_eq!(asked, known);
     }
     #[test]
-    fn a_capture_without_spans_is_reported_unless_the_program_says_so() {
+    fn a_capture_without_spans_is_reported_unless_it_was_requested() {
         let lines = |set: &[(&str, &str)]| {
             let lines = std::cell::RefCell::new(Vec::new());
             let get = |name: &str| {

@@ -1,13 +1,13 @@
 //! Scopes in the developer tools of a browser.
 //!
-//! A span of a finished frame becomes a measure of the User Timing API, in windows and in workers
-//! alike: the Performance panel records it with everything else that the page does, on a track per
-//! thread where the browser is Chromium. The clock of the measures is the one that scopes read, so
-//! nothing is converted.
+//! Each span of a finished frame becomes a measure of the User Timing API, in windows and in
+//! workers. The Performance panel records measures with everything else that the page does;
+//! Chromium shows one track per thread. Measures and scopes read the same clock, so no time is
+//! converted.
 //!
-//! A measure costs the page some microseconds and stays in a buffer without bound. So the longest
-//! spans of a frame become measures, and the buffer is emptied of them now and then; what a panel
-//! has recorded stays recorded.
+//! A measure costs the page some microseconds and stays in a buffer without bound. So only the
+//! longest spans of a frame become measures, and the sink clears its measures from a full buffer. A
+//! panel keeps the measures that it has recorded.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use vor_capture::model::catalog::SiteId;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-/// Most spans of a frame that become measures, the longest first: so many take about a millisecond,
-/// and no panel shows more of a frame.
+/// Most spans of a frame that become measures, longest first. These take about a millisecond, and
+/// no panel shows more of a frame.
 pub const MAX_MEASURES_PER_FRAME: usize = 256;
 
-/// Most measures that are left in the page's buffer.
+/// Most measures that stay in the page's buffer.
 pub const MAX_MEASURES_KEPT: usize = 8192;
 
 /// Shows spans as measures in the timeline of the browser's developer tools: the 256 longest
 /// of each frame.
 ///
-/// The page's buffer keeps the last 8192 measures at most. Beyond that, measures with the names of
-/// scopes are cleared, whoever made them. Outside of browsers there is no such timeline, and the
-/// sink only switches recording on.
+/// The page's buffer keeps at most the last 8192 measures. When it is full, the sink clears all
+/// measures that have the names of its scopes, including those of other scripts. Outside of
+/// browsers there is no such timeline, and the sink only switches recording on.
 ///
 /// # Examples
 ///
@@ -45,8 +45,8 @@ pub const MAX_MEASURES_KEPT: usize = 8192;
 pub struct BrowserSink;
 
 impl BrowserSink {
-    /// Returns the sink, for [`add_sink`](crate::drain::add_sink). Outside of browsers it does
-    /// nothing with the frames that it takes.
+    /// Returns the sink, for [`add_sink`](crate::drain::add_sink). Outside of browsers the sink
+    /// ignores its frames.
     pub fn build(self) -> impl FrameSink + use<> {
         Measures::default()
     }
@@ -63,15 +63,15 @@ struct Measures {
 /// The measures that are in the page's buffer.
 #[derive(Debug, Default)]
 struct PageBuffer {
-    /// How many were made since the buffer was emptied last.
+    /// Measures made since the buffer was last cleared.
     count: usize,
-    /// The names of which there are some, by call site.
+    /// Names of the measures in the buffer, by call site.
     names: FxHashMap<SiteId, Arc<str>>,
 }
 
 impl PageBuffer {
-    /// Sees to it that so many more are not too many: where they would be, `clear` is called with
-    /// every name of which there are some.
+    /// Makes room for `more` measures. When they do not fit, calls `clear` with each name in the
+    /// buffer.
     fn make_room(&mut self, more: usize, mut clear: impl FnMut(&str)) {
         if self.count + more > MAX_MEASURES_KEPT {
             self.names.drain().for_each(|(_, name)| clear(&name));
@@ -79,7 +79,7 @@ impl PageBuffer {
         }
     }
 
-    /// Notes one that was made.
+    /// Counts a measure that was made.
     fn add(&mut self, site: SiteId, name: &str) {
         self.count += 1;
         self.names.entry(site).or_insert_with(|| Arc::from(name));
@@ -110,9 +110,8 @@ impl FrameSink for Measures {
     }
 }
 
-/// Finds the longest spans of a frame, at most `most`, and leaves them in the order of threads and
-/// time. Of two that are equally long the one that began first is taken, so that a span comes with
-/// all those around it.
+/// Finds the longest spans of a frame, at most `most`, ordered by thread and start. Equal durations
+/// are ranked by start, so a span is never chosen without the spans around it.
 fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<SpanIndex>) {
     chosen.clear();
     for (thread, tree) in frame.threads.iter().enumerate() {
@@ -133,7 +132,7 @@ fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<SpanIndex>) {
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 impl Measures {
-    /// There is no timeline, so none is left in it.
+    /// There is no timeline, so this only counts the measures.
     fn measure(&mut self, frame: &FrameSnapshot) {
         self.buffer.make_room(self.chosen.len(), |_| ());
         for chosen in &self.chosen {
@@ -153,7 +152,7 @@ impl Measures {
         // Ticks are nanoseconds of `performance.now()`.
         let ms = |ticks: u64| ticks as f64 / 1e6;
         self.buffer.make_room(self.chosen.len(), clear_measures);
-        // Spans without arguments share one of their thread.
+        // All spans of a thread without arguments share one `Detail`.
         let mut shared: Option<(usize, Detail)> = None;
         let catalog = &frame.catalog;
         for chosen in &self.chosen {
@@ -230,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn of_equally_long_spans_those_around_others_are_chosen() {
+    fn among_equally_long_spans_the_outer_ones_are_chosen() {
         assert_eq!(chosen(&[&[4, 4, 4, 4], &[4]], 2), [(0, 0), (0, 1)]);
     }
 
     #[test]
-    fn the_page_never_has_more_than_so_many_measures() {
+    fn the_page_never_keeps_more_than_the_maximum() {
         let mut page: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
         let mut kept = PageBuffer::default();
         let (mut made, mut cleared) = (0, 0);
@@ -247,7 +246,7 @@ mod tests {
             kept.make_room(names.len(), |name| {
                 cleared += page
                     .remove(name)
-                    .expect("only names that are there are cleared");
+                    .expect("a cleared name is in the page's buffer");
             });
             for name in &names {
                 let number: u32 = name["scope ".len()..].parse().expect("a number");
@@ -259,6 +258,6 @@ mod tests {
             assert_eq!(left, made - cleared);
             assert!(left <= MAX_MEASURES_KEPT, "frame {frame}: {left}");
         }
-        assert!(made > 10 * MAX_MEASURES_KEPT, "it came to that many times");
+        assert!(made > 10 * MAX_MEASURES_KEPT, "the buffer was often full");
     }
 }

@@ -1,13 +1,13 @@
 //! The `.vor` capture: batches and frames as records of format 3, appended to a file.
 //!
-//! One writer per file: the file is locked while it is written, and a process that finds it locked
-//! writes `run.<pid>.vor` beside it. A capture that is there from before is kept under another
-//! name. Records are gathered until the pass of the drain is over, half a millisecond or so, and
-//! written together: a killed process loses what its rings held and what the pass had taken from
+//! Each file has one writer: it is locked while it is written, and a process that finds it locked
+//! writes `run.<pid>.vor` beside it. An earlier capture is kept under another name. Records are
+//! gathered until the drain's pass ends, about half a millisecond, and are written together. A
+//! killed process loses the contents of its rings and the records that the pass had taken from
 //! them.
 //!
-//! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until
-//! the frame that they belong to is known.
+//! If only some frames keep their spans (one in N, the slow ones), batches wait in memory until
+//! their frame is complete.
 
 use std::collections::VecDeque;
 #[cfg(any(unix, windows))]
@@ -37,7 +37,7 @@ use crate::os::signals;
 /// Which spans a capture keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureOptions {
-    /// Spans at all.
+    /// Whether spans are kept at all.
     pub spans: bool,
     /// Spans of one frame in `every`, at least 1.
     pub every: u64,
@@ -45,7 +45,7 @@ pub struct CaptureOptions {
     pub max_frames: Option<u64>,
     /// Spans only of frames longer than this.
     pub slow_ns: Option<u64>,
-    /// And of so many frames before each slow one.
+    /// Also keep the spans of this many frames before each slow one.
     pub frames_before: usize,
 }
 
@@ -61,40 +61,41 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
+/// Most spans and tasks that wait for the decision on their frame; beyond that, the oldest are
+/// discarded.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
-/// Frames of a pass from which on small records are not compressed: from five hundred frames a
-/// second on.
+/// Number of frames in a pass above which small records are not compressed: about five hundred
+/// frames a second.
 const MANY_FRAMES: usize = 10;
-/// Bytes from which on records are written before the pass is over.
+/// Gathered bytes that are written before the pass ends.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// Writes a capture. What it has accepted is in the file after [`commit`](FrameSink::commit) or
+/// Writes a capture. Accepted records are in the file after [`commit`](FrameSink::commit) or
 /// [`flush`](FrameSink::flush).
 pub struct CaptureSink {
     file: OutputFile,
     path: PathBuf,
     options: CaptureOptions,
     encoder: Encoder,
-    /// Whether crashes write into this file too.
+    /// Whether crash records go into this file too.
     #[cfg(unix)]
     takes_notes: bool,
-    /// The right to write the file, while records are gathered.
+    /// The exclusive right to write the file, held while records are gathered.
     #[cfg(unix)]
     turn: Option<crash::Turn>,
-    /// Records on their way to the file.
+    /// Records that are not yet written.
     buffer: Vec<u8>,
-    /// Frames among them.
+    /// Frames in `buffer`.
     gathered_frames: usize,
-    /// Whether there were many before the last write.
+    /// Whether the last write contained many frames.
     had_many_frames: bool,
     declared: Declared,
     catalog: Arc<Catalog>,
     waiting: PendingFrames,
     frames_with_spans: u64,
-    /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture
-    /// may be begun within a frame, which then counts more.
+    /// Spans and dropped spans of the batches before the first frame of the main set. A capture can
+    /// begin within a frame; that frame's own count is then higher.
     before_first_frame: Option<(u64, u64)>,
 }
 
@@ -115,7 +116,7 @@ struct Declared {
 struct PendingFrames {
     frames: VecDeque<PendingFrame>,
     running: VecDeque<SpanBatch>,
-    /// Spans given up of the frame that is running.
+    /// Spans of the running frame that were given up.
     given_up: u64,
     spans: usize,
 }
@@ -124,7 +125,7 @@ struct PendingFrames {
 struct PendingFrame {
     frame: Arc<FrameSnapshot>,
     batches: VecDeque<SpanBatch>,
-    /// Spans that are not in `batches` any more.
+    /// Spans that are no longer in `batches`.
     given_up: u64,
 }
 
@@ -138,11 +139,11 @@ impl std::fmt::Debug for CaptureSink {
 }
 
 impl CaptureSink {
-    /// Begins a capture at `path`, or beside it where another process is writing there.
+    /// Begins a capture at `path`, or beside it if another process is writing there.
     ///
     /// # Errors
     ///
-    /// The file cannot be created or written; in a browser there are no files.
+    /// The file cannot be created or written. A browser has no files.
     pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
         if cfg!(target_family = "wasm") {
             let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
@@ -190,14 +191,14 @@ impl CaptureSink {
         Ok(sink)
     }
 
-    /// Returns where the capture is written.
+    /// Returns the path of the capture.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
-    /// ends the process. Only one capture has them: the last one.
+    /// ends the process. Only the last capture that called this receives them.
     pub(crate) fn take_notes(&mut self, signals: bool) {
         #[cfg(not(unix))]
         let _ = signals;
@@ -219,8 +220,8 @@ impl CaptureSink {
         }
     }
 
-    /// Gathers what `encode` appends to the buffer. No note comes between that and its place in the
-    /// file: the turn lasts until it is written.
+    /// Gathers the records that `encode` appends to the buffer. The turn lasts until they are
+    /// written, so no crash record can come between them and their place in the file.
     fn gather(&mut self, encode: impl FnOnce(&mut Self)) -> Result<(), Error> {
         #[cfg(unix)]
         if self.takes_notes && self.turn.is_none() {
@@ -236,11 +237,11 @@ impl CaptureSink {
         self.write_out()
     }
 
-    /// Writes what was gathered, and gives the turn back.
+    /// Writes the gathered records, and releases the turn.
     fn write_out(&mut self) -> Result<(), Error> {
         let mut written = Ok(());
         if !self.buffer.is_empty() {
-            // Whichever thread drains, the program must not be killed by what its capture does.
+            // A signal that this write raises must not end the program, whichever thread drains.
             written = signals::without_signals(|| self.file.write_all(&self.buffer));
             self.buffer.clear();
             self.had_many_frames = self.gathered_frames >= MANY_FRAMES;
@@ -258,7 +259,7 @@ impl CaptureSink {
         Error::io(format!("cannot write {}", self.path.display()), error)
     }
 
-    /// Declares what `catalog` holds and the file does not.
+    /// Writes the entries of `catalog` that the file does not have yet.
     fn declare(&mut self, catalog: &Arc<Catalog>) {
         let (encoder, out, known) = (&mut self.encoder, &mut self.buffer, &mut self.declared);
         if !known.process {
@@ -329,7 +330,7 @@ impl CaptureSink {
             .encode(RecordRef::Frame(frame), &mut self.buffer);
     }
 
-    /// Writes a frame whose spans are not in the file, and says so by their count of zero.
+    /// Writes a frame whose spans are not in the file, with a span count of zero.
     fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
         self.put_frame(&filled!(FrameSnapshot {
             span_count: 0,
@@ -448,7 +449,7 @@ impl FrameSink for CaptureSink {
 
     fn finish(&mut self) -> Result<(), Error> {
         let ended = self.gather(Self::put_end).and_then(|()| self.write_out());
-        // Nothing may follow.
+        // No record may follow the end.
         self.take_no_notes();
         ended
     }
@@ -473,8 +474,8 @@ impl CaptureSink {
         while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
             self.settle(self.waiting.frames.len() - 1, false);
         }
-        // One frame alone is over the bound: its beginning is given up, and its frame's record will
-        // count it as dropped.
+        // A single frame exceeds the bound. Its oldest batches are given up, and its record will
+        // count their spans as dropped.
         while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
             let Some(given_up) = self.waiting.running.pop_front() else {
                 break;
@@ -521,7 +522,7 @@ impl CaptureSink {
         if let Some(open) = open_scopes() {
             self.encoder
                 .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
-            // A scope may be open on whose site and thread none has ended.
+            // A scope can be open whose site or thread has no ended scope yet.
             callsite::declare_new(&mut catalog);
             thread::declare_new(&mut catalog);
         }
@@ -532,13 +533,13 @@ impl CaptureSink {
 
 impl Drop for CaptureSink {
     fn drop(&mut self) {
-        // Unfinished data is at least written.
+        // At least write the gathered records.
         let _ = self.write_out();
         self.take_no_notes();
     }
 }
 
-/// Returns how much a waiting batch holds, in spans.
+/// Returns the weight of a waiting batch, in spans.
 fn weight(batch: &SpanBatch) -> usize {
     batch.span_count() + batch.async_span_count() + batch.event_count()
 }
@@ -564,7 +565,7 @@ fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
     })
 }
 
-/// Makes a number that no other capture has: the hasher's random keys, the process and the time.
+/// Makes a number unique among captures, from the hasher's random keys, the process and the time.
 fn file_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
@@ -573,7 +574,7 @@ fn file_id() -> u64 {
     hasher.finish()
 }
 
-/// Names of its own that a writer tries where others are being written.
+/// The number of own names that a writer tries at most, if other writers hold them.
 const MAX_OWN_NAMES: u32 = 100;
 
 /// Opens the file to write, and returns it with its final path.
@@ -605,16 +606,16 @@ fn open(path: &Path) -> Result<(OutputFile, PathBuf), Error> {
     Err(Error::io(format!("cannot write {}", path.display()), busy))
 }
 
-/// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was
-/// there before is kept under another name.
+/// Opens `path` for writing, empty and locked. Returns `None` if another writer holds it. An
+/// earlier file is kept under another name.
 fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
     let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
-    // Another process may rename or create the file between two steps; then they are taken again.
+    // Another process may rename or create the file between two steps; then try again.
     for _ in 0..100 {
         let output = OutputFile::create_or_keep(path).map_err(refused)?;
         let file = output.inner();
         let metadata = file.metadata().map_err(refused)?;
-        // A device or a pipe has neither a length nor a second writer to fear.
+        // A device or a pipe has no length and needs no lock.
         if !metadata.is_file() {
             return Ok(Some(output));
         }
@@ -623,8 +624,8 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
             // Some file systems have no locks.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
-        // Only while the locked file is the one that the path names, nobody else can be about to
-        // write it or to put it aside.
+        // If the path still names the locked file, no other writer is about to write or rename
+        // it.
         if !is_at(file, path) {
             continue;
         }
@@ -654,7 +655,7 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
     Ok(None)
 }
 
-/// Returns whether an open file is the one that `path` leads to.
+/// Returns whether `path` still names the open file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -665,8 +666,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     found.is_some() && found == identity(file.metadata())
 }
 
-/// Returns whether `path` still names the file that is open: another process may have renamed it
-/// since.
+/// Returns whether `path` still names the open file: another process may have renamed it.
 #[cfg(windows)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::windows::io::AsRawHandle;
@@ -676,7 +676,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     #[expect(unsafe_code, reason = "the identity of a file is a system call")]
     let identity = |file: &File| {
         let mut info = BY_HANDLE_FILE_INFORMATION::default();
-        // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid
+        // SAFETY: the handle belongs to a file that is open during the call, and `info` is a valid
         // place for the result.
         let done =
             unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
@@ -690,7 +690,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     found.is_some() && found == identity(file)
 }
 
-/// Elsewhere there is no second process.
+/// Other systems have no second process.
 #[cfg(not(any(unix, windows)))]
 fn is_at(_: &std::fs::File, _: &Path) -> bool {
     true

@@ -1,4 +1,4 @@
-//! Chrome traces into a file.
+//! Writes Chrome traces to a file.
 
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -10,10 +10,9 @@ use vor_export::chrome::ChromeExporter;
 use crate::os::file::OutputFile;
 use crate::sinks::wrapped::Wrapped;
 
-/// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is
-/// not.
+/// Writes a Chrome trace to `path` while its guard is held, and switches recording on if it is off.
 ///
-/// A file that cannot be created is reported on stderr in one line, and the program runs on.
+/// If the file cannot be created, one line on stderr reports it and the program runs on.
 ///
 /// # Examples
 ///
@@ -22,7 +21,7 @@ use crate::sinks::wrapped::Wrapped;
 /// use vor::Sink as _;
 ///
 /// let trace = vor::ChromeTraceSink::new("trace.json").install();
-/// // … what is to be seen in chrome://tracing or ui.perfetto.dev …
+/// // … the part to see in chrome://tracing or ui.perfetto.dev …
 /// drop(trace);
 /// ```
 #[derive(Clone, Debug)]

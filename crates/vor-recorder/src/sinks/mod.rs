@@ -1,4 +1,4 @@
-//! Where batches and frames go.
+//! The outputs that take batches and frames.
 
 #[cfg(feature = "web")]
 pub mod browser;

@@ -1,9 +1,10 @@
-//! Metrics and chosen spans to an OpenTelemetry collector, and so to Prometheus, Tempo and others.
+//! Sends metrics and chosen spans to an OpenTelemetry collector, and so to Prometheus, Tempo and
+//! others.
 //!
-//! The official crates make the messages; they are posted as protobuf over HTTP. Metrics are
-//! instruments of their meter, which a thread of theirs reads at each interval. Spans go through a
-//! bounded queue to a thread that sends what has come together. What does not fit, and what the
-//! collector does not take, is counted; after a failure the spans have a pause that doubles.
+//! The official crates make the messages, which are posted as protobuf over HTTP. Metrics are
+//! instruments of the official meter, whose thread reads them at each interval. Spans go through a
+//! bounded queue to a thread that sends them in groups. Spans that do not fit or that the collector
+//! does not accept are counted. After a failure the span thread pauses, and the pause doubles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,29 +37,29 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Frames whose spans wait for the thread.
+/// Most frames whose spans wait in the queue.
 const MOST_FRAMES: usize = 256;
 
-/// Spans that are sent at once.
+/// Number of spans above which a request is sent.
 const MOST_SPANS: usize = 512;
 
-/// How long spans wait for others.
+/// How long spans wait for others to join their request.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Bytes of an answer that are looked at.
+/// Bytes that are read of an answer.
 const MOST_ANSWER: u64 = 64 << 10;
 
-/// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held;
-/// recording is switched on where it is not.
+/// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held,
+/// and switches recording on if it is off.
 ///
-/// Each metric of a frame is a gauge of its name; the frames' durations are the histogram
+/// Each metric of a frame is a gauge of its name. Frame durations are the histogram
 /// `vor.frame.duration`, and lost spans the counter `vor.dropped_spans`. A chosen span has its
-/// arguments as attributes, and the nearest chosen one around it as its parent; one without is the
+/// arguments as attributes. Its parent is the nearest chosen span around it; without one, it is the
 /// root of a trace. The program never waits for the collector. The first failure is reported on
-/// stderr in one line, and at the end how many spans were lost.
+/// stderr in one line, and so is the number of lost spans at the end.
 ///
 /// # Examples
 ///
@@ -81,13 +82,13 @@ pub struct OtlpSink {
     pub endpoint: String,
     /// The resource's `service.name`. Default: `vor`.
     pub service: String,
-    /// Further headers, such as one with a token. Default: none.
+    /// Additional headers, such as an authorization token. Default: none.
     pub headers: Vec<(String, String)>,
     /// Names of the scopes whose spans are sent. Default: none.
     pub spans: Vec<String>,
     /// How often metrics are sent. Default: 10 s.
     pub interval: Duration,
-    /// How long a request may take. Default: 5 s.
+    /// Time limit of a request. Default: 5 s.
     pub timeout: Duration,
 }
 
@@ -104,7 +105,7 @@ impl Default for OtlpSink {
     }
 }
 
-/// The threads beside the drain. Dropping it sends the rest, and ends them.
+/// The threads beside the drain. Dropping it sends the remaining data and ends them.
 #[derive(Debug)]
 struct Running {
     sender: Option<JoinHandle<()>>,
@@ -119,8 +120,8 @@ struct Running {
 #[derive(Clone, Debug, Default)]
 pub struct OtlpCounts(Arc<Counts>);
 
-/// Written by the threads that send and by the drain, read by anyone, relaxed: each counts by
-/// itself.
+/// Written by the threads that send and by the drain, and read by any thread. Relaxed: each count
+/// is independent.
 #[derive(Debug, Default)]
 struct Counts {
     sent_spans: AtomicU64,
@@ -129,19 +130,20 @@ struct Counts {
 }
 
 impl OtlpCounts {
-    /// Returns how many spans the collector took.
+    /// Returns how many spans the collector accepted.
     #[must_use]
     pub fn sent_spans(&self) -> u64 {
         self.0.sent_spans.load(Ordering::Relaxed)
     }
 
-    /// Returns how many spans were dropped: the collector did not take them, or the queue was full.
+    /// Returns how many spans were dropped: the collector did not accept them, or the queue was
+    /// full.
     #[must_use]
     pub fn lost_spans(&self) -> u64 {
         self.0.lost_spans.load(Ordering::Relaxed)
     }
 
-    /// Returns how many requests failed, those with metrics included.
+    /// Returns how many requests failed, including those with metrics.
     #[must_use]
     pub fn failed_requests(&self) -> u64 {
         self.0.failed_requests.load(Ordering::Relaxed)
@@ -150,13 +152,13 @@ impl OtlpCounts {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The child of a fork does not have the thread.
+        // The child of a fork has no such thread.
         if self.pid != std::process::id() {
             return;
         }
-        // The client has reported and counted a failure.
+        // The client has reported and counted any failure.
         drop(self.provider.shutdown_with_timeout(self.timeout));
-        // A panic of the thread was reported when it happened.
+        // The panic hook has already reported a panic of the thread.
         drop(self.sender.take().map(JoinHandle::join));
     }
 }
@@ -205,9 +207,8 @@ impl OtlpSink {
         self
     }
 
-    /// Starts the threads that send, and returns the sink, for
-    /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of spans and requests.
-    /// Dropping the sink sends what is left.
+    /// Starts the threads that send. Returns the sink, for [`add_sink`](crate::drain::add_sink),
+    /// and the counts of spans and failed requests. Dropping the sink sends the remaining data.
     ///
     /// # Errors
     ///
@@ -232,7 +233,7 @@ impl OtlpSink {
 
     fn start(self, counts: &Arc<Counts>) -> Result<Collecting, Error> {
         let base = self.base().to_owned();
-        // A name and password in an address would be seen in every message.
+        // A name and password in an address would appear in every message.
         if base.contains('@') {
             let why = "the address holds a user or password; set `headers` instead";
             return Err(Error::config(format!("OpenTelemetry: {why}")));
@@ -325,11 +326,11 @@ struct Collecting {
     meter: Meter,
     frames: Histogram<f64>,
     dropped: Counter<u64>,
-    /// By column.
+    /// The gauges, by column.
     gauges: HashMap<u32, Gauge<f64>>,
     /// Names of the spans that are sent.
     names: Vec<String>,
-    /// Without it, the thread ends. Dropped before `_running`, which waits for that.
+    /// Dropping it ends the thread. It is dropped before `_running`, which waits for the thread.
     queue: Option<SyncSender<Vec<SpanData>>>,
     counts: Arc<Counts>,
     ids: Ids,
@@ -382,14 +383,14 @@ impl FrameSink for Collecting {
 }
 
 impl Collecting {
-    /// Makes the chosen spans of a thread.
+    /// Appends the chosen spans of a thread.
     fn choose(&mut self, frame: &FrameSnapshot, tree: &ThreadTree, into: &mut Vec<SpanData>) {
         let catalog = &frame.catalog;
         let time = |ticks: u64| {
             let ns = u64::try_from(catalog.unix_ns(ticks)).unwrap_or(0);
             UNIX_EPOCH + Duration::from_nanos(ns)
         };
-        // Depth, trace and span of the chosen ones that are open.
+        // Depth, trace and span of the chosen spans that are open.
         let mut open: Vec<(u32, TraceId, SpanId)> = Vec::new();
         for span in &tree.spans {
             while open.last().is_some_and(|(depth, ..)| *depth >= span.depth) {
@@ -443,7 +444,7 @@ fn attribute(value: &ArgValue) -> Value {
         ArgValue::I64(value) => Value::I64(*value),
         ArgValue::U64(number) => match i64::try_from(*number) {
             Ok(number) => Value::I64(number),
-            // Attributes have no such numbers.
+            // Attributes have no unsigned numbers.
             Err(_) => Value::String(number.to_string().into()),
         },
         ArgValue::F64(value) => Value::F64(*value),
@@ -452,7 +453,7 @@ fn attribute(value: &ArgValue) -> Value {
     }
 }
 
-/// Numbers of traces and spans, which are to differ from those of all other processes.
+/// Numbers of traces and spans, meant to be unique among all processes.
 #[derive(Debug)]
 struct Ids {
     seed: u64,
@@ -473,7 +474,7 @@ impl Ids {
 
     fn number(&mut self) -> u64 {
         self.next += 1;
-        // 0 is no id.
+        // 0 is not a valid id.
         mixed(
             self.seed
                 .wrapping_add(self.next.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
@@ -491,7 +492,7 @@ impl Ids {
     }
 }
 
-/// Spreads a number over all 64 bits (the last step of splitmix64: G. Steele, D. Lea, C. Flood,
+/// Spreads a number over all 64 bits: the last step of splitmix64 (G. Steele, D. Lea, C. Flood,
 /// Fast splittable pseudorandom number generators, OOPSLA 2014).
 fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -541,7 +542,7 @@ fn send(exporter: &SpanExporter, queue: &Receiver<Vec<SpanData>>, counts: &Count
     }
 }
 
-/// The official crates' client, which blocks: it is called on threads that are there for that.
+/// The HTTP client for the official crates. It blocks; only dedicated threads call it.
 #[derive(Clone, Debug)]
 struct Client {
     agent: Agent,

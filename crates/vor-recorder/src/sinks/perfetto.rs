@@ -1,4 +1,4 @@
-//! Perfetto traces, into a file or into memory.
+//! Writes Perfetto traces, to a file or to memory.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::drain::{self, SinkHandle};
 use crate::os::file::OutputFile;
 use crate::sinks::wrapped::Wrapped;
 
-/// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is
-/// not.
+/// Writes a Perfetto trace to `path` while its guard is held, and switches recording on if it is
+/// off.
 ///
-/// The trace streams to the file in bounded memory, however long the program runs. A file that
-/// cannot be created is reported on stderr in one line, and the program runs on.
+/// The trace streams to the file in bounded memory, however long the program runs. If the file
+/// cannot be created, one line on stderr reports it and the program runs on.
 ///
 /// # Examples
 ///
@@ -28,7 +28,7 @@ use crate::sinks::wrapped::Wrapped;
 /// use vor::Sink as _;
 ///
 /// let trace = vor::sinks::PerfettoSink::new("trace.pftrace").install();
-/// // … what is to be seen in ui.perfetto.dev …
+/// // … the part to see in ui.perfetto.dev …
 /// drop(trace);
 /// ```
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl PerfettoSink {
 }
 
 /// Collects a Perfetto trace in memory: everything that all threads record until it is finished,
-/// and counters that the program fills itself.
+/// and counters that the program sets itself.
 ///
 /// # Examples
 ///
@@ -92,11 +92,11 @@ pub struct TraceBuilder {
 struct Shared(Arc<Mutex<PerfettoExporter<Vec<u8>>>>);
 
 impl TraceBuilder {
-    /// Adds the sink of a new trace to the recorder, which has been started.
+    /// Adds the sink of a new trace to the running recorder.
     pub(crate) fn attach() -> Self {
         let mut exporter = PerfettoExporter::new(Vec::new());
         if let Some(catalog) = drain::catalog() {
-            // Nothing is written to a new exporter that could fail.
+            // This writes to memory, which cannot fail.
             drop(exporter.start(&catalog));
         }
         let exporter = Arc::new(Mutex::new(exporter));
@@ -104,14 +104,14 @@ impl TraceBuilder {
         Self { exporter, handle }
     }
 
-    /// Adds a counter. A value counts `multiplier` units.
+    /// Adds a counter. Each value is a multiple of `multiplier` units.
     #[must_use]
     pub fn counter_track(&self, name: &str, unit: CounterUnit, multiplier: u64) -> CounterTrack {
         let mut exporter = self.exporter.lock();
         exporter.add_counter(name, &unit, multiplier, false)
     }
 
-    /// Adds a counter whose values the viewer adds up. A value counts `multiplier` units.
+    /// Adds a counter whose values the viewer sums. Each value is a multiple of `multiplier` units.
     #[must_use]
     pub fn incremental_counter_track(
         &self,
@@ -123,15 +123,15 @@ impl TraceBuilder {
         exporter.add_counter(name, &unit, multiplier, true)
     }
 
-    /// Records a counter's value at a moment, as [`ticks`](crate::clock::ticks) returns it.
+    /// Records a counter's value at a time that [`ticks`](crate::clock::ticks) returned.
     pub fn record_counter_i64(&self, counter: CounterTrack, ticks: u64, value: i64) {
         self.exporter
             .lock()
             .put_integer_counter(counter, ticks, value);
     }
 
-    /// Records a counter's value at a moment, as [`ticks`](crate::clock::ticks) returns it. A value
-    /// that is not finite is left out.
+    /// Records a counter's value at a time that [`ticks`](crate::clock::ticks) returned. A value
+    /// that is not finite is skipped.
     pub fn record_counter_f64(&self, counter: CounterTrack, ticks: u64, value: f64) {
         self.exporter.lock().put_counter(counter, ticks, value);
     }
@@ -140,7 +140,7 @@ impl TraceBuilder {
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let Self { exporter, handle } = self;
-        // The recorder hands over what it still has, and finishes the trace.
+        // The recorder delivers its remaining records, and finishes the trace.
         drop(handle);
         exporter.lock().take_bytes()
     }
@@ -149,7 +149,7 @@ impl TraceBuilder {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written; the message names it.
+    /// The file cannot be written; the message names it.
     pub fn write_to_file(self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let bytes = self.finish();

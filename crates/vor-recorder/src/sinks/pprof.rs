@@ -1,4 +1,4 @@
-//! Profiles of the running program, as files.
+//! Writes profiles of the running program to files.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use vor_capture::sink::FrameSink;
 use super::profiles::{FinishedProfile, Kind, Profiles, Receiver};
 use crate::os::report;
 
-/// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
-/// pprof`; recording is switched on where it is not.
+/// Writes a profile of each interval to its own file while its guard is held, for `go tool pprof`,
+/// and switches recording on if it is off.
 ///
-/// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`,
-/// `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
-/// [`export::pprof`](vor_export::pprof) says; a scope that is open for several intervals has in
-/// each what it took there, how its CPU time divides between program and kernel in the one in
-/// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
-/// on stderr in one line, once, and the program runs on.
+/// Files appear only when complete, and are numbered from 0: `run.0.pb.gz`, `run.1.pb.gz`.
+/// `go tool pprof run.[0-9]*.pb.gz` adds them up. [`export::pprof`](vor_export::pprof) describes
+/// the contents of a profile. If a scope is open for several intervals, each profile has the part
+/// of its time in that interval. The profile of the interval in which the scope ends divides its
+/// CPU time between program and kernel. An interval in which nothing ran has no file. The first
+/// write failure is reported on stderr in one line, and the program runs on.
 ///
-/// Where a [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the live heap, each
-/// interval also writes the live heap at its end, as `run.heap.0.pb.gz` and so on: a leak is what
-/// `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz` shows.
+/// If a [`TrackingAllocator`](crate::heap::TrackingAllocator) tracks the live heap, the sink also
+/// writes the live heap at the end of each interval, as `run.heap.0.pb.gz` and so on. To find a
+/// leak, compare two of them: `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz`.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ use crate::os::report;
 /// use vor::Sink as _;
 ///
 /// let profiles = vor::sinks::PprofSink::new("run.pb.gz").install();
-/// // … what is to be seen in `go tool pprof` …
+/// // … the part to see in `go tool pprof` …
 /// drop(profiles);
 /// ```
 #[derive(Clone, Debug)]
@@ -42,12 +42,12 @@ pub struct PprofSink {
     /// Where the files are written; existing ones are replaced. Default: `profile.pb.gz` in the
     /// working directory.
     pub path: PathBuf,
-    /// How long the time of a profile is, at least 10 ms. Default: 10 s.
+    /// The duration that a profile covers, at least 10 ms. Default: 10 s.
     pub interval: Duration,
-    /// How many files of either kind are kept: the oldest of this run goes when there are more.
-    /// With 1, there is one file without a number. Default: 60.
+    /// How many files of each kind are kept: beyond that, the oldest of this run is deleted. With
+    /// 1, there is one file without a number. Default: 60.
     pub keep: usize,
-    /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
+    /// Names of arguments that become labels of a span and of its descendants. Default: none.
     pub span_labels: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ struct Series {
 }
 
 impl Files {
-    /// Returns a name in the same folder that nobody else uses.
+    /// Returns a name in the same folder that no other process uses.
     fn temporary(&self) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -173,7 +173,7 @@ impl Files {
             .and_then(|file| finished.profile.write_gzipped(BufWriter::new(file)))
             .and_then(|()| fs::rename(&temporary, &path));
         if written.is_err() {
-            // Half a file is of no use; the first error is reported.
+            // A partial file is useless. The error is returned.
             let _ = fs::remove_file(&temporary);
             return written;
         }
@@ -183,7 +183,7 @@ impl Files {
         }
         while series.written.len() > self.keep {
             if let Some(oldest) = series.written.pop_front() {
-                // Whoever took it away already has done what was to be done.
+                // It does not matter if the file is already deleted.
                 let _ = fs::remove_file(oldest);
             }
         }
@@ -215,7 +215,7 @@ impl Receiver for Files {
     }
 }
 
-/// Puts something before a file name's extension, of which `.pb.gz` is one.
+/// Inserts `infix` before the extension of a file name. `.pb.gz` counts as one extension.
 fn with_infix(path: &Path, infix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let at = name
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_infix_stands_before_the_extension() {
+    fn the_infix_comes_before_the_extension() {
         for (path, expected) in [
             ("a/run.pb.gz", "a/run.7.pb.gz"),
             ("run.1.pprof", "run.1.7.pprof"),

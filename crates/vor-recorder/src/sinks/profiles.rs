@@ -1,10 +1,10 @@
-//! A profile of each interval of the running program, and of its heap at the end of each
-//! where its allocator keeps that.
+//! Takes a profile of each interval of the running program, and of the heap at its end if the
+//! allocator tracks it.
 //!
-//! A sink merges what is drained. A thread of its own takes the sums at every interval, and hands
-//! them to whoever writes or sends them: neither the program nor the drain waits for a disk or a
-//! network. What is held is a bounded number of stacks, however long an interval and the program
-//! are.
+//! A sink merges the drained batches. A dedicated thread takes the sums at every interval, and
+//! passes them to a receiver that writes or sends them. So neither the program nor the drain waits
+//! for a disk or a network. The number of stacks in memory is bounded, however long an interval and
+//! the program are.
 //!
 //! ```text
 //! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──FinishedProfile──▶ Receiver: files, Pyroscope
@@ -29,10 +29,10 @@ use crate::hot::thread::{OpenScope, OpenThread, Usage};
 use crate::os::report;
 use crate::{allocations, clock};
 
-/// Shortest interval: a shorter one would measure mostly itself.
+/// Shortest interval: a shorter one would mostly measure itself.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// How long whoever drops the sink waits for the last profile.
+/// How long dropping the sink waits for the last profile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The kind of a profile.
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Kind {
     /// The scopes that ran in an interval.
     Spans,
-    /// The live heap at its end.
+    /// The live heap at the end of an interval.
     Heap,
 }
 
@@ -59,21 +59,21 @@ pub(super) struct FinishedProfile {
     pub(super) profile: ProfileBuilder,
 }
 
-/// The destination of profiles. Called on the thread of the profiles.
+/// The destination of profiles. Its methods run on the thread of the profiles.
 pub(super) trait Receiver: Send + 'static {
-    /// Takes a profile, which is not empty.
+    /// Takes a profile that is not empty.
     fn take(&mut self, finished: FinishedProfile);
 
-    /// Does what is to be done beside, a step at a time; called when [`wants_at`](Self::wants_at)
-    /// has come, and after each profile.
+    /// Does one step of other work. Called at the time of [`wants_at`](Self::wants_at), and after
+    /// each profile.
     fn work(&mut self) {}
 
-    /// Returns when it has something to do before the next profile.
+    /// Returns the time of its next work before the next profile, if there is any.
     fn wants_at(&self) -> Option<Instant> {
         None
     }
 
-    /// Does all that is left to do, and says what could not be done.
+    /// Finishes the remaining work, and reports failures.
     fn end(&mut self);
 }
 
@@ -88,24 +88,24 @@ struct Shared {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Whether the thread is to take a last profile and to end.
+    /// Whether the thread must take a last profile and end.
     is_ending: bool,
     has_ended: bool,
 }
 
-/// The sink that collects profiles, and the thread that hands them out. Dropping it waits for the
+/// The sink that collects profiles, and the thread that passes them on. Dropping it waits for the
 /// last profile.
 #[derive(Debug)]
 pub(super) struct Profiles {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Its name in messages.
+    /// The sink's name in messages.
     name: String,
     pid: u32,
 }
 
 impl Profiles {
-    /// Begins to take profiles of what it is given. `labels` are arguments that become labels.
+    /// Begins to take profiles. `labels` are arguments that become labels.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Profiles {
 
 impl Drop for Profiles {
     fn drop(&mut self) {
-        // The child of a fork does not have the thread.
+        // The child of a fork has no such thread.
         if self.pid != std::process::id() {
             return;
         }
@@ -152,7 +152,7 @@ impl Drop for Profiles {
                 self.name
             ));
         } else if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
+            // The panic hook has already reported a panic of the thread.
             drop(thread.join());
         }
     }
@@ -191,13 +191,13 @@ impl FrameSink for Profiles {
 }
 
 impl Shared {
-    /// Asks the thread to take the last profile and to end.
+    /// Signals the thread to take the last profile and to end.
     fn ask_to_end(&self) {
         self.state.lock().is_ending = true;
         self.changed.notify_all();
     }
 
-    /// Waits a while for the thread's end. Returns whether it has ended.
+    /// Waits up to `PATIENCE` for the thread's end. Returns whether it has ended.
     fn wait_for_end(&self) -> bool {
         let until = Instant::now() + PATIENCE;
         let mut state = self.state.lock();
@@ -210,7 +210,7 @@ impl Shared {
     }
 
     fn run(&self, interval: Duration, mut receiver: impl Receiver) {
-        /// Says that the thread has ended, also where it panicked.
+        /// Sets `has_ended` when the thread ends, also by a panic.
         struct EndGuard<'a>(&'a Shared);
         impl Drop for EndGuard<'_> {
             fn drop(&mut self) {
@@ -219,7 +219,7 @@ impl Shared {
             }
         }
         let _guard = EndGuard(self);
-        // The program is measured, and not this thread.
+        // Exclude this thread from the measurements.
         allocations::stay_untracked();
         let mut from_unix_ns = unix_ns();
         let mut next = Instant::now() + interval;
@@ -246,8 +246,8 @@ impl Shared {
                     });
                 }
                 from_unix_ns = until_unix_ns;
-                // Where the receiver took longer than an interval, the next one is longer and
-                // nothing is made up for.
+                // If the receiver took longer than an interval, the next interval is longer, and
+                // none is made up.
                 next = (next + interval).max(Instant::now());
             }
             if state.is_ending {
@@ -267,16 +267,16 @@ impl Shared {
         *state
     }
 
-    /// Takes what ran until now.
+    /// Takes the profile up to now.
     fn take(&self) -> Result<ProfileBuilder, Error> {
-        /// So often a batch may come in between; they come every few milliseconds.
+        /// Most batches that may arrive in between; they arrive every few milliseconds.
         const TRIES: usize = 64;
         let now_ticks = clock::ticks();
         let used = thread::usages();
         let catalog = drain::catalog();
         for _ in 0..TRIES {
             let batches = self.profile.lock().batches();
-            // Asked for without the lock, since it takes others.
+            // Read without holding this lock, since it takes others.
             let open = thread::open_scopes();
             let mut profile = self.profile.lock();
             if profile.batches() == batches {
@@ -294,8 +294,8 @@ impl Shared {
     }
 }
 
-/// Takes the profile of what ran until now. `used` is what threads had used up then, and `open`
-/// what was open after the last batch.
+/// Takes the profile up to now. `used` is the threads' usage at `now_ticks`, and `open` the scopes
+/// that were open after the last batch.
 fn cut(
     profile: &mut SpanProfile,
     now_ticks: u64,

@@ -1,12 +1,14 @@
-//! Profiles of the running program, pushed to a Pyroscope server.
+//! Pushes profiles of the running program to a Pyroscope server.
 //!
-//! A profile is a `POST` to `/ingest`, as Pyroscope documents it: `name`, `from`, `until`,
-//! `format=pprof` and `spyName` in the query, the gzipped profile and the units of its values in
-//! the parts `profile` and `sample_type_config` of a form. Where the program keeps its live heap,
-//! that is a profile of its own at the end of each interval. It happens on the thread that takes
-//! the profiles. What the server does not take now waits in a queue, up to so many and so many
-//! bytes, and is tried again after a pause that doubles; where there is no more room the oldest is
-//! dropped and counted. What the server refuses for good is not sent again.
+//! A profile is a `POST` to `/ingest`, as Pyroscope documents it. The query has `name`, `from`,
+//! `until`, `format=pprof` and `spyName`. The parts `profile` and `sample_type_config` of a form
+//! have the gzipped profile and the units of its values. If the program tracks its live heap, the
+//! heap is a separate profile at the end of each interval.
+//!
+//! The thread that takes the profiles also pushes them. A profile that the server does not accept
+//! now waits in a queue, bounded in profiles and bytes, and is retried after a pause that doubles.
+//! When the queue is full, the oldest profile is dropped and counted. A profile that the server
+//! refuses for good is not sent again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,26 +27,26 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Profiles that wait: of two minutes, at the default interval, if the heap is pushed too.
+/// Most profiles that wait: two minutes at the default interval, with the heap.
 const MOST_WAITING: usize = 24;
 
-/// Bytes of them.
+/// Most bytes of waiting profiles.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How long the pushing of what is left may take at the end.
+/// Time limit for pushing the remaining profiles at the end.
 const AT_END: Duration = Duration::from_secs(3);
 
-/// Bytes of a server's answer that are looked at.
+/// Bytes that are read of a server's answer.
 const MOST_ANSWER: u64 = 4 << 10;
 
-/// How one says to a server who one is.
+/// How the program identifies itself to a server.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// Not at all.
+    /// No authentication.
     #[default]
     None,
     /// A token, such as one of a service account.
@@ -53,12 +55,12 @@ pub enum Auth {
     Basic {
         /// The name of the user.
         user: String,
-        /// With which password or token.
+        /// The password or token.
         password: String,
     },
 }
 
-/// Without what is secret.
+/// Omits the secrets.
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -69,15 +71,16 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// Pushes a profile of each interval to a Pyroscope server while its guard is held; recording is
-/// switched on where it is not.
+/// Pushes a profile of each interval to a Pyroscope server while its guard is held, and switches
+/// recording on if it is off.
 ///
-/// The program never waits for the server. An address that cannot be used is reported on stderr in
-/// one line; so is the first push that fails, and at the end how many profiles were lost. What is
-/// in a profile, [`export::pprof`](vor_export::pprof) says; where a
-/// [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the live heap, that is pushed as
-/// well. A scope that is open for several intervals has in each what it took there, how its
-/// CPU time divides between program and kernel in the one in which it ends.
+/// The program never waits for the server. An unusable address is reported on stderr in one line.
+/// So are the first push that fails and, at the end, the number of lost profiles.
+/// [`export::pprof`](vor_export::pprof) describes the contents of a profile. If a
+/// [`TrackingAllocator`](crate::heap::TrackingAllocator) tracks the live heap, that is pushed as
+/// well. If a scope is open for several intervals, each profile has the part of its time in that
+/// interval. The profile of the interval in which the scope ends divides its CPU time between
+/// program and kernel.
 ///
 /// # Examples
 ///
@@ -96,25 +99,25 @@ impl std::fmt::Debug for Auth {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PyroscopeSink {
-    /// The server, such as `http://localhost:4040`; a path before `/ingest` is kept. Default: that.
+    /// The server's address. A path before `/ingest` is kept. Default: `http://localhost:4040`.
     pub url: String,
-    /// The name of the program there. Default: the name of its executable.
+    /// The program's name on the server. Default: the name of its executable.
     pub application: String,
-    /// Names and values that distinguish its profiles from those of others. Default: none.
+    /// Names and values that distinguish this program's profiles. Default: none.
     pub labels: Vec<(String, String)>,
-    /// How the program says who it is. Default: not at all.
+    /// How the program identifies itself. Default: not at all.
     pub auth: Auth,
     /// The tenant of a server that has several, for the header `X-Scope-OrgID`. Default: none.
     pub tenant: Option<String>,
-    /// A file of certificates (PEM) of whom to trust, instead of those whom Mozilla trusts.
-    /// Default: none.
+    /// A file of trusted certificates (PEM), which replaces Mozilla's root certificates. Default:
+    /// none.
     pub certificates: Option<PathBuf>,
-    /// How long the time of a profile is, at least 10 ms. Default: 10 s.
+    /// The duration that a profile covers, at least 10 ms. Default: 10 s.
     pub interval: Duration,
-    /// How long a push may take, from the look-up of the server's name to the end of its answer.
+    /// Time limit of a push, from the look-up of the server's name to the end of its answer.
     /// Default: 10 s.
     pub timeout: Duration,
-    /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
+    /// Names of arguments that become labels of a span and of its descendants. Default: none.
     pub span_labels: Vec<String>,
 }
 
@@ -145,7 +148,8 @@ impl Default for PyroscopeSink {
 #[derive(Clone, Debug, Default)]
 pub struct PyroscopeCounts(Arc<Counts>);
 
-/// Written by the thread of the profiles, read by anyone, relaxed: each counts by itself.
+/// Written by the thread of the profiles and read by any thread. Relaxed: each count is
+/// independent.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
@@ -159,8 +163,7 @@ impl PyroscopeCounts {
         self.0.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns how many profiles were dropped: because the server refused them, or took none for so
-    /// long that there was no more room.
+    /// Returns how many profiles were dropped: the server refused them, or the queue was full.
     #[must_use]
     pub fn lost_profiles(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
@@ -232,9 +235,9 @@ impl PyroscopeSink {
         self
     }
 
-    /// Starts the thread that pushes, and returns the sink, for
-    /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of the profiles.
-    /// Dropping the sink pushes what is left, for at most a few seconds.
+    /// Starts the thread that pushes. Returns the sink, for [`add_sink`](crate::drain::add_sink),
+    /// and the counts of sent and lost profiles. Dropping the sink pushes the remaining profiles,
+    /// for at most a few seconds.
     ///
     /// # Errors
     ///
@@ -247,7 +250,7 @@ impl PyroscopeSink {
 
     /// Returns the name of the sink in messages.
     pub(crate) fn name(&self) -> String {
-        // An address that cannot be used is not shown: it may hold a password.
+        // An unusable address is not shown: it may hold a password.
         self.address().map_or_else(
             |_| "the profiles for Pyroscope".to_owned(),
             |address| format!("the profiles for Pyroscope at {}", address.shown),
@@ -312,7 +315,7 @@ impl PyroscopeSink {
         };
         let base = self.url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/ingest").unwrap_or(base);
-        // A name and password in an address would be seen in every message.
+        // A name and password in an address would appear in every message.
         if base.contains('@') {
             let why = "the address holds a user or password; set `auth` instead";
             return Err(Error::config(format!("Pyroscope: {why}")));
@@ -356,7 +359,7 @@ impl PyroscopeSink {
     }
 }
 
-/// Where to push.
+/// The address to push to.
 #[derive(Debug)]
 struct Address {
     ingest: String,
@@ -371,13 +374,13 @@ struct QueuedProfile {
     profile: Vec<u8>,
 }
 
-/// Pushes.
+/// Pushes the profiles.
 #[derive(Debug)]
 struct Pusher {
     agent: Agent,
-    /// The address up to what differs from profile to profile.
+    /// The address without the part that differs between profiles.
     query: String,
-    /// The server in messages.
+    /// The server's name in messages.
     address: String,
     headers: Vec<(&'static str, String)>,
     /// The oldest first.
@@ -395,7 +398,7 @@ struct Failure {
     why: String,
     /// Whether the same profile may be taken later.
     is_passing: bool,
-    /// How long the server wants no further push.
+    /// The wait that the server requests.
     retry_after: Option<Duration>,
 }
 
@@ -434,7 +437,7 @@ impl Receiver for Pusher {
             return;
         }
         self.retry_at = None;
-        // One at a time: a profile that is due is not to wait for all that lie here.
+        // Push one at a time, so that the next profile need not wait for the whole queue.
         if let Some(waiting) = self.waiting.front() {
             match self.push(waiting) {
                 Ok(()) => {
@@ -453,7 +456,7 @@ impl Receiver for Pusher {
     }
 
     fn end(&mut self) {
-        // A server that just failed gets one more try, and the first failure ends it.
+        // Try each once more, also after a recent failure; the first failure ends it.
         let until = Instant::now() + AT_END;
         while let Some(waiting) = self.waiting.front() {
             self.timeout = self
@@ -532,7 +535,7 @@ impl Pusher {
         let status = answer.status();
         let retry_after = answer.headers().get("retry-after");
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        // Read to its end, so that the connection can be used again.
+        // Read the answer to its end, so that the connection can be reused.
         let said = answer
             .body_mut()
             .with_config()
@@ -579,14 +582,14 @@ fn form(boundary: &str, profile: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Says of each value what its unit is, and that those of many profiles are added up, of what is in
-/// use that their mean is taken.
+/// Returns the unit of each value, and how values of many profiles are aggregated: the sum, or for
+/// the live heap the mean.
 fn type_config() -> String {
     let of_spans = SPAN_TYPES.map(|of| (of, "sum"));
     let of_tasks = TASK_TYPES.map(|of| (of, "sum"));
     let of_heaps = HEAP_TYPES.map(|of| (of, "average"));
     let entry = |(of, aggregation): (SampleType, &str)| {
-        // In Pyroscope's terms, durations that are no samples are those of locks.
+        // Pyroscope calls durations that are not samples lock durations.
         let units = match &*of.unit {
             "nanoseconds" => "lock_nanoseconds",
             "count" => "objects",
@@ -606,7 +609,7 @@ fn type_config() -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-/// Returns a line that is not in `content`.
+/// Returns a boundary that does not occur in `content`.
 fn boundary(content: &[u8]) -> String {
     let mut number = content.len();
     loop {
@@ -621,8 +624,8 @@ fn boundary(content: &[u8]) -> String {
     }
 }
 
-/// Returns the name of a series: the application, and its labels in braces. What would end a name
-/// or a value early becomes `_`.
+/// Returns the name of a series: the application, and its labels in braces. A character that would
+/// end a name or a value early becomes `_`.
 fn series(application: &str, labels: &[(String, String)]) -> String {
     let plain = |text: &str| {
         let plain = |c: char| {
@@ -651,7 +654,7 @@ fn series(application: &str, labels: &[(String, String)]) -> String {
     format!("{}{{{}}}", plain(application), labels.join(","))
 }
 
-/// Encodes a value of a query.
+/// Percent-encodes a value of a query.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -664,7 +667,7 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// Encodes as RFC 4648 says, with padding.
+/// Encodes as RFC 4648 defines it, with padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -688,7 +691,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_encoded_as_the_standards_say() {
+    fn texts_are_encoded_as_the_standards_define() {
         // The examples of RFC 4648.
         for (plain, encoded) in [
             ("", ""),

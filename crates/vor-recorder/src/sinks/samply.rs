@@ -1,15 +1,15 @@
-//! Marker files that samply finds while it records this program.
+//! Writes marker files that samply reads while it records this program.
 //!
-//! The system reports to samply every file that the program maps into its memory. It takes one
-//! called `marker-<pid>-<tid>.txt` for markers of the thread that mapped it: the number in the name
-//! is not looked at on Linux. So each thread maps its own file, when it records for the first time.
-//! A thread that had recorded before the sink was installed has its file mapped by the thread that
-//! writes it, and its markers appear there, except the thread that installs the sink. The mapping
-//! is let go at once, and the file need not have content yet: samply reads it when the program has
-//! ended.
+//! The system reports to samply every file that the program maps. A file called
+//! `marker-<pid>-<tid>.txt` holds markers of the thread that mapped it; on Linux samply ignores the
+//! number in the name. So each thread maps its own file when it first records. The thread that
+//! writes the markers maps the files of threads that recorded before the sink was installed, and
+//! their markers appear on it. The thread that installs the sink is an exception: it maps its own
+//! file. The mapping is released immediately, and the file may still be empty: samply reads it
+//! after the program has ended.
 //!
-//! A number that the system gives to a second thread is the same file, and the markers of both are
-//! one thread's.
+//! If the system reuses a thread's number, both threads share one file and their markers appear on
+//! one thread.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -28,11 +28,11 @@ use crate::sinks::wrapped::Wrapped;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 
-/// Writes marker files for samply into a folder while its guard is held; recording is switched on
-/// where it is not. Only on Linux.
+/// Writes marker files for samply into a folder while its guard is held, and switches recording on
+/// if it is off. Only on Linux.
 ///
-/// To be installed before other threads record, in a program that `samply record` runs. A folder
-/// that cannot be made is reported on stderr in one line, and the program runs on.
+/// Install it before other threads record, in a program that `samply record` runs. If the folder
+/// cannot be created, one line on stderr reports it and the program runs on.
 ///
 /// # Examples
 ///
@@ -41,13 +41,13 @@ use crate::sync::global::AtomicBool;
 /// use vor::Sink as _;
 ///
 /// let markers = vor::sinks::SamplySink::new("/tmp").install();
-/// // … what is to be seen beside samply's samples …
+/// // … the part to see beside samply's samples …
 /// drop(markers);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SamplySink {
-    /// Where the files are written; those of an earlier run with the same numbers are replaced.
+    /// The folder of the files. Files of an earlier run with the same numbers are replaced.
     pub folder: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl SamplySink {
         }
     }
 
-    /// Creates the folder, has each thread that records from now on map its file, and returns the
+    /// Creates the folder, makes each thread map its file when it first records, and returns the
     /// sink, for [`add_sink`](crate::drain::add_sink).
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl SamplySink {
         *locked(&FILES) = Some(Arc::clone(&files));
         IS_ON.store(true, Ordering::SeqCst);
         hooks::set_thread_begins(thread_began);
-        // This thread may have recorded already, and so does not come by of itself.
+        // This thread may have recorded already, in which case the hook does not run for it.
         thread_began(thread::os_id());
         let write = {
             let files = Arc::clone(&files);
@@ -103,14 +103,14 @@ impl SamplySink {
     }
 }
 
-/// Has threads map their files as long as it lives.
+/// Makes threads map their files while it lives.
 struct Mapping {
     files: Arc<Files>,
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // A later sink may have taken the place of this one.
+        // A later sink may have replaced this one.
         let mut current = locked(&FILES);
         if current
             .as_ref()
@@ -124,7 +124,7 @@ impl Drop for Mapping {
 
 /// The files of the sink that was installed last.
 static FILES: Mutex<Option<Arc<Files>>> = Mutex::new(None);
-/// Whether there are some: threads begin without a lock where there are none.
+/// Whether `FILES` is set, so that threads begin without a lock if it is not.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -139,17 +139,17 @@ fn thread_began(tid: u64) {
     let files = locked(&FILES).clone();
     // The child of a fork has no sink.
     if let Some(files) = files.filter(|files| files.pid == std::process::id()) {
-        // A failure here comes again for the sink, which reports it.
+        // If this fails, the sink fails in the same way and reports it.
         let _ = files.declare(tid);
     }
 }
 
-/// The files that were made.
+/// The marker files of a sink.
 #[derive(Debug)]
 struct Files {
     folder: PathBuf,
     pid: u32,
-    /// The numbers of their threads.
+    /// Numbers of the threads whose files exist.
     made: Mutex<FxHashSet<u64>>,
 }
 
@@ -158,7 +158,7 @@ impl Files {
         self.folder.join(format!("marker-{}-{tid}.txt", self.pid))
     }
 
-    /// Makes the file of a thread and lets samply know of it, once.
+    /// Creates the file of a thread and shows it to samply, once.
     fn declare(&self, tid: u64) -> io::Result<()> {
         let mut made = locked(&self.made);
         if !made.contains(&tid) {
@@ -170,13 +170,13 @@ impl Files {
 
     fn append(&self, tid: u64, lines: &[u8]) -> io::Result<()> {
         self.declare(tid)?;
-        // Open for as long as it takes: there may be more threads than open files.
+        // Open only for this write: there may be more threads than open files.
         let mut file = OpenOptions::new().append(true).open(self.path(tid))?;
         file.write_all(lines)
     }
 }
 
-/// Makes an empty file and maps it, for which it must be open for reading too.
+/// Creates an empty file and maps it. A mapping needs a file that is open for reading.
 fn show(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
@@ -191,13 +191,13 @@ mod system {
     use std::io;
     use std::os::fd::AsRawFd;
 
-    /// Maps a file into memory, where it may be executed if that is allowed, because some recorders
-    /// see such mappings only; then lets it go again.
+    /// Maps a file into memory and unmaps it. The mapping is executable if that is allowed, because
+    /// some recorders see only such mappings.
     pub(super) fn map_once(file: &File) -> io::Result<()> {
         const BYTES: usize = 4096;
         for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
-            // SAFETY: a new mapping at a place of the system's choice touches nothing that exists,
-            // and nobody reads it.
+            // SAFETY: a new mapping at a place of the system's choice touches no existing memory,
+            // and is never read.
             let place = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),

@@ -1,4 +1,4 @@
-//! An exporter of `vor-export` as a sink of the recorder.
+//! Wraps an exporter of `vor-export` as a sink of the recorder.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-/// An exporter, and what has to live as long as it does.
+/// An exporter, with a value that must live as long as it does.
 #[derive(Debug)]
 pub(super) struct Wrapped<S, K> {
     pub(super) exporter: S,
-    /// Whether the exporter does nothing but write a file.
+    /// Whether the exporter only writes a file.
     pub(super) writes_file: bool,
     pub(super) _kept: K,
 }
 
 impl<S> Wrapped<S, ()> {
-    /// Wraps an exporter that does nothing but write a file.
+    /// Wraps an exporter that only writes a file.
     pub(super) fn file(exporter: S) -> Self {
         Self {
             exporter,

@@ -19,7 +19,7 @@ class TraceCase(unittest.TestCase):
         samples.write_rows(self.rows)
 
     def run_program(self, reader, *absent):
-        """Returns what the program prints and whether it accepts the trace."""
+        """Returns the program's output, and whether it accepts the trace."""
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             try:

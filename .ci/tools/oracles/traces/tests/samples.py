@@ -1,4 +1,4 @@
-"""A small recording with an event of each kind, and the same in the form that each reader takes."""
+"""A small recording with an event of each kind, and the same in the form of each reader."""
 import copy
 import json
 

@@ -11,7 +11,7 @@ from ..report import Failed
 
 
 def join(*tasks):
-    """Joins tasks, and returns what that prints and the failure."""
+    """Joins tasks, and returns the output and the failure."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:

@@ -1,8 +1,8 @@
 //! The spans that a thread has entered, and their open scopes.
 //!
-//! An array without a destructor takes those that programs enter in each other, so that it costs no
-//! look whether the thread still has it; a vector takes what is deeper. Spans are mostly left in
-//! the opposite order, but nothing is made of it: an entry is looked for from the top on.
+//! An array without a destructor holds the spans up to the usual depth, so no access checks whether
+//! the thread still has it. A vector holds deeper spans. Spans are usually left in the opposite
+//! order, but the code does not rely on it: it searches an entry from the top.
 
 use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
@@ -14,13 +14,14 @@ use crate::hot::thread;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, compiler_fence};
 
-/// A span that is entered, and its open scope. That has no guard: where a thread ends in it, it is
-/// open for ever.
+/// A span that is entered, and its open scope. The scope has no guard: if the thread ends in it, it
+/// stays open for ever.
 #[derive(Clone, Copy)]
 pub(super) struct Entered {
     pub(super) key: u64,
     pub(super) instance: Instance,
-    /// Where the span is kept, and another one where it was closed before it was left.
+    /// The slot of the span. If the span was closed before it was left, the slot may belong to
+    /// another span.
     pub(super) slot: &'static Slot,
     pub(super) scope: Opened,
 }
@@ -35,14 +36,14 @@ impl Entered {
 /// Entries of the array.
 const SHALLOW_ENTRIES: usize = 32;
 
-/// An entry of the array. Each part is loaded as it was stored: a processor gives back at once what
-/// it is just storing, but not two of them in one.
+/// An entry of the array. Each part is loaded as it was stored: a processor forwards a single
+/// pending store to a load, but not two stores at once.
 pub(super) struct Entry {
     key: Cell<u64>,
     instance: Cell<Instance>,
     slot: Cell<Option<&'static Slot>>,
     start_ticks: Cell<u64>,
-    /// [`Opened::flagged`], and its place above.
+    /// [`Opened::flagged`], with its place in the high half.
     flagged_and_place: Cell<u64>,
 }
 
@@ -94,14 +95,14 @@ impl Entry {
     }
 }
 
-// Cells of their own, which are read in place; so is what is done with them in short closures.
+// Each is a separate cell, accessed in place in short closures.
 thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 
-    /// The span that this thread has made last, 0 once it has entered one.
+    /// The span that this thread made last; 0 once it has entered one.
     static MADE: Cell<u64> = const { Cell::new(0) };
 
-    /// This thread's number among those that make spans, 0 before it has made one.
+    /// This thread's number among the threads that make spans; 0 before it has made one.
     static MAKER: Cell<u32> = const { Cell::new(0) };
 
     static SHALLOW: [Entry; SHALLOW_ENTRIES] = const { [const { Entry::new() }; SHALLOW_ENTRIES] };
@@ -110,17 +111,17 @@ thread_local! {
     static DEEP: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets a cell in place: its own `set` is a function where it is called often.
+/// Sets a cell inline: the cell's own `set` becomes a function call if it is used often.
 #[inline(always)]
 fn set<T>(cell: &'static LocalKey<Cell<T>>, value: T) {
     cell.with(|cell| cell.set(value));
 }
 
-/// Puts a span on the stack.
+/// Pushes a span on the stack.
 pub(super) fn push(entered: Entered) {
     let depth = DEPTH.get();
     match shallow().get(depth) {
-        // The depth first: what a handler enters meanwhile goes above.
+        // Store the depth first: a handler that enters a span meanwhile uses the entry above.
         Some(entry) => {
             set(&DEPTH, depth + 1);
             compiler_fence(Ordering::SeqCst);
@@ -135,10 +136,10 @@ pub(super) fn push(entered: Entered) {
 fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
     #[expect(
         unsafe_code,
-        reason = "what works on the array in a closure becomes a function, called through two others: half as much again for a span that is entered and left"
+        reason = "a closure over the array becomes a function behind two others, which costs half as much again for a span that is entered and left"
     )]
-    // SAFETY: the array has no destructor, so it is there as long as the thread is, and what refers
-    // to its cells cannot go to another thread.
+    // SAFETY: the array has no destructor, so it exists as long as the thread does. References to
+    // its cells cannot go to another thread.
     unsafe {
         &*SHALLOW.with(std::ptr::from_ref)
     }
@@ -147,8 +148,8 @@ fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
 #[cold]
 #[inline(never)]
 fn push_deep(entered: Entered) {
-    // The vector is gone where the thread ends, and in use where an allocator enters a span while
-    // it grows: the scope then ends at once.
+    // The vector is gone when the thread ends, and borrowed when an allocator enters a span while
+    // it grows. The scope then ends immediately.
     let push = |deep: &RefCell<Vec<_>>| {
         let mut deep = deep.try_borrow_mut().ok()?;
         deep.push(entered);
@@ -157,14 +158,14 @@ fn push_deep(entered: Entered) {
     let _ = thread::while_busy(|| DEEP.try_with(push));
 }
 
-/// Room for one more span on the stack.
+/// A free entry for one more span on the stack.
 pub(super) struct FreeEntry {
     depth: usize,
     entry: &'static Entry,
 }
 
-/// Returns room for a span that the thread made, if it either made it last and has entered none
-/// since, or it is known to be a task, and if there is some in the array.
+/// Returns a free entry for a span that this thread made, if the array has one. The thread must
+/// have made this span last and entered none since, or the span must be a task.
 #[inline(always)]
 pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<FreeEntry> {
     let depth = DEPTH.get();
@@ -175,21 +176,22 @@ pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<FreeEntry> {
 }
 
 impl FreeEntry {
-    /// Puts the span there, with its open scope.
+    /// Stores the span there, with its open scope.
     #[inline(always)]
     pub(super) fn take(self, entered: Entered) {
         set(&MADE, 0);
         set(&DEPTH, self.depth + 1);
-        // Spans that a handler enters meanwhile go above.
+        // A handler that enters spans meanwhile uses the entries above.
         compiler_fence(Ordering::SeqCst);
         self.entry.set(entered);
     }
 }
 
-/// Returns the slot and the open scope of a span, if it was entered last and this thread made it.
+/// Returns the slot and the open scope of a span, if it is on top of the stack and this thread made
+/// it.
 #[inline(always)]
 pub(super) fn own_top(key: u64, instance: Instance) -> Option<(&'static Slot, Opened)> {
-    // Above the array's last entry there may be more.
+    // Above the array's last entry there may be deeper ones.
     let entry = shallow()[..SHALLOW_ENTRIES - 1].get(DEPTH.get().wrapping_sub(1))?;
     let slot = entry.slot.get()?;
     let is_own_top = entry.is_of(key, instance)
@@ -198,13 +200,13 @@ pub(super) fn own_top(key: u64, instance: Instance) -> Option<(&'static Slot, Op
     is_own_top.then(|| (slot, entry.scope()))
 }
 
-/// Takes from the stack what [`own_top`] returned.
+/// Pops the entry that [`own_top`] returned.
 #[inline(always)]
 pub(super) fn pop_own_top() {
     set(&DEPTH, DEPTH.get().wrapping_sub(1));
 }
 
-/// Takes the innermost entry of a span from the stack.
+/// Removes the innermost entry of a span from the stack.
 pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
     let depth = DEPTH.get();
     if depth == SHALLOW_ENTRIES {
@@ -226,8 +228,8 @@ pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
             entries[i - 1].set(entered);
         }
     }
-    // The deepest of the array comes from the vector again, so that this is empty before the array
-    // is not full.
+    // The array's last entry is refilled from the vector, so that the vector is empty whenever the
+    // array is not full.
     let next = match depth {
         SHALLOW_ENTRIES => take_deep(|deep| (!deep.is_empty()).then_some(0)),
         _ => None,
@@ -239,14 +241,14 @@ pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
     taken
 }
 
-/// Takes the span of which `find` says where it is in the vector.
+/// Removes the span at the index that `find` returns from the vector.
 fn take_deep(find: impl FnOnce(&[Entered]) -> Option<usize>) -> Option<Entered> {
     let take = |deep: &RefCell<Vec<Entered>>| {
         let mut deep = deep.try_borrow_mut().ok()?;
         let at = find(&deep)?;
         Some(deep.remove(at))
     };
-    // A handler that finds the vector in use must not open a scope for a span that has no place
+    // A handler that finds the vector borrowed must not open a scope for a span that has no place
     // there.
     thread::while_busy(|| DEEP.try_with(take)).ok().flatten()
 }
@@ -291,13 +293,13 @@ fn current_deep(instance: Instance) -> Option<(u64, &'static Slot)> {
     deepest.ok().flatten()
 }
 
-/// Notes the span that this thread has made.
+/// Records the span that this thread made last.
 #[inline(always)]
 pub(super) fn note_made(key: u64) {
     set(&MADE, key);
 }
 
-/// Returns this thread's number among those that make or report spans; no other thread ever
+/// Returns this thread's number among the threads that make or report spans; no other thread ever
 /// has it.
 #[inline(always)]
 pub(super) fn number() -> u32 {
@@ -309,7 +311,7 @@ pub(super) fn number() -> u32 {
 
 #[cold]
 fn new_number() -> u32 {
-    /// Any thread takes from it (relaxed): all that counts is that no number is taken twice.
+    /// Any thread takes from it. Relaxed: no number may be taken twice, and nothing else matters.
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     set(&MAKER, number);
@@ -322,8 +324,8 @@ pub(super) fn is_maker(number: u32) -> bool {
     MAKER.get() == number
 }
 
-/// Returns whether this is the span that this thread has made last, and has entered none since;
-/// from now on it has.
+/// Returns whether this thread made this span last and has entered none since, and marks a span as
+/// entered.
 #[inline]
 pub(super) fn is_fresh(key: u64) -> bool {
     MADE.replace(0) == key

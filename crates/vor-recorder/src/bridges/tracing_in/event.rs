@@ -10,7 +10,7 @@ use crate::hot::{record_state, scope, thread};
 /// The field by which events of `profiling`, of Bevy and of others end a frame.
 const FRAME_MARK: &str = "tracy.frame_mark";
 
-/// Returns whether an event ends a frame, or `None` where it says nothing of that and is a message.
+/// Returns whether an event ends a frame, or `None` if it lacks that field and is a message.
 pub(crate) fn is_mark(event: &Event<'_>) -> Option<bool> {
     event.metadata().fields().field(FRAME_MARK)?;
     let mut mark = MarkVisitor(false);
@@ -28,13 +28,13 @@ impl Visit for MarkVisitor {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Returns whether a message of this thread is recorded now: the fields beside a message are only
-/// read then. Inside vor it is counted as dropped.
+/// Returns whether a message of this thread is recorded now; only then are its other fields read.
+/// Inside vor the message is counted as dropped.
 pub(crate) fn is_heard() -> bool {
     !cfg!(feature = "off") && record_state::is_on() && !thread::drop_if_busy()
 }
 
-/// Records an event as a message: its level, its target, what it says, and its other fields.
+/// Records an event as a message: its level, its target, its text, and its other fields.
 #[inline(never)]
 pub(crate) fn record(event: &Event<'_>) {
     scope::message(format_args!("{}", Line(event)));
@@ -57,10 +57,10 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// The name of the field that holds what an event says.
+/// The name of the field that holds an event's text.
 const MESSAGE: &str = "message";
 
-/// Writes what the event says.
+/// Writes the event's text.
 struct MessageVisitor<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     result: fmt::Result,

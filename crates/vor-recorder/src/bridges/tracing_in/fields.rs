@@ -1,7 +1,7 @@
 //! Fields of spans as the words of arguments.
 //!
-//! Numbers and truth values are words at once. Text belongs to the ring only when its scope ends,
-//! so a span keeps it till then.
+//! Numbers and truth values are words already. A text goes to the ring only when its scope ends, so
+//! the span keeps it till then.
 
 use std::fmt::{self, Write as _};
 
@@ -14,7 +14,7 @@ use crate::hot::callsite::{Kinds, MAX_ARGS};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// The kind of an argument without a value, for each of `count` of them.
+/// The kinds of `count` arguments without a value.
 pub(super) fn kinds_of_nothing(count: usize) -> Kinds {
     (0..count).fold(0, |kinds, arg| {
         with_kind(kinds, arg, None::<bool>.encode().kind)
@@ -44,17 +44,16 @@ pub(super) type Words = [AtomicU64; MAX_ARGS];
 /// Values of some fields of a span.
 pub(super) struct Values<'a> {
     site: &'static Site,
-    /// Where words go, of those arguments that were given a value. Nobody else knows of the span
-    /// yet.
+    /// The words of the arguments that were given a value. No other thread has the span's id yet.
     words: &'a Words,
     pub(super) kinds: Kinds,
     /// Bits of the arguments that were given a value.
     pub(super) given: u8,
     pub(super) has_text: bool,
-    /// The memory of some text is more than the next span shall keep.
+    /// Whether the memory of a text is more than the next span may keep.
     pub(super) has_large_text: bool,
-    /// Where texts go. They are locked from the first text on, for as long as fields are visited;
-    /// nobody else knows of the span yet.
+    /// The span's texts. They are locked from the first text until all fields are visited; no other
+    /// thread has the span's id yet.
     texts: &'a Mutex<Option<Box<Texts>>>,
     locked: Option<MutexGuard<'a, Option<Box<Texts>>>>,
 }
@@ -88,7 +87,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Has `write` put the text of a field into an empty place.
+    /// Lets `write` write the text of a field into an empty string.
     fn put_text(&mut self, field: &Field, write: impl FnOnce(&mut TruncatedText<'_>)) {
         let Some(arg) = self.site.arg_of(field) else {
             return;
@@ -123,7 +122,8 @@ impl Visit for Values<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        // Text beyond an argument's length is refused, and the text that fits is kept; also below.
+        // Text beyond an argument's maximum is rejected, and the part that fits is kept; also
+        // below.
         self.put_text(field, |place| _ = place.write_str(value));
     }
 
@@ -136,7 +136,7 @@ impl Visit for Values<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Texts([String; MAX_ARGS]);
 
-/// Bytes of a text whose memory is kept for the next span.
+/// Largest capacity of a text that is kept for the next span.
 const KEPT_BYTES: usize = 128;
 
 impl Texts {
@@ -144,13 +144,13 @@ impl Texts {
         self.0.get(arg).map_or("", String::as_str)
     }
 
-    /// Takes a text from `other`, which gets this one.
+    /// Swaps a text with that of `other`.
     pub(super) fn swap(&mut self, arg: usize, other: &mut Self) {
         std::mem::swap(&mut self.0[arg], &mut other.0[arg]);
     }
 }
 
-/// Takes text up to the length of an argument.
+/// Takes text up to the maximum of an argument.
 struct TruncatedText<'a>(&'a mut String);
 
 impl fmt::Write for TruncatedText<'_> {

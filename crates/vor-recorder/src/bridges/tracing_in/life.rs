@@ -1,4 +1,4 @@
-//! The life of a span, from its creation to its closing, and what is recorded of it.
+//! The life of a span, from its creation to its closing, and its records.
 
 use parking_lot::Mutex;
 use tracing::Event;
@@ -23,7 +23,7 @@ use crate::sync::Ordering::Relaxed;
 /// How a new span is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpanOptions {
-    /// Every span is a task.
+    /// Whether every span is a task.
     pub(crate) with_tasks: bool,
     pub(crate) is_sampled: bool,
 }
@@ -31,8 +31,8 @@ pub(crate) struct SpanOptions {
 /// Describes a span that is new in its slot.
 ///
 /// Here and at the other steps of a span's life, the common case is one function with its calls
-/// inlined. Any other case is left to another function as a whole, before the first one has changed
-/// anything that the second would not change.
+/// inlined. Any other case goes to a separate function as a whole. The first function changes
+/// nothing before then that the second one would not change.
 #[inline(always)]
 pub(super) fn make(
     slot: &'static Slot,
@@ -40,7 +40,7 @@ pub(super) fn make(
     attributes: &Attributes<'_>,
     options: SpanOptions,
 ) {
-    // First: where the site is new, its fields may make spans of their own.
+    // First, because the fields of a new site may make spans of their own.
     let site = Site::of(attributes);
     entered::note_made(key);
     slot.maker.store(entered::number(), Relaxed);
@@ -58,7 +58,7 @@ pub(super) fn make(
     make_with_fields(slot, key, attributes, options, site);
 }
 
-/// As [`make`], for a span with fields, or one that is not recorded.
+/// Like [`make`], for a span with fields, or one that is not recorded.
 #[inline(always)]
 fn make_with_fields(
     slot: &'static Slot,
@@ -92,7 +92,7 @@ fn make_with_fields(
     }
 }
 
-/// Records that a span, which is a task, begins.
+/// Records the beginning of a span that is a task.
 #[inline(never)]
 fn begin_task(slot: &Slot, key: u64, id: u32) {
     let now = clock::ticks();
@@ -155,14 +155,14 @@ pub(super) fn exit(key: u64, instance: Instance) {
     }
 }
 
-/// Ends the scope of a span that its maker has entered this once, and that has few fields, whose
-/// texts this thread's ring keeps. Where it is a task, one record is scope and poll.
+/// Ends the scope of a span that has few fields, if its maker entered it once and this thread's
+/// ring keeps its texts. If the span is a task, one record holds scope and poll.
 #[inline(always)]
 fn try_end(slot: &Slot, scope: Opened) -> bool {
     let version = slot.version();
     let word = slot.word.load(Relaxed);
-    // While it is entered within itself, the outer time has this one in it. What was entered before
-    // it became a task is recorded first.
+    // If the span is entered within itself, the outer time includes this one. A time from before it
+    // became a task must be recorded first.
     let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
     if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
         return false;
@@ -215,7 +215,7 @@ fn try_end(slot: &Slot, scope: Opened) -> bool {
     true
 }
 
-/// Returns whether the keys among a span's words are those of texts that this thread's ring keeps.
+/// Returns whether this thread's ring keeps the texts whose keys are among a span's words.
 #[inline(always)]
 fn are_texts_kept(slot: &Slot) -> bool {
     let kept_until = slot.kept_until.load(Relaxed);
@@ -236,7 +236,7 @@ fn end(entered: Entered) {
         return close_without_slot(scope);
     }
     let is_maker = entered::is_maker(slot.maker.load(Relaxed));
-    // While it is entered within itself, the outer time has this one in it.
+    // If the span is entered within itself, the outer time includes this one.
     let is_inner = if is_maker {
         let others = slot.entered.load(Relaxed).wrapping_sub(1);
         slot.entered.store(others, Relaxed);
@@ -248,7 +248,7 @@ fn end(entered: Entered) {
         return;
     }
     let task = slot.task.load(Relaxed);
-    // Times that its maker entered it before it became a task are recorded first, by its maker.
+    // The maker first records the times that it entered the span before it became a task.
     let is_poll = task != 0 && !is_inner && (!is_maker || slot.once_end.load(Relaxed) == 0);
     let poll = is_poll.then(|| [task, slot.task_id.load(Relaxed).into()]);
     let Some(closed) = close_scope(scope, slot, poll) else {
@@ -265,8 +265,8 @@ fn end(entered: Entered) {
     }
 }
 
-/// Ends the scope of a span that was closed before it was left, and has lost its site and its
-/// fields with it: they are those of its begin.
+/// Ends the scope of a span that was closed before it was left, with the site and fields of its
+/// beginning. The span's later ones are gone with its slot.
 #[cold]
 fn close_without_slot(scope: Opened) {
     if scope.is_recorded() {
@@ -277,18 +277,18 @@ fn close_without_slot(scope: Opened) {
 /// How a scope ended.
 struct EndedScope {
     end_ticks: u64,
-    /// Whether the record includes the poll that the scope is.
+    /// Whether the scope's record includes its poll.
     includes_poll: bool,
 }
 
-/// Ends a scope with the fields that its span has now. Its record may include the poll that it is,
-/// by the id of the task and of its site.
+/// Ends a scope with the current fields of its span. The scope's record may include its poll, as
+/// the ids of the task and of the task's site.
 fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<EndedScope> {
     let read = || -> [u64; MAX_ARGS] { std::array::from_fn(|arg| slot.words[arg].load(Relaxed)) };
     let version = slot.version();
     let (mut word, mut words) = (slot.word.load(Relaxed), read());
     if word & HAS_TEXT != 0 || !slot.is_still(version) {
-        // A handler that leaves the same span finds the thread busy, and not the lock held.
+        // A handler that leaves the same span must find the thread busy, rather than the lock held.
         thread::with_state(|state| {
             let texts = slot.texts.lock();
             word = slot.word.load(Relaxed);
@@ -325,7 +325,7 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<End
     })
 }
 
-/// Pushes the texts among a span's fields that are not kept in this thread's ring, and notes their
+/// Pushes the texts among a span's fields that this thread's ring does not keep, and stores their
 /// keys. Called under the lock of the texts.
 fn push_texts(state: &ThreadState, slot: &Slot, kinds: Kinds, texts: &Texts) {
     let teller = entered::number();
@@ -354,7 +354,7 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     if thread::is_busy() {
         return;
     }
-    // The formatting of a field is foreign code, so it does not run under the lock.
+    // Formatting a field runs foreign code, so it does not run under the lock.
     let (words, new_texts) = (Words::default(), Mutex::new(None));
     let mut new = Values::new(site, 0, &words, &new_texts);
     values.record(&mut new);
@@ -381,7 +381,7 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
                 if let Some(new) = &mut new_texts
                     && is_text(kinds, arg)
                 {
-                    // Its word is 0 now, which is the key of no text.
+                    // Its word is now 0, which is not the key of any text.
                     texts.get_or_insert_default().swap(arg, new);
                     slot.kept_until.store(0, Relaxed);
                 }
@@ -391,11 +391,11 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
                 .store(word_of(site.id(kinds), flags, kinds), Relaxed);
         });
     };
-    // A handler that interrupts this may not wait for the lock.
+    // A handler that interrupts this must not wait for the lock.
     thread::while_busy(rewrite);
 }
 
-/// Notes that its maker entered a span for so long.
+/// Stores the time for which the maker entered a span.
 #[inline]
 fn note(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     if slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) == 0 {
@@ -406,7 +406,7 @@ fn note(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     }
 }
 
-/// Records that its maker entered a span, which is a task by now.
+/// Records a time for which the maker entered a span that is a task by now.
 #[inline(never)]
 fn note_again(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     let task = task_of(slot, start_ticks);
@@ -414,14 +414,14 @@ fn note_again(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     push_poll(slot, task, start_ticks, end_ticks);
 }
 
-/// Returns the task that a span is; it becomes one where it was none.
+/// Returns the task of a span, and makes the span a task if it was none.
 fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
     let task = slot.task.load(Relaxed);
     if task != 0 {
         return task;
     }
     learn(slot);
-    // Times that it was entered before, if its maker has recorded them, are earlier.
+    // Earlier times for which the maker entered it started earlier.
     let start_ticks = match slot.once_end.load(Relaxed) {
         0 => start_ticks,
         _ => start_ticks.min(slot.once_start.load(Relaxed)),
@@ -444,8 +444,8 @@ fn learn(slot: &Slot) {
     }
 }
 
-/// Records the first time that its maker entered a span, unless it is recorded. Called by the
-/// maker, and by who closes the span.
+/// Records the first time that its maker entered a span, unless it is already recorded. Called by
+/// the maker, and by the thread that closes the span.
 fn push_once(slot: &Slot, task: u64) {
     let end_ticks = slot.once_end.load(Relaxed);
     if end_ticks != 0 {
@@ -460,7 +460,7 @@ fn push_poll(slot: &Slot, task: u64, start_ticks: u64, end_ticks: u64) {
     thread::push_special(Special::Poll, start_ticks, site, [task, duration_ticks]);
 }
 
-/// Ends a span, and leaves its slot to the next one.
+/// Ends a span, and frees its slot.
 #[inline(always)]
 pub(super) fn close(place: Place, slot: &'static Slot) {
     let was_entered_once = slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) != 0;
@@ -472,8 +472,8 @@ pub(super) fn close(place: Place, slot: &'static Slot) {
     table::prefer(place);
 }
 
-/// As [`close`], of a span that is a task, or was not entered or not recorded, or whose texts are
-/// not to be kept.
+/// Like [`close`], for a span that is a task, was not entered or not recorded, or whose texts are
+/// too large to keep.
 #[inline(never)]
 fn close_task(place: Place, slot: &'static Slot) {
     let task = slot.task.load(Relaxed);
@@ -482,11 +482,11 @@ fn close_task(place: Place, slot: &'static Slot) {
     } else if slot.once_end.load(Relaxed) != 0 {
         slot.once_end.store(0, Relaxed);
     } else if slot.is_sampled() && record_state::is_on() {
-        // It was never entered, or still is.
+        // It was never entered, or is still entered.
         learn(slot);
     }
     if slot.flags(HAS_LARGE_TEXT) != 0 {
-        // The memory of long texts goes with them.
+        // The memory of long texts is freed.
         thread::while_busy(|| *slot.texts.lock() = None);
     }
     slot.leave();
@@ -506,8 +506,8 @@ fn end_task(slot: &Slot, task: u64) {
     slot.task_start.store(0, Relaxed);
 }
 
-/// Returns whether a span that is to be made is recorded: as the span is in which it is made, and
-/// for a root as the sampler says. `find` finds spans by ids.
+/// Returns whether a new span is recorded: if its parent is, and for a root if the sampler decides
+/// so. `find` finds spans by ids.
 #[inline]
 pub(crate) fn is_sampled(
     sampler: &impl Sampler,
@@ -515,7 +515,7 @@ pub(crate) fn is_sampled(
     attributes: &Attributes<'_>,
     find: impl Fn(u64, Instance) -> Option<(Place, &'static Slot)>,
 ) -> bool {
-    // Spans that a busy thread makes are not followed anyway.
+    // Spans that a busy thread makes are not followed in any case.
     if sampler.is_always() || thread::is_busy() {
         return true;
     }
@@ -531,7 +531,7 @@ pub(crate) fn is_sampled(
     }
 }
 
-/// As [`is_sampled`], of an event: one that is in no span is recorded.
+/// Like [`is_sampled`], for an event. An event outside of all spans is recorded.
 #[inline]
 pub(crate) fn is_event_sampled(
     sampler: &impl Sampler,

@@ -1,10 +1,9 @@
-//! Slots of spans that have their ids from a registry.
+//! Slots of spans whose ids come from a registry.
 //!
-//! Such an id says where in a home its span is, and near where among the shared slots. A registry
-//! gives the place of its own that was left last to the next span, so slots are used again while
-//! they are in the cache. In whose home a span is that another thread made, a hint tells: the
-//! registry's ids hold a number of the thread. Should they not any more, all homes are looked
-//! through.
+//! Such an id determines the place of its span in a home, and a region among the shared slots. A
+//! registry reuses its most recently freed place for the next span, so slots are reused while they
+//! are in the cache. A hint gives the home of another thread's span: the registry's ids contain a
+//! number of the thread. If they no longer did, all homes would be searched.
 
 use super::Instance;
 use super::table::{
@@ -14,17 +13,17 @@ use super::table::{
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
-/// The first places of the homes of threads, plus 1, by what a registry's ids have of the threads.
-/// Written by the thread when it makes its first span under a registry, read by those who look for
-/// a span; relaxed, since it is only where they look first.
+/// The first places of the threads' homes, plus 1, by the thread bits of a registry's ids. A thread
+/// writes its own when it makes its first span under a registry; threads that look for a span read
+/// it. Relaxed: it is only the place where their search starts.
 static HINTS: [AtomicU32; 1 << THREAD_BITS] = [const { AtomicU32::new(0) }; 1 << THREAD_BITS];
 
-/// Returns the places within a home at which a span of a registry may be.
+/// Returns the possible places of a registry's span within a home.
 fn home_places(key: u64) -> impl Iterator<Item = usize> {
     (0..TRIES).map(move |i| (key as usize).wrapping_add(i) % HOME)
 }
 
-/// Takes a slot for a span of a registry. `None` where the table is full, which is said once.
+/// Takes a slot for a span of a registry. `None` if the table is full, which is reported once.
 #[inline(always)]
 pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     let (slots, first, hinted) =
@@ -91,7 +90,7 @@ fn find_far(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
         let shared = HAS_SHARED.load(Ordering::Relaxed);
         shared.then(|| shared_places(key).find_map(is_it)).flatten()
     });
-    // The thread that made it has ended, and another one has its number.
+    // The thread that made the span has ended, and another one has its number.
     found.or_else(|| {
         let mut all = (0..HOMES_GIVEN.load(Ordering::Relaxed)).map(|home| home * HOME as Place);
         all.find_map(in_home)
@@ -104,9 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_found_by_their_ids_and_by_no_others_however_many_there_are() {
+    fn many_spans_are_found_by_their_own_ids_only() {
         let instance = super::super::new_instance();
-        // As a registry counts: places of its pages, many of them, threads, and generations.
+        // The ids are as a registry counts: places of its pages, many of them, threads, and
+        // generations.
         let keys: Vec<u64> = (0..40_000_u64)
             .map(|i| (1 + i % 20_000) | (i / 20_000) << 38 | (i % 7) << 51)
             .collect();
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_threads_that_have_ended_are_found_and_their_homes_go_on() {
+    fn spans_of_ended_threads_are_found_and_their_homes_are_reused() {
         let instance = super::super::new_instance();
         let make = |key: u64| {
             let made = std::thread::spawn(move || claim_near(key, instance).unwrap().0);
             made.join().unwrap()
         };
-        // Threads one after the other, under the same number of a registry: they have the same
-        // home, and the hint is that of the last.
+        // Threads one after the other, with the same number in the registry: they share one home,
+        // and the hint is that of the last.
         let keys: Vec<u64> = (0..200).map(|i| 0x77 << THREAD_SHIFT | (i + 1)).collect();
         let places: Vec<Place> = keys.iter().map(|key| make(*key)).collect();
         HINTS[0x77].store(1, Ordering::Relaxed);

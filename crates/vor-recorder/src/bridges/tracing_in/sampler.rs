@@ -1,4 +1,4 @@
-//! Head sampling: the span at the root decides for all in it.
+//! Head sampling: the root span decides for all its descendants.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use tracing::span::Attributes;
 use crate::clock;
 use crate::hot::task;
 
-/// Decides, where a root span is made, whether it and everything in it is recorded.
+/// Decides, when a root span is made, whether it and all its descendants are recorded.
 ///
 /// # Examples
 ///
@@ -24,11 +24,11 @@ use crate::hot::task;
 /// }
 /// ```
 pub trait Sampler: Send + Sync + 'static {
-    /// Returns whether the root span with these attributes is recorded, and all spans and events in
-    /// it.
+    /// Returns whether the root span with these attributes is recorded, with all spans and events
+    /// in it.
     fn is_sampled(&self, root: &Attributes<'_>) -> bool;
 
-    /// Returns whether everything is, so that nobody has to ask.
+    /// Returns whether every span is recorded, so that `is_sampled` need not be called.
     fn is_always(&self) -> bool {
         false
     }
@@ -48,15 +48,14 @@ impl Sampler for AlwaysSample {
     }
 }
 
-/// Records a root span with this probability, 0 to 1. Below is never, above is always, and what is
-/// no number is never.
+/// Records a root span with this probability, 0 to 1. A lower value or NaN means never, a higher
+/// value always.
 #[derive(Clone, Copy, Debug)]
 pub struct Probabilistic(pub f64);
 
 impl Sampler for Probabilistic {
     fn is_sampled(&self, _: &Attributes<'_>) -> bool {
-        // The cast keeps to the range, and makes 0 of what is no number. The 53 bits are all that a
-        // number has.
+        // The cast saturates, and converts NaN to 0. An `f64` has 53 significant bits.
         let of_all = (self.0 * (1_u64 << 53) as f64) as u64;
         random() >> 11 < of_all
     }
@@ -82,11 +81,11 @@ impl fmt::Debug for dyn Sampler {
     }
 }
 
-/// Returns a number that is as good as random: SplitMix64 (Steele, Lea and Flood, 2014), a sequence
-/// per thread.
+/// Returns a pseudorandom number: SplitMix64 (Steele, Lea and Flood, 2014), with one sequence per
+/// thread.
 fn random() -> u64 {
     thread_local! {
-        /// Where the thread's sequence stands, 0 before its begin.
+        /// State of the thread's sequence; 0 before its begin.
         static STATE: Cell<u64> = const { Cell::new(0) };
     }
     let mut state = STATE.get();

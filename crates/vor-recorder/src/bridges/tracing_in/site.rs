@@ -1,8 +1,8 @@
-//! Call sites of `tracing`, as scopes need them.
+//! Call sites of `tracing`, in the form that scopes need.
 //!
-//! There are as many as the program's source has, so they are kept for ever: by the addresses of
-//! their descriptions in a map, and by their numbers in a directory that is read without a lock.
-//! Each thread keeps those that it used last in an array.
+//! The program's source bounds their number, so they are kept for ever. A map finds them by the
+//! addresses of their metadata; a directory, read without a lock, by their numbers. Each thread
+//! keeps its most recently used sites in an array.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -30,42 +30,42 @@ pub(super) struct Site {
     pub(super) number: u32,
     /// How many fields become arguments.
     pub(super) arg_count: usize,
-    /// The part of that in the words of its spans.
+    /// `arg_count` as flags in the words of the site's spans.
     pub(super) flags: u64,
-    /// Their kinds while no field has a value.
+    /// Kinds of the arguments while no field has a value.
     pub(super) kinds_of_nothing: Kinds,
-    /// The field that is the site's name, and so no argument.
+    /// The field that is the site's name, and so is not an argument.
     name_field: Option<usize>,
-    /// Whether a span of it was no plain scope. Set by any thread that sees it, read by those that
-    /// make spans, both relaxed: it only says what to keep of them.
+    /// Whether a span of this site was not a plain scope. Set by any thread that sees it, read by
+    /// threads that make spans. Relaxed: it only selects what to keep of them.
     makes_tasks: AtomicBool,
-    /// The id with nothing measured in the low half, the number above, of a site without fields
-    /// whose spans were all plain scopes; else 0. Written and read as what is above.
+    /// For a site without fields whose spans were all plain scopes: the id without measures in the
+    /// low half, and the site's number above. Otherwise 0. Written and read like `makes_tasks`.
     plain: AtomicU64,
-    /// Ids for argument kinds other than the first ones, with the kinds in the high half; 0 where
-    /// there is room. Written and read by any thread, relaxed: an id means nothing but itself.
+    /// Ids for argument kinds other than the first ones, with the kinds in the high half; 0 in a
+    /// free entry. Written and read by any thread. Relaxed: each id is independent.
     variants: [AtomicU64; VARIANTS],
 }
 
-/// Combinations of kinds that a site keeps; others cost a look under a lock.
+/// Combinations of kinds that a site keeps; others need a look-up under a lock.
 const VARIANTS: usize = 4;
 
-/// Sites that a thread has at hand, by some bits of the addresses of their descriptions.
+/// Sites in a thread's array, by some bits of the addresses of their metadata.
 const AT_HAND: usize = 64;
 
 thread_local! {
-    /// An entry is one word: a handler that interrupts the thread may replace it at any moment, but
-    /// not between a site and what it is the site of.
+    /// An entry is one word, which contains its own key: a handler that interrupts the thread may
+    /// replace it at any moment, but never half of it.
     static RECENT: [Cell<Option<&'static Site>>; AT_HAND] = const { [const { Cell::new(None) }; AT_HAND] };
 
     /// All sites that this thread has seen.
     static SEEN: RefCell<FxHashMap<usize, &'static Site>> = RefCell::default();
 }
 
-/// All sites, by the addresses of their descriptions.
+/// All sites, by the addresses of their metadata.
 static SITES: Mutex<Option<FxHashMap<usize, &'static Site>>> = Mutex::new(None);
 
-/// Sites in one part of the directory, and parts.
+/// Sites in one part of the directory, and number of parts.
 const PART: usize = 256;
 const PARTS: usize = 1024;
 
@@ -82,19 +82,19 @@ pub(super) fn numbered(number: u32) -> Option<&'static Site> {
         .copied()
 }
 
-/// Returns the description of a span.
+/// Returns the metadata of a span.
 pub(crate) fn metadata_of(slot: &Slot) -> Option<&'static Metadata<'static>> {
     numbered(slot.site.load(Ordering::Relaxed)).map(|site| site.metadata)
 }
 
-/// Returns where a thread has a site at hand, by the address of its description.
+/// Returns a site's index in the thread's array, by the address of its metadata.
 #[inline(always)]
 fn place_of(key: usize) -> usize {
     (key >> 4 ^ key >> 10) % AT_HAND
 }
 
 impl Site {
-    /// Returns the site of a span. `None` once there are more sites than the directory takes.
+    /// Returns the site of a span. `None` once the directory is full.
     #[inline(always)]
     pub(super) fn of(attributes: &Attributes<'_>) -> Option<&'static Self> {
         let key = std::ptr::from_ref(attributes.metadata()) as usize;
@@ -109,26 +109,26 @@ impl Site {
         Some(site)
     }
 
-    /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes.
-    /// The id is for spans of which nothing but the duration is measured.
+    /// Returns the site's number and the id of its spans, if it has no fields and its spans are
+    /// plain scopes. The id is for spans that measure only their duration.
     #[inline(always)]
     pub(super) fn plain(&self) -> Option<(u32, u32)> {
         let plain = self.plain.load(Ordering::Relaxed);
         (plain != 0).then_some(((plain >> 32) as u32, plain as u32))
     }
 
-    /// Returns whether a span of it was no plain scope.
+    /// Returns whether a span of this site was not a plain scope.
     pub(super) fn makes_tasks(&self) -> bool {
         self.makes_tasks.load(Ordering::Relaxed)
     }
 
-    /// Notes that a span of it was no plain scope.
+    /// Records that a span of this site was not a plain scope.
     pub(super) fn note_task(&self) {
         self.makes_tasks.store(true, Ordering::Relaxed);
         self.plain.store(0, Ordering::Relaxed);
     }
 
-    /// Notes the id of a site without fields with nothing measured.
+    /// Stores the id without measures of a site without fields.
     fn note_plain(&self, id: u32) {
         if id < MAX_SITE && self.arg_count == 0 && !self.makes_tasks() {
             let plain = u64::from(self.number) << 32 | u64::from(id);
@@ -154,8 +154,7 @@ impl Site {
         if let Some(site) = SITES.lock().get_or_insert_default().get(&key) {
             return Some(site);
         }
-        // Before the lock is taken again: what a field does to become text is its own business, and
-        // may make spans.
+        // Without the lock: a field's conversion to text is foreign code, and may make spans.
         let described = Self::describe(attributes);
         let mut sites = SITES.lock();
         let sites = sites.get_or_insert_default();
@@ -177,8 +176,8 @@ impl Site {
     fn describe(attributes: &Attributes<'_>) -> Self {
         let metadata = attributes.metadata();
         let module_path = metadata.module_path().unwrap_or_else(|| metadata.target());
-        // `profiling::function_scope!` has one name for all functions, and says in the message
-        // which it is.
+        // `profiling::function_scope!` has one name for all functions; the message names the
+        // function.
         let name_field = metadata
             .fields()
             .field("message")
@@ -222,7 +221,7 @@ impl Site {
         }
     }
 
-    /// Returns which argument a field is.
+    /// Returns the argument index of a field.
     #[inline]
     pub(super) fn arg_of(&self, field: &Field) -> Option<usize> {
         let index = field.index();
@@ -248,7 +247,7 @@ impl Site {
         id
     }
 
-    /// As [`id`](Self::id), for scopes of which more than the duration is measured.
+    /// Like [`id`](Self::id), for scopes that measure more than their duration.
     #[inline(never)]
     fn measured_id(&'static self, kinds: Kinds) -> u32 {
         let (site, measures) = (&self.call_site, record_state::measures());

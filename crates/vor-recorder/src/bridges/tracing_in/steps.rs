@@ -1,9 +1,9 @@
-//! The steps of a span's life, as the subscriber and the layer call them.
+//! The steps of a span's life, which the subscriber and the layer call.
 //!
-//! Both are generic, and so compiled anew in the program's own crate, where what a thread keeps
-//! lies behind a pointer to a function, and a closure that works on it is a function too. What is
-//! here is compiled once, in this crate, where it is read in place: half of the instructions, and a
-//! third of the code that has to be in the processor's cache.
+//! Both are generic, and so are compiled again in the program's own crate. There, a thread-local
+//! is read through a function pointer, and a closure that uses it is a function too. The code here
+//! is compiled once, in this crate, where thread-locals are read directly. This takes half of the
+//! instructions, and a third of the code in the processor's cache.
 
 use tracing::span::{Attributes, Record};
 
@@ -18,18 +18,18 @@ pub(crate) fn exit(key: u64, instance: Instance) {
     life::exit(key, instance);
 }
 
-/// Spans whose ids are our own.
+/// Spans whose ids come from vor's table.
 pub(crate) mod own {
     use super::{Attributes, Instance, Ordering, Record, SpanOptions, life, table, thread};
 
-    /// Makes a span, and returns its id; `None` where it is not followed.
+    /// Makes a span, and returns its id; `None` if it is not followed.
     #[inline(never)]
     pub(crate) fn make(
         attributes: &Attributes<'_>,
         instance: Instance,
         options: SpanOptions,
     ) -> Option<u64> {
-        // In the tap the span is a scope already, which is not counted.
+        // Inside `tracing_out` the span is already a scope; a dropped span is not counted.
         if thread::drop_if_busy() {
             return None;
         }
@@ -62,13 +62,14 @@ pub(crate) mod own {
         }
     }
 
-    /// Drops a handle of a span, and ends the span with the last one; returns whether it did.
+    /// Drops a handle of a span, and ends the span with the last one. Returns whether it did.
     #[inline(never)]
     pub(crate) fn let_go(key: u64, instance: Instance) -> bool {
         let Some((place, slot)) = table::find(key, instance) else {
             return false;
         };
-        // The only handle has no other user; then nothing has to be counted.
+        // If this is the only handle, no other thread can use it, and no atomic subtraction is
+        // needed.
         let is_last = slot.handles.load(Ordering::Acquire) == 1
             || slot.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {
@@ -78,13 +79,13 @@ pub(crate) mod own {
     }
 }
 
-/// Spans that have their ids from a registry.
+/// Spans whose ids come from a registry.
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod registered {
     use super::super::near;
     use super::{Attributes, Instance, Record, SpanOptions, life};
 
-    /// Makes a span, where there is room for it.
+    /// Makes a span, if there is room for it.
     #[inline(never)]
     pub(crate) fn make(
         key: u64,

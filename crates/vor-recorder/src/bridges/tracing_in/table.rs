@@ -1,16 +1,16 @@
-//! Where spans are kept from their creation to their closing: slots in a table, which all threads
-//! share without a lock.
+//! Keeps spans from their creation to their closing: slots in a table, which all threads share
+//! without a lock.
 //!
 //! A slot is free when its key is 0, and is taken by writing the span's id there. The table is a
-//! row of parts of equal size; the first is a static, each other one is made when it is first
-//! needed, and none is given back: there are as many as spans were ever open at once.
+//! row of parts of equal size. The first part is a static. Each other part is allocated when it is
+//! first needed, and none is freed: they cover the most spans that were ever open at once.
 //!
-//! The first parts are cut into *homes* of 64 slots, one for each thread that makes spans. Only
-//! that thread takes slots there, so it need not agree with anyone, and any thread leaves them. A
-//! thread with more spans than that takes others from the parts behind, which all threads share.
+//! The first parts are divided into *homes* of 64 slots, one for each thread that makes spans. Only
+//! that thread takes slots there, so it needs no agreement with others, and any thread frees them.
+//! A thread with more spans takes slots from the later parts, which all threads share.
 //!
-//! Ids of our own hold the slot's number, and a thread looks for a free one where it left one last.
-//! Ids of a registry are not ours to choose; see [`near`](super::near).
+//! vor's own ids contain the slot's number, and a thread's search for a free slot starts at the one
+//! it freed last. vor cannot choose the ids of a registry; see [`near`](super::near).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -30,46 +30,47 @@ use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 /// A span from its creation to its closing.
 ///
 /// The maker of the span writes all of it before any other thread has its id, and the thread that
-/// closes it is alone with it again; the program passes the id from the one to the other, and so
-/// orders their accesses. Fields that are written between document their order. All but the key is
-/// relaxed. The order is that of the memory: the fields that spans without arguments need are on
-/// one cache line.
+/// closes it has it alone again. The program passes the id from one to the other, which orders
+/// their accesses. A field that is written in between documents its order. All accesses but those
+/// of the key are relaxed. The fields are in memory order: those that spans without arguments need
+/// are on one cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot {
-    /// The span's id, 0 where there is no span. Written by who takes the slot, once it was seen
-    /// free (acquire), and by who leaves it (release); read relaxed by those that have the id.
+    /// The span's id, 0 if there is no span. Written by the thread that takes the slot, after it
+    /// saw the slot free (acquire), and by the thread that frees it (release). Threads that have
+    /// the id read it relaxed.
     pub(super) key: AtomicU64,
     pub(super) instance: AtomicU32,
     /// The thread that made the span.
     pub(super) maker: AtomicU32,
-    /// Times that its maker has entered it and not left it. Written and read by the maker alone.
+    /// How many times its maker has entered it and not left it. Only the maker reads and writes it.
     pub(super) entered: AtomicU32,
-    /// Handles of the span, where the subscriber is ours. Counted by whoever copies and drops them;
-    /// the last drop (acquire, release) closes the span.
+    /// Handles of the span under vor's subscriber. Threads that copy or drop a handle count it; the
+    /// last drop (acquire, release) closes the span.
     pub(crate) handles: AtomicU32,
     /// Number of its site.
     pub(super) site: AtomicU32,
-    /// The id of its site as it was when the span became a task: what that is called.
+    /// The id of its site at the time when the span became a task, which names the task.
     pub(super) task_id: AtomicU32,
-    /// Its copy of the site: the id for the kinds of its arguments in the low 24 bits, flags
-    /// above, and the kinds in the high half. Written by its maker, and later as the words are.
+    /// The id for the site and the kinds of its arguments in the low 24 bits, flags above, and the
+    /// kinds in the high half. Written by the maker, and later in the same way as `words`.
     pub(super) word: AtomicU64,
-    /// Begin and end of the one time that its maker entered it, 0 where that has been recorded as a
-    /// poll of its task. Written by the maker, and by who closes.
+    /// Begin and end of the one time that its maker entered it; 0 once that is recorded as a poll
+    /// of its task. Written by the maker, and by the thread that closes it.
     pub(super) once_start: AtomicU64,
     pub(super) once_end: AtomicU64,
-    /// The id of the task, 0 as long as it is none. Set once, by whoever finds that it is one. It
-    /// and the next are 0 in a slot that is free, and so is the end above.
+    /// The id of the task, or 0 if the span is not a task. Set once, by the first thread that finds
+    /// that it is one. In a free slot, `once_end`, `task` and `task_start` are 0.
     pub(super) task: AtomicU64,
-    /// Begin of the task, 0 where that is not known. Only ever becomes less.
+    /// Begin of the task, 0 if it is not known. It only decreases.
     pub(super) task_start: AtomicU64,
-    /// Odd while what follows is written anew; see [`rewrite`](Self::rewrite).
+    /// Odd while the following fields are being rewritten; see [`rewrite`](Self::rewrite).
     version: AtomicU32,
-    /// The thread in whose ring the texts stand whose keys are among the words. Written as the
-    /// words are.
+    /// The thread whose ring has the texts with keys among the words. Written in the same way as
+    /// `words`.
     pub(super) teller: AtomicU32,
-    /// Up to which next key that thread's ring keeps all of those texts; 0 where it does not.
+    /// The key up to which that thread's ring keeps all of those texts; 0 if it does not.
     pub(super) kept_until: AtomicU64,
     /// Words of the arguments. Written by the maker, and later under the lock of the texts by
     /// [`rewrite`](Self::rewrite).
@@ -77,22 +78,22 @@ pub(crate) struct Slot {
     pub(super) texts: Mutex<Option<Box<Texts>>>,
 }
 
-/// The span is not recorded, and what is made in it is not either.
+/// The span and its descendants are not recorded.
 pub(super) const UNSAMPLED: u64 = 1 << 24;
 /// Some argument is a text.
 pub(super) const HAS_TEXT: u64 = 1 << 25;
-/// The memory of its texts is more than the next span shall keep.
+/// The memory of its texts is more than the next span may keep.
 pub(super) const HAS_LARGE_TEXT: u64 = 1 << 26;
 
-/// Where the flags hold how many pairs of words the arguments take.
+/// Position in the flags of the number of word pairs that the arguments take.
 const PAIRS_SHIFT: u32 = 27;
 
-/// Returns the flags of spans with so many arguments.
+/// Returns the flags of spans with `arg_count` arguments.
 pub(super) fn flags_of(arg_count: usize) -> u64 {
     (arg_count.min(MAX_ARGS).div_ceil(2) as u64) << PAIRS_SHIFT
 }
 
-/// Returns how many pairs of words the arguments take that a slot's word is for.
+/// Returns the number of word pairs of the arguments, from a slot's word.
 #[inline(always)]
 pub(super) fn pairs_in(word: u64) -> u64 {
     word >> PAIRS_SHIFT & 7
@@ -144,8 +145,8 @@ impl Slot {
         self.key.load(Ordering::Relaxed) == key && self.instance.load(Ordering::Relaxed) == instance
     }
 
-    /// Takes a slot of this thread's home, unless it is taken. Others only ever leave one, so what
-    /// is free stays so.
+    /// Takes a slot of this thread's home, unless it is taken. Other threads only free such a slot,
+    /// so a free one stays free.
     #[inline]
     pub(super) fn claim_own(&self, key: u64, instance: Instance) -> bool {
         let is_free = self.key.load(Ordering::Acquire) == 0;
@@ -156,7 +157,7 @@ impl Slot {
         is_free
     }
 
-    /// Takes a slot that other threads may take as well, unless it is taken.
+    /// Takes a slot that other threads can take as well, unless it is taken.
     fn claim(&self, key: u64, instance: Instance) -> bool {
         let taken = self
             .key
@@ -167,14 +168,14 @@ impl Slot {
         taken.is_ok()
     }
 
-    /// Leaves the slot to the next span.
+    /// Frees the slot for the next span.
     #[inline]
     pub(super) fn leave(&self) {
         self.key.store(0, Ordering::Release);
     }
 
-    /// Has `write` change the word, the words of the arguments and what is known of their texts, so
-    /// that who reads them meanwhile finds that out. To be called under the lock of the texts.
+    /// Lets `write` change the word, the words of the arguments and the state of their texts, so
+    /// that concurrent readers notice it. Must be called under the lock of the texts.
     pub(super) fn rewrite(&self, write: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version
@@ -185,13 +186,13 @@ impl Slot {
             .store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// Returns the version of what is going to be read without the lock.
+    /// Returns the version before a read without the lock.
     #[inline(always)]
     pub(super) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns whether what was read since [`version`](Self::version) is of one piece.
+    /// Returns whether everything read since [`version`](Self::version) is consistent.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u32) -> bool {
         fence(Ordering::Acquire);
@@ -215,9 +216,9 @@ impl Slot {
 const PART: usize = 1024;
 /// Slots of a home.
 pub(super) const HOME: usize = 64;
-/// Parts that are homes, which makes 4096 threads with a home at the same time.
+/// Parts that are divided into homes, for 4096 threads with a home at the same time.
 const HOME_PARTS: usize = 256;
-/// Parts of each size of what all threads share; together they hold 4.8 million spans.
+/// Parts of each size that all threads share; together they hold 4.8 million spans.
 const SHARED_PARTS: [usize; 4] = [8, 64, 512, 4096];
 /// Places that are tried in each size, and in a home.
 pub(super) const TRIES: usize = 8;
@@ -227,11 +228,11 @@ static FIRST: [CachePadded<Slot>; PART] = [const { CachePadded::new(Slot::new())
 
 const OTHER_PARTS: usize = HOME_PARTS - 1 + 8 + 64 + 512 + 4096;
 
-/// All others, in order. A part is made by whoever first needs it.
+/// All other parts, in order. The thread that first needs a part allocates it.
 static OTHERS: [OnceLock<Box<[CachePadded<Slot>]>>; OTHER_PARTS] =
     [const { OnceLock::new() }; OTHER_PARTS];
 
-/// Number of a slot: that of its part, then its own in it.
+/// Number of a slot: its part's number times `PART`, plus its index there.
 pub(crate) type Place = u32;
 
 #[inline]
@@ -243,7 +244,7 @@ pub(super) fn slot(place: Place) -> Option<&'static Slot> {
     Some(OTHERS.get(place / PART - 1)?.get()?.get(place % PART)?)
 }
 
-/// Returns a part, which is made where it has to be.
+/// Returns a part, and allocates it if needed.
 fn part_made(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     match part.checked_sub(1) {
         None => Some(&FIRST),
@@ -255,18 +256,17 @@ fn part_made(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     }
 }
 
-/// The home of a thread, and where it claims its next slot.
+/// The home of a thread, and the position of its next claim.
 pub(super) struct ThreadHome {
-    /// The slots, none where the thread has no home yet or any more.
+    /// The slots; empty if the thread has no home yet or no longer has one.
     pub(super) slots: Cell<&'static [CachePadded<Slot>]>,
     /// The place of the first of them.
     pub(super) first: Cell<Place>,
-    /// Where the thread left a slot last, and so looks for the next.
+    /// The index where the thread looks for the next free slot: the one it freed last.
     next: Cell<u32>,
-    /// Spans that the thread has made under ids of our own.
+    /// Spans that the thread has made under vor's own ids.
     made: Cell<u64>,
-    /// The bits of this thread in the ids of a registry, plus 1, once they are published to those
-    /// that look for its spans.
+    /// The bits of this thread in a registry's ids, plus 1, once the hint for finders is published.
     pub(super) hinted: Cell<u64>,
     has_ended: Cell<bool>,
 }
@@ -283,7 +283,7 @@ thread_local! {
         }
     };
 
-    /// Gives the home to the next thread when this one ends.
+    /// Returns the home to the pool when this thread ends.
     static HOME_GUARD: Cell<Option<HomeGuard>> = const { Cell::new(None) };
 }
 
@@ -295,7 +295,7 @@ impl Drop for HomeGuard {
             home.slots.set(&[]);
             home.has_ended.set(true);
         });
-        // Spans that live on keep their slots; who gets the home finds these taken.
+        // Spans that live on keep their slots; the next owner of the home finds them taken.
         HOME_POOL.lock().free.push(self.0);
     }
 }
@@ -310,11 +310,11 @@ static HOME_POOL: Mutex<HomePool> = Mutex::new(HomePool {
     free: Vec::new(),
 });
 
-/// Homes that were ever given. Written under their lock, read relaxed by those who look into
-/// all: the id that they look for came after its home was given.
+/// Homes that were ever assigned. Written under their lock, read relaxed by threads that search all
+/// homes: the id that they look for was made after its home was assigned.
 pub(super) static HOMES_GIVEN: AtomicU32 = AtomicU32::new(0);
 
-/// Gives this thread a home. Does nothing where the thread ends, or where there are too many.
+/// Assigns a home to this thread. Does nothing if the thread is ending, or if all homes are taken.
 #[cold]
 pub(super) fn acquire_home(home: &ThreadHome) {
     if home.has_ended.get() || home.hinted.get() == NO_HOME {
@@ -349,7 +349,8 @@ pub(super) fn acquire_home(home: &ThreadHome) {
 /// The value of [`ThreadHome::hinted`] in a thread for which there was no home.
 const NO_HOME: u64 = u64::MAX;
 
-/// Where the ids of the registry hold the thread, if it is as it was when this was written.
+/// Position of the thread's bits in the registry's ids, as `tracing-subscriber` encoded them when
+/// this was written.
 pub(super) const THREAD_SHIFT: u32 = 38;
 pub(super) const THREAD_BITS: u32 = 13;
 
@@ -358,7 +359,7 @@ pub(super) fn thread_bits(key: u64) -> u64 {
     key >> THREAD_SHIFT & ((1 << THREAD_BITS) - 1)
 }
 
-/// Returns the places among the shared ones at which a span may be, those of smaller sizes first.
+/// Returns the possible places of a span among the shared slots, smaller sizes first.
 pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
     let near = key as usize ^ (thread_bits(key) as usize).wrapping_mul(0x9e5);
     let mut first_part = HOME_PARTS;
@@ -369,11 +370,11 @@ pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
     })
 }
 
-/// Whether there are shared slots. Set before a span is put there, whose id its finders have from
-/// who put it.
+/// Whether there are shared slots. Set before a span is put there; the thread that put it passes
+/// its id to the finders.
 pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Takes a slot among the shared ones. `None` where the table is full, which is said once.
+/// Takes a slot among the shared ones. `None` if the table is full, which is reported once.
 #[cold]
 pub(super) fn claim_shared(
     near: u64,
@@ -394,7 +395,7 @@ pub(super) fn claim_shared(
 
 #[cold]
 fn say_full() {
-    /// Set by the first thread that finds it full (relaxed).
+    /// Set by the first thread that finds the table full (relaxed).
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         report::line(
@@ -403,18 +404,18 @@ fn say_full() {
     }
 }
 
-/// Bits of an id of our own that hold the slot's number, plus 1.
+/// Bits of vor's own ids that hold the slot's number, plus 1.
 const PLACE_BITS: u32 = 24;
 
-/// The id of the `made`-th span of a thread, at a place. Two threads may make the same one after
-/// the other, but no two spans have it at the same time.
+/// Returns the id of the `made`-th span of a thread, at a place. Two threads may make the same id
+/// one after the other, but no two spans have it at the same time.
 #[inline]
 fn key_of(made: u64, place: Place) -> u64 {
     made << PLACE_BITS | u64::from(place + 1)
 }
 
-/// Takes the slot that this thread left last, if it is at its home and free; returns it and the id
-/// that it makes for a span. `None` where nothing has been done.
+/// Takes the slot at this thread's next index, if it is at its home and free. Returns the slot and
+/// the new span's id. `None` if nothing has been changed.
 #[inline(always)]
 fn try_claim(instance: Instance) -> Option<(u64, &'static Slot)> {
     let (slots, first, at, made) = THREAD_HOME.with(|home| {
@@ -433,8 +434,8 @@ fn try_claim(instance: Instance) -> Option<(u64, &'static Slot)> {
     Some((key, slot))
 }
 
-/// Takes any slot, and returns the id that it makes for a span. `None` where the table is full,
-/// which is reported once.
+/// Takes any slot, and returns it with the new span's id. `None` if the table is full, which is
+/// reported once.
 #[inline(always)]
 pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
     if let Some(claimed) = try_claim(instance) {
@@ -462,7 +463,7 @@ fn claim_next_at(home: &ThreadHome, instance: Instance) -> Option<(u64, &'static
             return Some((key, slot));
         }
     }
-    // Spread over the shared slots, so that few are tried.
+    // Spread over the shared slots, so that few have to be tried.
     let near = made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(home.first.get());
     let (place, slot) = claim_shared(near, |place| key_of(made, place), instance)?;
     Some((key_of(made, place), slot))
@@ -476,7 +477,7 @@ pub(crate) fn find(key: u64, instance: Instance) -> Option<(Place, &'static Slot
     slot.is_of(key, instance).then_some((place, slot))
 }
 
-/// Has this thread look here for its next slot, where that is at its home.
+/// Makes this thread look at `place` for its next slot, if `place` is at its home.
 #[inline(always)]
 pub(super) fn prefer(place: Place) {
     let at = place.wrapping_sub(THREAD_HOME.with(|home| home.first.get()));
@@ -490,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_takes_the_slot_again_that_it_left_last() {
+    fn a_thread_reuses_the_slot_that_it_freed_last() {
         let instance = super::super::new_instance();
         let place_of = |key| find(key, instance).map(|(place, _)| place);
         let (first, slot) = claim_next(instance).unwrap();

@@ -1,23 +1,24 @@
 //! The account of a thread: the growth of the counter beyond that of the thread's clock, from a
 //! first pair of readings to each later one.
 //!
-//! Nothing is added up from reading to reading, so nothing is lost between them: the exact sum is
-//! one subtraction from the start of the account, and the reported sum follows it.
+//! Nothing is summed from reading to reading, so nothing is lost between them. The exact sum is one
+//! subtraction from the start of the account, and the reported sum follows it.
 
 use super::{Reading, rate, thread_clock};
 use crate::clock;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// Smallest growth of the reported sum: a thread that was switched out is away for longer, and
+/// Smallest growth of the reported sum. A thread that was switched out is away for longer, and
 /// readings of the two clocks jitter by less.
 pub(super) const LEAST_NS: u64 = 500;
-/// Largest debt, by which the exact sum may lie below the reported one: more than an interrupt
-/// between two readings takes. It bounds the time that an error of the rate can hide.
+/// Largest debt: how far the exact sum may lie below the reported one. It is more than an interrupt
+/// between two readings takes, and bounds the time that an error of the rate can hide.
 const MOST_DEBT_NS: u64 = 1_000_000;
 
-/// Off-CPU ticks of one thread. The thread alone writes, relaxed but for the version. Other threads
-/// read the reported sum (relaxed) and, by the version, the start; all else is the thread's own.
+/// Off-CPU ticks of one thread. Only that thread writes, relaxed except for the version. Other
+/// threads read the reported sum (relaxed) and, with the version, the start; only the thread itself
+/// reads the rest.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// The reported sum; it never falls.
@@ -29,12 +30,12 @@ pub(crate) struct Account {
     most_debt_ticks: AtomicU64,
     /// [`MOST_DEBT_NS`] and [`LEAST_NS`] together, at that rate.
     window_ticks: AtomicU64,
-    /// Start of the account plus the reported sum: ticks that are not reported yet count from here.
+    /// Start of the account plus the reported sum: unreported ticks count from here.
     unreported_from_ticks: AtomicU64,
-    /// Odd while the next two fields are written. Stored before them (relaxed, with a release fence
-    /// after it) and after them (release); loaded with acquire.
+    /// Odd while the next two fields are being written. Stored before them (relaxed, with a release
+    /// fence after it) and after them (release); loaded with acquire.
     version: AtomicU32,
-    /// Ticks less off-CPU ticks, at the start of the account.
+    /// Ticks minus off-CPU ticks, at the start of the account.
     begin_ticks: AtomicU64,
     /// The thread's clock, at the start of the account.
     begin_cpu: AtomicU64,
@@ -66,12 +67,12 @@ impl Account {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Begins at a reading, at which the reported sum is taken as exact.
+    /// Begins at a reading, with the reported sum as exact.
     pub(super) fn begin(&self, reading: Reading, rate: u64) {
         self.begin_with(reading, self.reported(), rate);
     }
 
-    /// Forgets its start; the reported sum stays.
+    /// Forgets the start of the account; the reported sum stays.
     #[cfg(unix)]
     pub(super) fn end(&self) {
         self.has_begun.store(false, Ordering::Relaxed);
@@ -83,10 +84,10 @@ impl Account {
             .unwrap_or_else(|| self.settle_slow(reading, rate))
     }
 
-    /// Returns the reported sum where a reading does not change the account; else `None`.
+    /// Returns the reported sum if a reading does not change the account; otherwise `None`.
     ///
-    /// Computes modulo 2⁶⁴ and with one comparison for both bounds: each instruction after the
-    /// system call that read the thread's clock counts.
+    /// Computes modulo 2⁶⁴ and with one comparison for both bounds, because each instruction after
+    /// the system call that read the thread's clock counts.
     #[inline(always)]
     pub(super) fn try_settle(&self, reading: Reading, rate: u64) -> Option<u64> {
         let cpu = reading
@@ -108,9 +109,9 @@ impl Account {
         (is_within && rate == own_rate).then(|| self.reported())
     }
 
-    /// Reports the exact sum where it has grown by the smallest growth. Where it is below the
-    /// largest debt, raises it to half of that. Takes over a new rate from here on; time before
-    /// keeps the old rate.
+    /// Reports the exact sum if it has grown by the smallest growth. If it is below the largest
+    /// debt, raises it to half of that. A new rate takes effect from here on; earlier time keeps
+    /// the old rate.
     #[cold]
     fn settle_slow(&self, reading: Reading, rate: u64) -> u64 {
         let (reported, own_rate) = (self.reported(), self.rate.load(Ordering::Relaxed));
@@ -122,8 +123,8 @@ impl Account {
             self.reported_ticks.store(exact, Ordering::Relaxed);
         }
         if pending < -(most_debt_ticks as i64) {
-            // Not to the bound: an error of the rate would reach it again at the next reading, and
-            // each reading would take this slow path.
+            // Not to the bound: an error of the rate would soon reach it again, and each reading
+            // would take this slow path.
             self.begin_with(reading, reported.wrapping_sub(most_debt_ticks / 2), rate);
         } else if rate != own_rate {
             self.begin_with(reading, exact, rate);
@@ -133,7 +134,7 @@ impl Account {
         self.reported()
     }
 
-    /// Updates the tick from which on unreported ticks count.
+    /// Updates the tick from which unreported ticks count.
     fn update_unreported_from(&self) {
         let from_ticks = self.begin_reading().ticks.wrapping_add(self.reported());
         self.unreported_from_ticks
@@ -170,8 +171,8 @@ impl Account {
     }
 
     /// Returns the value of [`off_cpu_ticks`](super::off_cpu_ticks) on the thread with this account
-    /// and the number `os_id`, accurate to some microseconds. `None` where that thread has never
-    /// read it, or the system does not report the time of other threads.
+    /// and the number `os_id`, accurate to some microseconds. `None` if that thread has never read
+    /// it, or the system does not report the time of other threads.
     pub(crate) fn off_cpu_ticks(&self, os_id: u64) -> Option<u64> {
         let begin = self.begin_reading_from_other_thread()?;
         let reported = self.reported();
@@ -184,7 +185,7 @@ impl Account {
     }
 
     fn begin_reading_from_other_thread(&self) -> Option<Reading> {
-        // A few tries: an account begins again when the rate changes, which it does ever more
+        // A few tries: an account begins again when the rate changes, which happens ever more
         // rarely.
         for _ in 0..16 {
             let version = self.version.load(Ordering::Acquire);
@@ -198,8 +199,8 @@ impl Account {
     }
 }
 
-/// Returns the growth of the counter between two readings beyond that of the thread's clock. Below
-/// zero it wraps.
+/// Returns the growth of the counter between two readings beyond that of the thread's clock. A
+/// negative value wraps.
 #[inline(always)]
 fn off_between(begin: Reading, now: Reading, rate: u64) -> u64 {
     let cpu = now.cpu.saturating_sub(begin.cpu);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_a_switch_waits_until_it_is_more() {
+    fn growth_below_a_switch_is_reported_later() {
         let account = account();
         assert_eq!(settle(&account, 2_000, 1_050 - 499), 0);
         assert_eq!(settle(&account, 2_001, 1_050 - 499), 500);
@@ -250,10 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn it_never_falls_and_errors_even_out() {
+    fn the_sum_never_falls_and_errors_even_out() {
         let account = account();
         assert_eq!(settle(&account, 11_000, 50), 10_000);
-        // Now the clock turns out to have been late by that much.
+        // Now it turns out that the clock had been late by that much.
         assert_eq!(settle(&account, 12_000, 50 + 5_000), 10_000);
         assert_eq!(settle(&account, 15_000, 50 + 5_000), 10_000);
         assert_eq!(settle(&account, 17_000, 50 + 5_000), 11_000);
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn a_rate_that_is_off_does_not_stay_at_the_bound() {
         let account = account();
-        // The thread's clock gains one in a thousand.
+        // The thread's clock gains one part in a thousand.
         let is_quick = |i: u64| {
             let (ticks, cpu) = (1_000 + 1_000 * i, 50 + 1_001 * i);
             let unchanged = account.try_settle(Reading { ticks, cpu }, RATE);
@@ -284,7 +285,7 @@ mod tests {
     // On Windows the thread's clock counts ticks, and has no rate.
     #[cfg(not(windows))]
     #[test]
-    fn a_new_rate_holds_from_where_it_is_known() {
+    fn a_new_rate_applies_from_its_first_reading() {
         let account = account();
         let (ticks, cpu) = (1_000 + 1_000_000, 50 + 1_000_000);
         assert_eq!(account.settle(Reading { ticks, cpu }, RATE / 2), 0);

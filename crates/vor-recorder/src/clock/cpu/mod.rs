@@ -1,35 +1,36 @@
-//! The off-CPU time of a thread, in ticks: [`off_cpu_ticks`]. CPU time of a span = duration − growth
-//! of its thread's off-CPU time.
+//! The off-CPU time of a thread, in ticks: [`off_cpu_ticks`]. CPU time of a span = duration −
+//! growth of its thread's off-CPU time.
 //!
-//! **The mark.** Reading a thread's CPU time from the system costs some hundred nanoseconds, so it is
-//! read once per context switch and not once per span. On Linux each thread shares a word with the
-//! kernel (`rseq`). The thread sets a mark there, and the kernel clears it whenever it takes the
-//! thread off its processor, moves it to another or delivers a signal. While the mark stands, the
-//! thread has run all ticks since it was set. Once it is cleared, the thread *settles*: it sets the
-//! mark again, reads the thread's clock and the counter, and adds the growth of the counter beyond
-//! that of the clock. Where there is no such word, or where it fails its test (`source`), every
-//! reading settles.
+//! **The mark.** Reading a thread's CPU time from the system costs some hundred nanoseconds, so it
+//! is read once per context switch rather than once per span. On Linux each thread shares a word
+//! with the kernel (`rseq`). The thread sets a mark there, and the kernel clears it whenever it
+//! takes the thread off its processor, moves it to another or delivers a signal. While the mark is
+//! set, the thread has run all ticks since it was set. Once it is cleared, the thread *settles*: it
+//! sets the mark again, reads the thread's clock and the counter, and adds the growth of the
+//! counter beyond that of the clock. If there is no such word, or it fails its test (`source`),
+//! every reading settles.
 //!
-//! **Errors of a reading.** The clock's nanoseconds become ticks by a rate of their own (`rate`),
-//! since the calibration at the start can be hundreds of parts per million off. Reading the two
-//! takes half a microsecond or more, within which the moment of each is unknown. So an exact, signed
-//! sum is stored beside the reported one, which never falls: errors of readings even out instead of
-//! adding up, and a sum that has grown by less than a context switch takes (`LEAST_NS`) is not
-//! reported yet (`account`).
+//! **Errors of a reading.** The clock's nanoseconds become ticks by a separate rate (`rate`), since
+//! the calibration at the start can be hundreds of parts per million off. Reading both takes half a
+//! microsecond or more, within which the moment of each is unknown. So an exact, signed sum is
+//! stored beside the reported one, which never falls. Errors of readings then even out instead of
+//! adding up. A growth smaller than a context switch (`LEAST_NS`) is not reported yet (`account`).
 //!
-//! **Why off-CPU time can come late, and exceed a span.** Some time is counted by the counter,
-//! excluded by the thread's clock, and leaves the mark, since the thread is not switched: time that
-//! the hypervisor takes from a virtual machine (steal time, with `CONFIG_PARAVIRT_TIME_ACCOUNTING`)
-//! and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. The next settling finds it in one piece, and
-//! the span that is open then gets it, though it may have passed before that span began. Two
-//! prototypes that showed 1 negative span in 36 720 and one of 1.5 ms without a cause saw this.
-//! Hence two rules: a reading with the time ([`off_cpu_ticks_at`]) settles at least every
-//! `LONGEST_MARK_NS`, so that the time is found near to where it was lost; and a span gets no more
-//! than its duration ([`off_of_span`]), while the spans around it and the thread's sum get all.
+//! **Why off-CPU time can come late, and exceed a span.** The counter counts some time that the
+//! thread's clock excludes, without clearing the mark, since the thread is not switched. This is
+//! time that the hypervisor takes from a virtual machine (steal time, with
+//! `CONFIG_PARAVIRT_TIME_ACCOUNTING`) and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. The next
+//! settling finds it in one piece. The open span then gets it, even if it passed before that span
+//! began. Two prototypes had this effect: 1 negative span in 36 720, and one of 1.5 ms without a
+//! cause.
+//!
+//! Hence two rules. A reading with the time ([`off_cpu_ticks_at`]) settles at least every
+//! `LONGEST_MARK_NS`, so that lost time is found near its place. And a span gets at most
+//! its duration ([`off_of_span`]), while the spans around it and the thread's sum get all.
 //!
 //! **Switches between two readings.** A span reads the time, and then the off-CPU time as of that
-//! time. Where the thread is switched in between, the result excludes that switch, so it counts for
-//! the span whose duration contains it, be it an inner one, an outer one or none.
+//! time. If the thread is switched in between, the result excludes that switch. So the switch
+//! counts for the span whose duration contains it: an inner one, an outer one or none.
 
 mod account;
 mod source;
@@ -73,10 +74,10 @@ pub(crate) use account::Account;
 use account::LEAST_NS;
 use rseq::Word;
 
-/// Age from which on a mark is not trusted by a reading with the time: settling then takes 0.01 % of
-/// the time, at a microsecond each.
+/// Age above which a reading with the time does not trust a mark. Settling then takes 0.01 % of the
+/// time, at a microsecond each.
 const LONGEST_MARK_NS: u64 = 10_000_000;
-/// In place of the time, where the caller has not read it.
+/// Replaces the time if the caller has not read it.
 const NOT_READ: u64 = 0;
 
 thread_local! {
@@ -87,7 +88,7 @@ thread_local! {
 struct State {
     /// The word of this thread's mark, from the first reading on.
     word: Cell<Word>,
-    /// Tick from which on the mark is too old.
+    /// Tick from which the mark is too old.
     due_ticks: Cell<u64>,
     /// Whether the thread is settling: a signal handler that interrupts it does not settle.
     is_settling: Cell<bool>,
@@ -105,8 +106,8 @@ struct Reading {
 /// Returns the off-CPU time of this thread, in ticks since its first call. It never falls.
 ///
 /// A call costs two loads and a comparison if the thread was not switched out since the last one.
-/// The first call on a thread takes a microsecond, and the first of all, unless [`init`] was
-/// called, some milliseconds. In the child of a fork the time since the parent's last call counts
+/// The first call on a thread takes a microsecond. The first call of all takes some milliseconds,
+/// unless [`init`] was called. In the child of a fork the time since the parent's last call counts
 /// as CPU time.
 #[doc(hidden)]
 #[inline(always)]
@@ -121,8 +122,8 @@ pub fn off_cpu_ticks() -> u64 {
     })
 }
 
-/// Returns [`off_cpu_ticks`] as of a reading of the counter that this thread has just made. An old
-/// mark is not trusted then, and where there are no marks the counter is not read again.
+/// Returns [`off_cpu_ticks`] as of a reading of the counter that this thread has just made. It does
+/// not trust an old mark, and without marks it does not read the counter again.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
@@ -133,11 +134,11 @@ pub fn off_cpu_ticks_at(now_ticks: u64) -> u64 {
     }
 }
 
-/// Returns [`off_cpu_ticks_at`] where the mark gives it, or one reading of the thread's clock where
-/// there are no marks; `None` where there is more to settle.
+/// Returns [`off_cpu_ticks_at`] if the mark gives it or, without marks, if one reading of the
+/// thread's clock does. `None` if there is more to settle.
 ///
-/// That reading is inlined here because the return of a function around a system call is predicted
-/// wrongly: out of line it takes some 10 ns more.
+/// The reading is inlined here because the return of a function around a system call is
+/// mispredicted: out of line it takes some 10 ns more.
 #[inline(always)]
 pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     if let Some(off_ticks) = STATE.with(|state| state.marked(now_ticks)) {
@@ -154,8 +155,8 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     STATE.with(|state| state.account.try_settle(reading, rate::current()))
 }
 
-/// Returns the off-CPU ticks of a span, from those of its thread at its begin and its end; never
-/// more than its duration.
+/// Returns the off-CPU ticks of a span, from those of its thread at its beginning and its end; at
+/// most its duration.
 #[doc(hidden)]
 #[inline]
 #[must_use]
@@ -173,14 +174,14 @@ impl State {
         }
     }
 
-    /// Returns the reported sum, where the mark stands and is not too old.
+    /// Returns the reported sum if the mark is set and not too old.
     #[inline(always)]
     fn marked(&self, now_ticks: u64) -> Option<u64> {
         let is_settled = self.word.get().stands() && now_ticks < self.due_ticks.get();
         is_settled.then(|| self.account.reported())
     }
 
-    /// Returns whether this thread has begun its account, and has no mark.
+    /// Returns whether this thread has begun its account without a mark.
     #[inline(always)]
     fn is_without_marks(&self) -> bool {
         self.word.get().is_none() && self.account.has_begun()
@@ -190,7 +191,7 @@ impl State {
     /// was read.
     #[cold]
     #[inline(never)]
-    // The C calling convention is for its ban on unwinding alone.
+    // The C calling convention is only for its ban on unwinding.
     extern "C" fn settle(&self, now_ticks: u64) -> u64 {
         if self.is_settling.replace(true) {
             return self.account.reported();
@@ -226,12 +227,12 @@ impl State {
         if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
             return off;
         }
-        // Switched out since the caller read the counter: time after that reading is left to the
-        // next call.
+        // The thread was switched out since the caller read the counter. The next call accounts for
+        // the time after that reading.
         off.saturating_sub(since).max(before)
     }
 
-    /// Makes the first reading of this thread, twice: the first one takes longer than others, which
+    /// Makes the first reading of this thread, twice. The first one takes longer than others, which
     /// would make all later results too large.
     #[cold]
     fn begin(&self) {
@@ -246,8 +247,8 @@ impl State {
         }
     }
 
-    /// Restarts in the child of a fork: to the system it is another thread, whose clock began at
-    /// zero. The reported sum stays.
+    /// Restarts in the child of a fork, which for the system is another thread with a clock that
+    /// began at zero. The reported sum stays.
     #[cfg(unix)]
     fn restart(&self) {
         self.word.replace(Word::NONE).clear();
@@ -263,15 +264,15 @@ pub(crate) fn own_account() -> *const Account {
 
 /// Reads the counter, and then the thread's clock.
 ///
-/// A switch between the two does no harm: the clock stands still meanwhile, so the two agree as of
+/// A switch between the two does no harm. The clock stands still meanwhile, so the two agree as of
 /// before it, and the cleared mark makes the next call settle again. An interrupt between them,
-/// which the clock counts, makes the CPU time too long and the off-CPU time too short until the next
-/// reading corrects that. In the other order the off-CPU time would be too long, and a reported sum
-/// cannot be taken back.
+/// which the clock counts, makes the CPU time too long and the off-CPU time too short until the
+/// next reading corrects that. In the other order the off-CPU time would be too long, and a
+/// reported sum cannot be reduced.
 fn read(word: Word, now_ticks: u64) -> Option<Reading> {
     word.set();
-    // With a mark, the counter is read after it: a switch between a reading and the mark would not
-    // be noticed.
+    // With a mark, the counter is read after it is set: a switch between a reading and the mark
+    // would be missed.
     let ticks = if now_ticks == NOT_READ || !word.is_none() {
         clock::ticks()
     } else {
@@ -283,7 +284,7 @@ fn read(word: Word, now_ticks: u64) -> Option<Reading> {
 
 /// Restarts the account in the child of each fork.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "only the C library says when a process forks")]
+#[expect(unsafe_code, reason = "only the C library reports a fork")]
 fn watch_forks() {
     extern "C" fn in_child() {
         STATE.with(State::restart);

@@ -1,11 +1,11 @@
 //! Conversion of the thread clock's nanoseconds to ticks.
 //!
-//! The thread's clock counts as the kernel's scheduler does: at the rate of the raw monotonic
-//! clock, which is never adjusted. The rate is measured against that clock over the milliseconds of
-//! the test at the start, accurate to some parts per million, and again each time that the measured
-//! time has doubled: after a second the error is below 0.1 parts per million. A second of CPU time
-//! is then accurate to a tenth of a microsecond, where the calibration of [`clock`](crate::clock) at
-//! the start may leave hundreds.
+//! The thread's clock counts like the kernel's scheduler: at the rate of the raw monotonic clock,
+//! which is never adjusted. The rate is measured against that clock over the milliseconds of the
+//! test at the start, accurate to some parts per million. It is measured again each time that the
+//! measured time has doubled: after a second the error is below 0.1 parts per million. A second of
+//! CPU time is then accurate to a tenth of a microsecond, while the calibration of
+//! [`clock`](crate::clock) at the start may leave hundreds.
 
 use crate::clock;
 use crate::sync::Ordering;
@@ -14,11 +14,11 @@ use crate::sync::global::AtomicU64;
 /// Fraction bits of the rate.
 const BITS: u32 = 40;
 /// Largest change of the rate, in parts per million. A rate that differs by more is rejected unless
-/// it comes twice: a system that slept meanwhile has clocks that count the sleep differently.
+/// it occurs twice: after a sleep of the system, its clocks count that sleep differently.
 const MOST_CHANGE_PPM: u64 = 1_000;
 
-/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by anyone, both
-/// relaxed: each value is valid by itself.
+/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by any thread,
+/// both relaxed: each value is independent.
 static RATE: AtomicU64 = AtomicU64::new(0);
 /// Start of the measurement in ticks. Written by `begin` and by the thread that has taken
 /// [`NEXT_MEASUREMENT`], read by the latter, both relaxed: the exchange orders them.
@@ -29,17 +29,17 @@ static FROM_NS: AtomicU64 = AtomicU64::new(0);
 /// (relaxed).
 static REJECTED: AtomicU64 = AtomicU64::new(0);
 /// Tick of the next measurement. A thread takes it by an exchange for `u64::MAX` (acquire), and
-/// stores the next one (release); read by anyone (relaxed).
+/// stores the next one (release). Read by any thread (relaxed).
 static NEXT_MEASUREMENT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Begins to measure.
+/// Begins the first measurement.
 pub(super) fn begin() {
     let (ticks, ns) = read_both();
     FROM_TICKS.store(ticks, Ordering::Relaxed);
     FROM_NS.store(ns, Ordering::Relaxed);
 }
 
-/// Ends the first measurement. Until then there is no rate.
+/// Ends the first measurement. There is no rate before that.
 pub(super) fn measure() {
     let (ticks, ns) = read_both();
     let passed = ticks.saturating_sub(FROM_TICKS.load(Ordering::Relaxed));
@@ -49,13 +49,13 @@ pub(super) fn measure() {
     NEXT_MEASUREMENT.store(ticks.saturating_add(passed), Ordering::Release);
 }
 
-/// Returns whether the rate is to be measured again.
+/// Returns whether a measurement is due.
 #[inline(always)]
 pub(super) fn is_due(now_ticks: u64) -> bool {
     now_ticks >= NEXT_MEASUREMENT.load(Ordering::Relaxed)
 }
 
-/// Measures again where a measurement is due.
+/// Measures again if a measurement is due.
 pub(super) fn review(now_ticks: u64) {
     let due = NEXT_MEASUREMENT.load(Ordering::Relaxed);
     if now_ticks >= due
@@ -109,7 +109,7 @@ pub(super) fn ticks_by(rate: u64, ns: u64) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Converts as [`ticks_by`] does, modulo 2⁶⁴.
+/// Like [`ticks_by`], modulo 2⁶⁴.
 #[inline(always)]
 pub(super) fn wrapping_ticks_by(rate: u64, ns: u64) -> u64 {
     ((u128::from(ns) * u128::from(rate)) >> BITS) as u64
@@ -155,7 +155,7 @@ fn raw_ns() -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Browsers have no threads' clocks, and nothing is measured.
+/// Browsers have no thread clocks, and nothing is measured.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 fn raw_ns() -> u64 {
     0

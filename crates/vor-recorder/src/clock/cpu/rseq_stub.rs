@@ -1,4 +1,4 @@
-//! The stub for `rseq` on other systems: no thread has a word, and no mark ever stands.
+//! The stub for `rseq` on other systems: no thread has a word, and the mark is never set.
 
 #[derive(Clone, Copy)]
 pub(super) struct Word;

@@ -1,8 +1,8 @@
-//! The source of CPU time on this system, found by trying.
+//! Finds the source of CPU time on this system by a test.
 //!
-//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is cleared after
-//! the thread waited, and the thread's clock agrees with the counter meanwhile. On a kernel or an
-//! emulator where one of these fails, the thread's clock is read each time.
+//! The mark of [`rseq`](super::rseq) is used if it stays set while the thread runs, is cleared
+//! after the thread waited, and the thread's clock agrees with the counter meanwhile. On a kernel
+//! or an emulator where one of these fails, the thread's clock is read each time.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,12 +22,12 @@ pub enum Source {
     Rseq,
     /// The thread's clock, read each time.
     Clock,
-    /// None: the system does not report it, and all time counts as CPU time.
+    /// None: the system does not report CPU time, and all time counts as CPU time.
     None,
 }
 
-/// The variable that forbids the mark where it is `clock`: for tests, and as a way out should the
-/// mark ever be wrong.
+/// The variable that forbids the mark if it is `clock`, for tests and in case the mark is ever
+/// wrong.
 const VARIABLE: &str = "VOR_CPU_SOURCE";
 
 /// Number of waits after which the mark must be cleared.
@@ -35,11 +35,11 @@ const WAITS: u32 = 3;
 const WAIT: Duration = Duration::from_micros(100);
 /// Duration over which the two clocks are compared.
 const STRETCH_NS: u64 = 500_000;
-/// Most comparisons: on a busy machine few of them are not interrupted.
+/// Most comparisons: on a busy machine most of them are interrupted.
 const STRETCHES: u32 = 20;
 
-/// The source, once it is known: 0, or its number plus 1. Written once (release), read by anyone
-/// (acquire): the rate is measured before it is stored.
+/// The source, once it is known: 0, or its number plus 1. Written once (release), read by any
+/// thread (acquire): the rate is measured before it is stored.
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the source of CPU time, and finds it at the first call.
@@ -53,7 +53,7 @@ pub fn source() -> Source {
     }
 }
 
-/// Finds the source of CPU time, once, in some milliseconds.
+/// Finds the source of CPU time, once. Takes some milliseconds.
 #[cold]
 pub fn init() -> Source {
     static CHOSEN: OnceLock<Source> = OnceLock::new();
@@ -113,7 +113,7 @@ fn between(begun: Reading, ended: Reading) -> (u64, u64) {
     (ended.ticks.saturating_sub(begun.ticks), on_ticks)
 }
 
-/// Tries the mark on this thread, and leaves none behind.
+/// Tests the mark on this thread, and leaves none set.
 fn is_mark_good() -> bool {
     let word = Word::of_this_thread();
     let good = !word.is_none() && is_cleared_by_waits(word) && stands_while_running(word);
@@ -129,8 +129,7 @@ fn is_cleared_by_waits(word: Word) -> bool {
     })
 }
 
-/// Returns whether there is a stretch with the mark at both ends over which the clocks agree within
-/// 2 %.
+/// Returns whether in some stretch the mark is set at both ends and the clocks agree within 2 %.
 fn stands_while_running(word: Word) -> bool {
     let stretch_ticks = rate::ticks_of_ns(STRETCH_NS);
     (0..STRETCHES).any(|_| {
@@ -139,7 +138,7 @@ fn stands_while_running(word: Word) -> bool {
             return false;
         };
         while clock::ticks().saturating_sub(begun.ticks) < stretch_ticks && word.stands() {
-            // Not a `Backoff`: no other thread is waited for, and a yield would clear the mark.
+            // Not a `Backoff`: it waits for no other thread, and a yield would clear the mark.
             std::hint::spin_loop();
         }
         let Some(ended) = read(Word::NONE, NOT_READ) else {

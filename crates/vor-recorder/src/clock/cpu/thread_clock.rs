@@ -1,8 +1,8 @@
-//! The CPU time of the calling thread, as the system reports it.
+//! The CPU time of the calling thread, from the system.
 //!
 //! | | Linux, Android | macOS | Windows | elsewhere |
 //! |---|---|---|---|---|
-//! | CPU time | `clock_gettime` | `clock_gettime` | `QueryThreadCycleTime`; `GetThreadTimes` where the counter is not the processor's | – |
+//! | CPU time | `clock_gettime` | `clock_gettime` | `QueryThreadCycleTime`; `GetThreadTimes` if the counter is not the processor's | – |
 //! | program and kernel | `getrusage` | `thread_info` | `GetThreadTimes` | – |
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
@@ -31,14 +31,14 @@ use stub as platform;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) use platform::system_ns;
 
-/// Reads the thread's clock, in nanoseconds, or in ticks where [`counts_ticks`].
+/// Reads the thread's clock, in nanoseconds, or in ticks if [`counts_ticks`].
 #[inline(always)]
 pub(super) fn read() -> Option<u64> {
     platform::read()
 }
 
-/// Reads the clock of the thread with this number, in the unit of [`read`]. `None` where there is
-/// no such thread, or the system does not report it.
+/// Reads the clock of the thread with this number, in the unit of [`read`]. `None` if there is no
+/// such thread, or the system does not report it.
 pub(super) fn read_of(os_id: u64) -> Option<u64> {
     platform::read_of(os_id)
 }
@@ -49,8 +49,8 @@ pub(super) fn counts_ticks() -> bool {
     platform::counts_ticks()
 }
 
-/// Returns the CPU time of the calling thread, in nanoseconds. `None` where the system does not
-/// report it.
+/// Returns the CPU time of the calling thread, in nanoseconds. `None` if the system does not report
+/// it.
 ///
 /// It takes a system call of some hundred nanoseconds.
 ///
@@ -74,10 +74,10 @@ pub fn thread_cpu_ns() -> Option<u64> {
     }
 }
 
-/// Returns the CPU time of the calling thread in the program and in the kernel, in nanoseconds, with
-/// the system's resolution. `None` where it does not report them.
+/// Returns the CPU time of the calling thread in the program and in the kernel, in nanoseconds,
+/// with the system's resolution. `None` if it does not report them.
 ///
-/// Neither ever falls. Where the kernel samples the mode only at its ticks, the share of each is an
+/// Neither ever falls. If the kernel samples the mode only at its ticks, the share of each is an
 /// estimate; the sum is accurate to two microseconds.
 #[must_use]
 pub fn user_sys_ns() -> Option<(u64, u64)> {

@@ -1,7 +1,7 @@
-//! Apple's GPUs: what the registry of devices and the energy counters say of them.
+//! Apple's GPUs, read from the device registry and the energy counters.
 //!
-//! Both are open to every process. Who owns what is said at each call: what a function whose name
-//! has `Create` or `Copy` returns is ours to release, and what one with `Get` returns is not.
+//! Any process may read both. A function's name determines who owns its result: the caller releases
+//! the result of a `Create` or `Copy` function, and does not release that of a `Get` function.
 #![expect(unsafe_code, reason = "the system's interfaces are C")]
 
 use std::collections::BTreeMap;
@@ -28,21 +28,21 @@ use super::report_no_rows;
 use super::rows::{COUNT, Pace, Row};
 use crate::clock;
 
-/// What `IOServiceGetMatchingServices` and its like return where they succeed.
+/// Return value of `IOServiceGetMatchingServices` and similar functions on success.
 const SUCCESS: i32 = 0;
 
 /// The GPUs of the machine, at least one.
 #[derive(Debug)]
 pub struct Cards {
-    /// Entries of the registry, each ours to release.
+    /// Entries of the registry; this value releases each.
     accelerators: Vec<io_object_t>,
-    /// There is one counter for the chip's GPU, so it belongs to the only one.
+    /// The chip has one counter for its GPU, so it is only used if there is one accelerator.
     energy: Option<Energy>,
     values: [Option<f64>; COUNT],
 }
 
 impl Cards {
-    /// Finds the GPUs; `None` where there are none.
+    /// Finds the GPUs; `None` if there are none.
     pub fn find() -> Option<Self> {
         let accelerators = accelerators();
         if accelerators.is_empty() {
@@ -62,7 +62,7 @@ impl Cards {
         self.accelerators.len()
     }
 
-    /// No GPU gets lost.
+    /// Does nothing: GPUs of a Mac do not get lost.
     pub fn find_lost(&mut self) {}
 
     /// Polls all GPUs. All of their rows change quickly.
@@ -72,10 +72,10 @@ impl Cards {
         }
     }
 
-    /// No row changes slowly.
+    /// Does nothing: no row changes slowly.
     pub fn poll_slow(&mut self) {}
 
-    /// No row takes long to read.
+    /// Does nothing: no row takes long to read.
     pub fn poll_turn(&mut self) {}
 
     fn poll_one(&mut self, number: usize) {
@@ -96,19 +96,19 @@ impl Cards {
 impl Drop for Cards {
     fn drop(&mut self) {
         for accelerator in &self.accelerators {
-            // SAFETY: it came from `IOIteratorNext`, which gave it to us, and is not used
+            // SAFETY: `IOIteratorNext` returned it, so this value owns it, and nothing uses it
             // afterwards.
             unsafe { IOObjectRelease(*accelerator) };
         }
     }
 }
 
-/// Returns the entries of all accelerators, ours to release.
+/// Returns the entries of all accelerators, which the caller must release.
 fn accelerators() -> Vec<io_object_t> {
     let mut found = Vec::new();
-    // SAFETY: the name ends with a zero. The dictionary is ours, and `IOServiceGetMatchingServices`
-    // takes it over whether it succeeds or not, so it is not released here. The iterator is written
-    // to a place of this frame; it is ours, and so is each object that it gives, until it gives 0.
+    // SAFETY: the name ends with a zero. `IOServiceGetMatchingServices` takes ownership of the
+    // dictionary whether it succeeds or not, so it is not released here. The iterator is written to
+    // a local variable. This function owns it and each object that it returns, until it returns 0.
     unsafe {
         let matching = IOServiceMatching(c"IOAccelerator".as_ptr());
         if matching.is_null() {
@@ -134,33 +134,30 @@ fn accelerators() -> Vec<io_object_t> {
 /// Returns a copy of a property of an entry.
 fn property(entry: io_object_t, key: &str) -> Option<Property> {
     let key = CFString::new(key);
-    // SAFETY: the entry is alive, the key lives across the call, and what is returned is null or
-    // ours.
+    // SAFETY: the entry is alive, the key lives across the call, and the result is null or owned by
+    // the caller.
     let value = unsafe {
         IORegistryEntryCreateCFProperty(entry, key.as_concrete_TypeRef(), kCFAllocatorDefault, 0)
     };
     Some(copied(&owned(value)?, 0))
 }
 
-/// Takes what a function with `Create` or `Copy` in its name returned; it is released when it is
-/// dropped.
+/// Takes ownership of the result of a `Create` or `Copy` function; dropping it releases it.
 fn owned(value: CFTypeRef) -> Option<CFType> {
-    // SAFETY: it is not null, and ours.
+    // SAFETY: it is not null, and the caller owns it.
     (!value.is_null()).then(|| unsafe { CFType::wrap_under_create_rule(value) })
 }
 
-/// Copies the text that a function with `Get` in its name returned, which stays the owner's; empty
-/// where there is none.
+/// Copies the text that a `Get` function returned, without taking ownership; empty if it is null.
 fn text(value: CFStringRef) -> String {
     if value.is_null() {
         return String::new();
     }
-    // SAFETY: it is not null and alive, as its owner is; the wrapper retains it and releases it
-    // again.
+    // SAFETY: it is not null, and alive because its owner is. The wrapper retains and releases it.
     unsafe { CFString::wrap_under_get_rule(value) }.to_string()
 }
 
-/// The deepest dictionary that is copied.
+/// Depth of the deepest dictionary that is copied.
 const MAX_DEPTH: usize = 4;
 
 fn copied(value: &CFType, depth: usize) -> Property {
@@ -181,9 +178,9 @@ fn copied(value: &CFType, depth: usize) -> Property {
                 if key.is_null() || value.is_null() {
                     continue;
                 }
-                // SAFETY: neither is null, both belong to the dictionary, which is alive; the
-                // wrappers retain them and release them again. Keys and values of property lists
-                // are objects of Core Foundation.
+                // SAFETY: neither is null, and both belong to the dictionary, which is alive; the
+                // wrappers retain and release them. Keys and values of property lists are objects
+                // of Core Foundation.
                 let (key, value) = unsafe {
                     (
                         CFType::wrap_under_get_rule(key),
@@ -225,21 +222,20 @@ struct Energy {
     name: GetText,
     unit: GetText,
     integer: GetInteger,
-    /// What is counted. Neither it nor the subscription is ever released: nothing says who owns the
-    /// first, and there is one of each in the life of a process.
+    /// The subscription and its channels are never released. The ownership of the subscription is
+    /// not documented, and a process has one of each.
     subscription: *mut c_void,
     channels: CFMutableDictionaryRef,
-    /// The last sample, ours, and when it was taken.
+    /// The last sample, which this value owns, and its time.
     last: Option<(CFType, Instant)>,
     _library: Library,
 }
 
 impl Energy {
-    /// Subscribes to the counters; `None` where the system has none, as on Macs with processors of
-    /// Intel's.
+    /// Subscribes to the counters; `None` if the system has none, as on Macs with Intel processors.
     fn new() -> Option<Self> {
-        // SAFETY: the library is the system's own. The signatures are those that all known callers
-        // use; none is documented.
+        // SAFETY: the library is the system's own. The signatures are those of all known callers;
+        // none is documented.
         unsafe {
             let library = Library::new("/usr/lib/libIOReport.dylib").ok()?;
             let copy_channels = *library
@@ -265,8 +261,8 @@ impl Energy {
                 .get::<GetInteger>(b"IOReportSimpleGetIntegerValue\0")
                 .ok()?;
             let wanted = CFString::new(ENERGY_GROUP);
-            // What it returns is ours. The subscription reads it while it is made, so it is
-            // released afterwards.
+            // This function owns the result. The subscription reads it while it is created, so it
+            // is released afterwards.
             let asked = copy_channels(wanted.as_concrete_TypeRef(), null(), 0, 0, 0);
             let _asked = owned(asked as CFTypeRef)?;
             let mut channels: CFMutableDictionaryRef = null_mut();
@@ -291,13 +287,13 @@ impl Energy {
 
     /// Returns the power since the last call.
     fn watts(&mut self) -> Option<f64> {
-        // SAFETY: the subscription and its channels are alive, and what is returned is null or
-        // ours.
+        // SAFETY: the subscription and its channels are alive, and the result is null or owned by
+        // the caller.
         let sample = unsafe { (self.create_samples)(self.subscription, self.channels, null()) };
         let (sample, now) = (owned(sample as CFTypeRef)?, Instant::now());
         let (before, then) = self.last.replace((sample.clone(), now))?;
-        // SAFETY: both samples are alive and of this subscription, and what is returned is null or
-        // ours.
+        // SAFETY: both samples are alive and of this subscription, and the result is null or owned
+        // by the caller.
         let delta = unsafe {
             (self.create_delta)(
                 before.as_CFTypeRef() as CFDictionaryRef,
@@ -323,20 +319,19 @@ impl Energy {
             return Vec::new();
         };
         // SAFETY: it is not null and belongs to the dictionary, which is alive; the wrapper retains
-        // it and releases it again.
+        // and releases it.
         let list = unsafe { CFType::wrap_under_get_rule(*list) };
         let Some(list) = list.downcast::<CFArray>() else {
             return Vec::new();
         };
         // SAFETY: an array of a property list has objects of Core Foundation; the wrapper retains
-        // it and releases it again.
+        // and releases it.
         let list = unsafe {
             CFArray::<CFType>::wrap_under_get_rule(list.as_concrete_TypeRef() as CFArrayRef)
         };
         let channel = |item: core_foundation::base::ItemRef<'_, CFType>| {
             let entry = item.downcast::<CFDictionary>()?.as_concrete_TypeRef();
-            // SAFETY: the entry is a dictionary of the list, which is alive, and the texts are its
-            // own.
+            // SAFETY: the entry is a dictionary of the list, which is alive, and owns the texts.
             unsafe {
                 Some(Channel {
                     group: text((self.group)(entry)),

@@ -1,9 +1,9 @@
 //! The energy of a frame, from a counter that is read ten times a second.
 //!
-//! Frames are shorter and longer than the time between two readings. The counter is taken to grow
-//! as it did between the last two, before, between and behind them; a frame has used what that line
-//! grew by since the end of the frame before. Each next reading bends the line and so corrects what
-//! was reported too much or too little: over many frames the sum is the counter's.
+//! Frames can be shorter or longer than the time between two readings. A line extends the counter's
+//! growth between the last two readings in both directions. A frame's energy is the growth of that
+//! line since the end of the previous frame. Each reading bends the line, which corrects earlier
+//! errors: over many frames the sum is the counter's.
 
 /// Readings of a counter so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,13 +12,14 @@ pub(super) struct EnergyLine {
     counter_mj: u64,
     /// When it was taken.
     ticks: u64,
-    /// Energy used since the first reading. A counter that begins anew loses what was not read yet.
+    /// Energy used since the first reading. If the counter restarts, the part that was not read yet
+    /// is lost.
     used_mj: f64,
     per_tick_mj: f64,
 }
 
 impl EnergyLine {
-    /// Adds a reading, in millijoules, to those before.
+    /// Adds a reading, in millijoules, to the previous ones.
     pub(super) fn with(before: Option<Self>, ticks: u64, counter_mj: u64) -> Self {
         let mut line = Self {
             counter_mj,
@@ -42,29 +43,29 @@ impl EnergyLine {
     }
 }
 
-/// How much of a card's energy frames have reported.
+/// The part of a card's energy that frames have reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EnergyCursor {
-    /// The line's height at the end of the last frame, in millijoules; `None` before the first.
+    /// Height of the line at the end of the last frame, in millijoules; `None` before the first.
     until_mj: Option<f64>,
 }
 
 impl EnergyCursor {
-    /// Returns the joules of a frame that ended at `end_ticks`. `None` where nothing is known of
-    /// its begin.
+    /// Returns the joules of a frame that ended at `end_ticks`. `None` if the height at its begin
+    /// is unknown.
     pub(super) fn take(&mut self, line: &EnergyLine, end_ticks: u64) -> Option<f64> {
         let now_mj = line.at(end_ticks);
         let Some(until_mj) = &mut self.until_mj else {
             self.until_mj = Some(now_mj);
             return None;
         };
-        // Where too much was reported, nothing is until the counter has caught up.
+        // If too much was reported, frames report nothing until the counter has caught up.
         let used_mj = (now_mj - *until_mj).max(0.0);
         *until_mj += used_mj;
         Some(used_mj / 1e3)
     }
 
-    /// Forgets the frames so far: the next one begins anew.
+    /// Forgets the previous frames: the next one starts again.
     pub(super) fn forget(&mut self) {
         self.until_mj = None;
     }
@@ -76,8 +77,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the energy of frames that end at `ends` from readings of `counter` every 100 ticks,
-    /// each known from then on.
+    /// Returns the energy of frames that end at `ends`, from readings of `counter` every 100 ticks.
+    /// Each reading is known from its own tick on.
     fn energies(ends: &[u64], counter: impl Fn(u64) -> u64) -> Vec<Option<f64>> {
         let (mut line, mut cursor, mut read) = (None, EnergyCursor::default(), 0);
         let mut take = |&end: &u64| {
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_anew_loses_one_interval_and_nothing_else() {
+    fn a_counter_that_restarts_loses_one_interval_and_nothing_else() {
         let ends: Vec<u64> = (2..60).map(|frame| frame * 100).collect();
         let joules = energies(&ends, |ticks| {
             if ticks < 2000 {
@@ -137,7 +138,7 @@ mod tests {
             let all: f64 = joules[1..].iter().map(|joules| joules.unwrap()).sum();
             prop_assert!(joules[1..].iter().all(|joules| joules.unwrap() >= 0.0));
             let expected = (counter(at + 20_000) - counter(ends[0])) as f64 / 1e3;
-            // What the line can be off by: one interval at either end, at the highest load.
+            // Largest error of the line: one interval at either end, at the highest load.
             prop_assert!((all - expected).abs() <= 2.0 * 100.0 * 5.0 + 1e-6, "{all} {expected}");
         }
     }

@@ -11,11 +11,11 @@ use crate::{clock, metrics};
 /// The values of a card.
 #[derive(Clone, Debug)]
 pub(super) struct Card {
-    /// The columns of each row, once it has had a value: up to two, for a row with two names.
+    /// The columns of each row, once it has had a value: two if the row has two names.
     columns: [[Option<u32>; 2]; COUNT],
-    /// The values, `None` where the card has none.
+    /// The values; `None` if the card has none.
     values: [Option<f64>; COUNT],
-    /// When the rows of each pace were polled last, in ticks.
+    /// Tick of the last poll of each pace.
     polled_ticks: [u64; 3],
     energy: Option<EnergyLine>,
 }
@@ -25,19 +25,19 @@ pub(super) struct Card {
 pub(super) struct Latest {
     /// The visible cards, in their order.
     cards: Vec<Card>,
-    /// How long values count, by pace.
+    /// How long values are fresh, by pace.
     fresh_ns: [u64; 3],
 }
 
-/// The poller writes, frames read; neither does anything else under the lock.
+/// The poller writes, frames read; neither does other work under the lock.
 static LATEST: Mutex<Latest> = Mutex::new(Latest {
     cards: Vec::new(),
     fresh_ns: FRESH_NS,
 });
 
-/// How long values count at least, by pace.
+/// How long values are fresh at least, by pace.
 const FRESH_NS: [u64; 3] = [1_000_000_000, 3_000_000_000, 3_000_000_000];
-/// How long they count at most: an older value says nothing of a frame.
+/// How long they are fresh at most: an older value does not describe a frame.
 const MOST_NS: u64 = 10_000_000_000;
 
 impl Card {
@@ -60,24 +60,24 @@ pub(super) fn latest() -> MutexGuard<'static, Latest> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the values for the time of a fork.
+/// Locks the values during a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     latest()
 }
 
-/// Returns whether nobody holds the lock: for the end of a process.
+/// Returns whether no thread holds the lock; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::os::detach::is_open(&LATEST)
 }
 
-/// Starts over with so many cards.
+/// Starts again with `cards` cards.
 pub(super) fn reset(cards: usize) {
     latest().cards = vec![Card::new(); cards];
 }
 
-/// Sets how often values are polled, by pace: one that two polls have missed still counts.
+/// Sets the intervals of polls, by pace. A value stays fresh if two polls are late.
 pub(super) fn set_intervals(intervals: [Duration; 3]) {
     let mut latest = latest();
     for (number, interval) in intervals.into_iter().enumerate() {
@@ -87,7 +87,7 @@ pub(super) fn set_intervals(intervals: [Duration; 3]) {
 }
 
 /// Stores the values of one pace of a card, and the reading of its energy counter in millijoules. A
-/// row that has its first value is declared first.
+/// row is declared when it has its first value.
 pub(super) fn publish(
     number: usize,
     pace: Pace,
@@ -113,7 +113,7 @@ pub(super) fn publish(
     }
     card.polled_ticks[pace as usize] = ticks;
     drop(known);
-    // The metrics have a lock of their own.
+    // The metrics have their own lock.
     for row in new {
         let mut columns = [None; 2];
         for (column, name) in columns.iter_mut().zip(row.names(number, count)) {
@@ -125,7 +125,7 @@ pub(super) fn publish(
     }
 }
 
-/// Removes the values of a card that is lost.
+/// Removes the values of a lost card.
 #[cfg(not(target_os = "macos"))]
 pub(super) fn clear_values(number: usize) {
     if let Some(card) = latest().cards.get_mut(number) {
@@ -141,8 +141,8 @@ pub(crate) struct GpuRows {
 }
 
 impl GpuRows {
-    /// Returns the values of a frame that ended at `end_ticks`, by the column among those that
-    /// [`metrics`] declares, in no order.
+    /// Returns the values of a frame that ended at `end_ticks`, unordered, by their index among the
+    /// columns that [`metrics`] declares.
     pub(crate) fn take(&mut self, end_ticks: u64) -> Vec<(u32, f64)> {
         poller::look(end_ticks);
         let known = latest();

@@ -1,4 +1,4 @@
-//! NVIDIA's cards: which are visible, and where their values go.
+//! NVIDIA's cards: the visible ones, and the publication of their values.
 
 use super::latest;
 use super::nvml::{self, Answer, Gpu};
@@ -10,16 +10,16 @@ use crate::clock;
 use crate::os::report;
 use crate::os::system;
 
-/// The visible cards, at least one, and what was reported of them.
+/// The visible cards, at least one, and the reports about each.
 #[derive(Debug)]
 pub struct Cards {
     cards: Vec<(Gpu, Reported)>,
-    /// The next card and direction whose PCIe is polled.
+    /// Index of the next card and direction whose PCIe is polled.
     turn: usize,
 }
 
-/// Reports about a card that were made, each at most once: on stderr, and its absent rows to those
-/// who look for them.
+/// Which reports about a card were made, each at most once: on stderr, and its absent rows in
+/// detailed messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     lost: bool,
@@ -28,7 +28,7 @@ struct Reported {
 }
 
 impl Cards {
-    /// Loads the driver's library and finds the visible cards; `None` where there are none.
+    /// Loads the driver's library and finds the visible cards; `None` if there are none.
     pub fn find() -> Option<Self> {
         let found = nvml::load().and_then(|nvml| {
             let uuids = nvml::uuids(nvml)?;
@@ -55,14 +55,14 @@ impl Cards {
         self.cards.len()
     }
 
-    /// Looks for cards that were lost.
+    /// Looks for lost cards.
     pub fn find_lost(&mut self) {
         for (gpu, _) in self.cards.iter_mut().filter(|(gpu, _)| gpu.is_lost()) {
             call_driver(|| gpu.find());
         }
     }
 
-    /// Polls the rows of all cards that change quickly.
+    /// Polls the quickly changing rows of all cards.
     pub fn poll_fast(&mut self) {
         for (number, (gpu, reported)) in self.cards.iter_mut().enumerate() {
             call_driver(|| {
@@ -75,10 +75,10 @@ impl Cards {
         }
     }
 
-    /// Polls the rows of all cards that change slowly.
+    /// Polls the slowly changing rows of all cards.
     pub fn poll_slow(&mut self) {
         let of = self.cards.len();
-        // By then each row was polled once.
+        // By then each row has been polled once.
         let has_polled_all = self.turn >= 2 * of;
         for (number, (gpu, reported)) in self.cards.iter_mut().enumerate() {
             if gpu.is_lost() {
@@ -86,7 +86,7 @@ impl Cards {
             }
             call_driver(|| {
                 let answer = gpu.poll_slow();
-                // Counters are read with the others.
+                // Counters are read with the slow rows.
                 let paces: &[Pace] = if gpu.counts_pcie() {
                     &[Pace::Slow, Pace::Turns]
                 } else {
@@ -104,7 +104,7 @@ impl Cards {
         }
     }
 
-    /// Polls the row of the next card that takes long: one direction of PCIe.
+    /// Polls the slow-to-read row of the next card: one direction of PCIe.
     pub fn poll_turn(&mut self) {
         let (number, is_receiving) = (self.turn / 2 % self.cards.len(), self.turn % 2 == 1);
         self.turn = self.turn.wrapping_add(1);
@@ -119,7 +119,7 @@ impl Cards {
     }
 }
 
-/// Publishes the values of a card, and reports what went wrong, once each.
+/// Publishes the values of a card, and reports each kind of failure once.
 fn publish(number: usize, gpu: &mut Gpu, reported: &mut Reported, paces: &[Pace], answer: Answer) {
     match answer {
         Answer::Complete => (),

@@ -1,7 +1,7 @@
 //! One card, read through the driver's library.
 //!
-//! An answer decides what is read again: a row that the card lacks is not, one that it could not
-//! return this time is, and a card that is lost is looked for anew.
+//! The kind of an error decides the next poll: a row that the card lacks is not read again, a row
+//! that failed this time is, and a lost card is searched for.
 
 use std::ffi::OsStr;
 
@@ -17,8 +17,8 @@ use nvml_wrapper::{Device, Nvml};
 use super::rows::{ALL, COUNT, Row};
 use super::visible::Visible;
 
-/// The counters that Hopper and later cards have, and what turns them into their rows' units. By
-/// NVIDIA's `nvml.h` those of bytes are in MiB/s.
+/// The counters of Hopper and later cards, with the factor to their rows' units. By NVIDIA's
+/// `nvml.h` the byte counters are in MiB/s.
 const GPM: [(GpmMetricId, Row, f64); 8] = [
     (GpmMetricId::SmUtil, Row::Sm, 1.0),
     (GpmMetricId::SmOccupancy, Row::SmOccupancy, 1.0),
@@ -31,17 +31,17 @@ const GPM: [(GpmMetricId, Row, f64); 8] = [
 ];
 const MIB: f64 = 1_048_576.0;
 
-/// Returns whether a row is polled in turns where it is not counted. Counters are better: they miss
-/// nothing, and nobody waits for them.
+/// Returns whether a row is polled in turns if the card has no counter for it. Counters are better:
+/// they miss nothing, and reading them does not block.
 const fn is_of_pcie(row: Row) -> bool {
     matches!(row, Row::PcieTx | Row::PcieRx)
 }
 
-/// Loads the driver's library, for good: it stays until the process ends.
+/// Loads the driver's library, which stays loaded until the process ends.
 ///
 /// # Errors
 ///
-/// Says in words why there is none.
+/// The text explains why there is no library.
 pub(super) fn load() -> Result<&'static Nvml, String> {
     let name = if cfg!(windows) {
         "nvml.dll"
@@ -49,7 +49,7 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
         "libnvidia-ml.so.1"
     };
     let loaded = Nvml::builder().lib_path(OsStr::new(name)).init();
-    // Its drop would shut the library down.
+    // Dropping it would shut the library down.
     loaded
         .map(|nvml| &*Box::leak(Box::new(nvml)))
         .map_err(|error| match error {
@@ -58,12 +58,11 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
         })
 }
 
-/// Returns the identifiers of all cards in the order of the bus, empty ones for those that may not
-/// be read.
+/// Returns the identifiers of all cards in bus order; unreadable ones are empty.
 ///
 /// # Errors
 ///
-/// Says in words why they cannot be counted.
+/// The text explains why they cannot be counted.
 pub(super) fn uuids(nvml: &Nvml) -> Result<Vec<String>, String> {
     let count = nvml
         .device_count()
@@ -82,7 +81,7 @@ pub(super) fn uuids(nvml: &Nvml) -> Result<Vec<String>, String> {
 pub(super) enum Answer {
     /// Every row that the card has was read.
     Complete,
-    /// The driver failed to return some row this time.
+    /// The driver failed to return a row this time.
     Failed,
     /// The card cannot be reached.
     Lost,
@@ -96,26 +95,26 @@ pub(super) struct Gpu {
     visible: Visible,
     uuid: String,
     device: Option<Device<'static>>,
-    /// Why the card does not have a row, as the driver says it.
+    /// The driver's reason why the card lacks a row.
     lacks: [Option<String>; COUNT],
     /// Its latest values.
     pub(super) values: [Option<f64>; COUNT],
     /// Its energy counter, in millijoules.
     pub(super) energy_mj: Option<u64>,
-    /// The last sample of its counters: two make values.
+    /// The last sample of its counters; values need two.
     sample: Option<GpmSample<'static>>,
-    /// Whether it has such counters.
+    /// Whether it has GPM counters.
     has_gpm: Option<bool>,
-    /// Whether those of PCIe are not among them.
+    /// Whether PCIe counters are not among them.
     lacks_pcie_counters: bool,
     answer: Answer,
-    /// The last error that was neither lasting nor of no account.
+    /// The last error of the kinds `Trouble` and `Lost`.
     pub(super) error: Option<NvmlError>,
 }
 
 /// The effect of an error on the next poll.
 enum Kind {
-    /// The card or the driver lacks it.
+    /// The card or the driver lacks the row.
     Lasting,
     /// There is no value now.
     Nothing,
@@ -147,7 +146,7 @@ fn kind_of(error: &NvmlError) -> Kind {
 }
 
 impl Gpu {
-    /// Finds a card; what cannot be found is lost until it can.
+    /// Finds a card. A card that cannot be found is lost until it can.
     pub(super) fn new(nvml: &'static Nvml, visible: Visible, uuids: &[String]) -> Self {
         let uuid = match &visible {
             Visible::Card(number) => uuids.get(*number).cloned().unwrap_or_default(),
@@ -171,8 +170,8 @@ impl Gpu {
         gpu
     }
 
-    /// Looks for the card anew, by its identifier where it has one: numbers move when a card goes.
-    /// Returns whether it is there.
+    /// Searches for the card, by its identifier if it has one, because numbers change when a card
+    /// is removed. Returns whether it was found.
     pub(super) fn find(&mut self) -> bool {
         let found = match (&self.visible, self.uuid.is_empty()) {
             (Visible::Card(number), true) => self.nvml.device_by_index(*number as u32),
@@ -186,7 +185,7 @@ impl Gpu {
         self.device.is_none()
     }
 
-    /// Returns what messages call it.
+    /// Returns the card's name in messages.
     pub(super) fn name(&self) -> &str {
         if self.uuid.is_empty() {
             "a GPU"
@@ -195,7 +194,7 @@ impl Gpu {
         }
     }
 
-    /// Returns the rows that the card does not have, each with the reason.
+    /// Returns the rows that the card lacks, each with the reason.
     pub(super) fn absent(&self) -> impl Iterator<Item = (Row, &str)> {
         ALL.into_iter().filter_map(|row| {
             let read = match row {
@@ -209,7 +208,7 @@ impl Gpu {
         })
     }
 
-    /// Reads the rows that change quickly.
+    /// Reads the quickly changing rows.
     pub(super) fn poll_fast(&mut self) -> Answer {
         self.answer = Answer::Complete;
         self.energy_mj = None;
@@ -225,7 +224,7 @@ impl Gpu {
             total = Some(memory.total as f64 / 1e6);
             Ok(memory.used as f64 / 1e6)
         });
-        // It comes with the answer, and never changes.
+        // It comes with the same answer, and never changes.
         self.values[Row::MemTotal as usize] = total.or(self.values[Row::MemTotal as usize]);
         self.read(Row::Clock, |device| {
             Ok(f64::from(device.clock_info(Clock::SM)?))
@@ -240,7 +239,7 @@ impl Gpu {
         self.settle()
     }
 
-    /// Reads the rows that change slowly, and those that take longer.
+    /// Reads the slowly changing rows, and those that take longer to read.
     pub(super) fn poll_slow(&mut self) -> Answer {
         self.answer = Answer::Complete;
         self.read(Row::Temp, |device| {
@@ -295,13 +294,13 @@ impl Gpu {
             of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
     }
 
-    /// Returns whether [`poll_slow`](Self::poll_slow) reads PCIe, so that it needs no poll of its
-    /// own.
+    /// Returns whether [`poll_slow`](Self::poll_slow) reads PCIe, so that it needs no separate
+    /// poll.
     pub(super) fn counts_pcie(&self) -> bool {
         self.has_gpm == Some(true) && !self.lacks_pcie_counters
     }
 
-    /// Reads one row. Its value is `None` where there is no answer.
+    /// Reads one row. Its value is `None` if there is no answer.
     fn read(&mut self, row: Row, query: impl FnOnce(&Device<'static>) -> Result<f64, NvmlError>) {
         let value = &mut self.values[row as usize];
         *value = None;
@@ -375,7 +374,7 @@ impl Gpu {
         }
     }
 
-    /// Takes what the counters grew by, in the order of [`GPM`].
+    /// Takes the growth of the counters, in the order of [`GPM`].
     fn take_counters(&mut self, found: Vec<Result<GpmMetricResult, NvmlError>>) {
         let mut values = [None; GPM.len()];
         for (((_, row, factor), found), value) in GPM.iter().zip(found).zip(&mut values) {
@@ -392,13 +391,13 @@ impl Gpu {
                 Err(_) => (),
             }
         }
-        // Some cards' counters stand still at times. A kernel ran, and no multiprocessor had a
-        // warp: they did.
+        // Some cards' counters pause at times. They did if a kernel ran but no multiprocessor had a
+        // warp.
         let stood_still = self.values[Row::Util as usize] > Some(0.0) && values[0] == Some(0.0);
         self.set_counted(values.map(|value| value.filter(|value| !stood_still || *value > 0.0)));
     }
 
-    /// Sets the rows that are counted, in the order of [`GPM`].
+    /// Sets the counted rows, in the order of [`GPM`].
     fn set_counted(&mut self, values: [Option<f64>; GPM.len()]) {
         let counts_pcie = self.counts_pcie();
         for ((_, row, _), value) in GPM.iter().zip(values) {
@@ -411,7 +410,7 @@ impl Gpu {
         }
     }
 
-    /// Reads no counters any more.
+    /// Disables the counters.
     fn lack_counters(&mut self, why: &NvmlError) {
         self.has_gpm = Some(false);
         for (_, row, _) in GPM.iter().filter(|(_, row, _)| !is_of_pcie(*row)) {
@@ -420,10 +419,10 @@ impl Gpu {
     }
 }
 
-/// Returns the memory of the card that this process uses, in MB.
+/// Returns the card's memory that this process uses, in MB.
 ///
-/// In a container the driver may number processes otherwise than the process sees itself, or list
-/// none; then there is no answer.
+/// In a container the driver may use other process numbers than the process itself, or list none.
+/// Then there is no answer.
 fn own_memory_mb(device: &Device<'static>) -> Result<f64, NvmlError> {
     let pid = std::process::id();
     let mut own = None;
@@ -433,7 +432,7 @@ fn own_memory_mb(device: &Device<'static>) -> Result<f64, NvmlError> {
     ] {
         for process in processes?.into_iter().filter(|process| process.pid == pid) {
             if let UsedGpuMemory::Used(bytes) = process.used_gpu_memory {
-                // A process that computes and draws is in both lists, with all of its memory.
+                // A process that computes and draws is in both lists, each with all of its memory.
                 own = own.max(Some(bytes));
             }
         }

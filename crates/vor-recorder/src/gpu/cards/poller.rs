@@ -1,10 +1,9 @@
-//! The thread that polls the cards, and the only one that calls the driver.
+//! The thread that polls the cards, the only one that calls the driver.
 //!
-//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no
-//! driver. It takes no more than a thousandth of a CPU for each card, with all that it does: polls
-//! that cost more come more seldom ([`RateLimiter`]). No other thread waits for it: where the
-//! driver hangs, the thread hangs with it, its values grow old and are left out of frames, and one
-//! line reports it.
+//! It starts when the rows are first wanted, sleeps while they are not, and ends if there is no
+//! driver. It takes at most a thousandth of a CPU per card, with all its work: polls that cost more
+//! are less frequent ([`RateLimiter`]). No other thread waits for it. If the driver hangs, the
+//! thread hangs too, its values become stale and frames omit them, and one line reports it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -21,45 +20,45 @@ use crate::os::signals;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 
-/// Whether a sink reads metrics, and recording is on. Written by the worker, read by the poller,
-/// relaxed: it only shifts when a poll comes.
+/// Whether a sink reads metrics and recording is on. Written by the worker, read by the poller.
+/// Relaxed: it only shifts the time of a poll.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// Set once, at the process's end or in the child of a fork; the poller calls nothing any more, and
-/// none begins. Sequentially consistent, as `CALL_START_TICKS` is: of the end and a poll, one sees
-/// the other.
+/// Set once, at the process's end or in the child of a fork. From then on the poller makes no
+/// calls, and no poller starts. Sequentially consistent, like `CALL_START_TICKS`: either the end
+/// sees the call, or the poller sees the end.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// When the call of the driver that runs began, in ticks; 0 where none runs. Written by the poller,
-/// read by those that look for a hang or stop it.
+/// Start tick of the running driver call; 0 if none is running. Written by the poller, read by the
+/// functions that detect a hang or stop the poller.
 static CALL_START_TICKS: AtomicU64 = AtomicU64::new(0);
 /// Whether a hang was reported.
 static HANG_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where
-/// it could not be started.
+/// The poller's handle, for waking it. `None` until the rows are first wanted, `Some(None)` if it
+/// could not be started.
 static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
-/// The share of a CPU that the thread may take for each card.
+/// The share of a CPU that the thread may take per card.
 const SHARE: f64 = 0.001;
-/// The parts of it for polls once a second, and for those that each card has in turn.
+/// The parts of that share for polls once a second, and for polls of one card in turn.
 const SHARE_OF_SLOW: f64 = 0.3;
 const SHARE_OF_TURNS: f64 = 0.2;
 
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(1);
-/// Polls after which a card that was lost is looked for.
+/// Number of polls after which a lost card is searched for.
 const LOST_EVERY: u32 = 50;
-/// The time between two polls that a poll in turn needs.
+/// The time before the next fast poll that a poll in turn needs.
 const TURN_NEEDS: Duration = Duration::from_millis(30);
-/// The driver hangs when a call takes longer.
+/// A call that takes longer means that the driver hangs.
 const HANG_NS: u64 = 5_000_000_000;
-/// The longest that the end of the process waits for an answer that is under way.
+/// The longest time that the end of the process waits for a running call.
 const STOP_WAITS: Duration = Duration::from_millis(100);
 
 fn poller() -> MutexGuard<'static, Option<Option<Thread>>> {
     POLLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says whether the rows are wanted. Called by the worker at each pass.
+/// Sets whether the rows are wanted. Called by the worker at each pass.
 pub(crate) fn want(wanted: bool) {
     if WANTED.swap(wanted, Ordering::Relaxed) == wanted || !wanted || STOPPED.load(Ordering::SeqCst)
     {
@@ -83,8 +82,8 @@ pub(crate) fn want(wanted: bool) {
     }
 }
 
-/// Stops all polls: the process ends, and the driver's library with it. Waits a moment for a call
-/// that is under way.
+/// Stops all polls, because the driver's library ends with the process. Waits a moment for a
+/// running call.
 pub(crate) fn stop() {
     STOPPED.store(true, Ordering::SeqCst);
     let begin = Instant::now();
@@ -93,8 +92,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// Forgets the poller: in the child of a fork it is not there, and the driver's library does not
-/// work there either.
+/// Forgets the poller. The child of a fork does not have it, and the driver's library does not work
+/// there either.
 #[cfg(unix)]
 pub(crate) fn forget() {
     STOPPED.store(true, Ordering::SeqCst);
@@ -142,8 +141,8 @@ fn run() {
             cards.find_lost();
         }
         cards.poll_fast();
-        // Its wake-up is part of its cost. It earns the share that the others leave, which take
-        // less than they may on most cards.
+        // The wake-up is part of this poll's cost. This poll earns the share that the others leave;
+        // on most cards they use less than their share.
         let others = slow.used_share() + turns.used_share();
         fast.record(stopwatch.lap(), share - others, began);
         if slow.is_due(began) {
@@ -155,7 +154,7 @@ fn run() {
             cards.poll_turn();
             turns.record(stopwatch.lap(), turns.share(), now);
         }
-        // Nothing is read between fast polls, and each card has its turn in both directions.
+        // Nothing is read between fast polls, and the cards take turns in both directions.
         let at_least_fast = |limiter: &RateLimiter| limiter.interval().max(fast.interval());
         let (slow_interval, turn) = (at_least_fast(&slow), at_least_fast(&turns));
         let intervals = [
@@ -177,7 +176,7 @@ fn run() {
     }
 }
 
-/// The CPU time of this thread, lap by lap, without gaps between them.
+/// Measures the CPU time of this thread, lap by lap, without gaps between them.
 struct CpuStopwatch {
     until_ns: Option<u64>,
 }
@@ -189,7 +188,7 @@ impl CpuStopwatch {
         }
     }
 
-    /// Returns the CPU time since the last lap; zero where the system does not report it.
+    /// Returns the CPU time since the last lap; zero if the system does not report it.
     fn lap(&mut self) -> Duration {
         let now_ns = thread_cpu_ns();
         let spent_ns = now_ns
@@ -200,7 +199,7 @@ impl CpuStopwatch {
     }
 }
 
-/// Calls the driver, visibly for [`look`] and [`stop`]. `None` where polls have stopped.
+/// Calls the driver, visibly for [`look`] and [`stop`]. `None` after polls have stopped.
 pub(super) fn call_driver<R>(call: impl FnOnce() -> R) -> Option<R> {
     CALL_START_TICKS.store(clock::ticks().max(1), Ordering::SeqCst);
     let answer = (!STOPPED.load(Ordering::SeqCst)).then(call);

@@ -1,17 +1,17 @@
-//! When a poll is due: at its wished interval, and no more often than its share of a CPU allows.
+//! Schedules polls: at the desired interval, but no more often than their share of a CPU allows.
 //!
-//! A driver may wait for its card in a loop, so an answer takes CPU time of the polling thread:
-//! from some microseconds to all of the 20 ms that the card watches its bus. Each kind of poll has
-//! an account, which earns a share of the time that passes and pays the CPU time of its polls. A
-//! poll that is in debt waits until it is out of it.
+//! A driver may wait for its card in a busy loop, which takes CPU time of the polling thread: from
+//! some microseconds to all of the 20 ms that the card watches its bus. Each kind of poll has an
+//! account. The account earns a share of the elapsed time and pays the CPU time of the polls. After
+//! a poll that makes a debt, the next one waits until the debt is paid.
 
 use std::time::{Duration, Instant};
 
-/// The most that is paid for one poll: a driver that once computed for seconds does not do so each
+/// Most CPU time that one poll pays: a driver that once computed for seconds does not do so each
 /// time.
 const MAX_COST: Duration = Duration::from_millis(50);
-/// An account saves at most what it earns in this time. So an answer that takes long by chance
-/// delays nothing where others take little.
+/// Largest savings of an account, as earnings of this time. They let an occasional long call delay
+/// nothing if the other calls are short.
 const MAX_SAVING: Duration = Duration::from_secs(10);
 /// The longest time between two polls.
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
@@ -19,9 +19,9 @@ const MAX_INTERVAL: Duration = Duration::from_secs(300);
 /// The rate of one kind of poll.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
-    /// The wished interval.
+    /// The desired interval.
     every: Duration,
-    /// The share of a CPU that it earns at least.
+    /// The minimum share of a CPU that it earns.
     share: f64,
     /// The account, in seconds of CPU time.
     saved_s: f64,
@@ -35,7 +35,7 @@ pub(super) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Makes a limiter whose first poll is due.
+    /// Creates a limiter whose first poll is due.
     pub(super) fn new(every: Duration, share: f64, now: Instant) -> Self {
         Self {
             every,
@@ -68,7 +68,7 @@ impl RateLimiter {
         self.share
     }
 
-    /// Returns whether polls come much more seldom than wished.
+    /// Returns whether polls are much less frequent than desired.
     pub(super) fn is_throttled(&self) -> bool {
         self.interval >= self.every * 2
     }
@@ -78,16 +78,16 @@ impl RateLimiter {
         self.cost
     }
 
-    /// Returns the share of a CPU that the last poll takes of the time until the next.
+    /// Returns the last poll's CPU time as a share of the time until the next.
     pub(super) fn used_share(&self) -> f64 {
         self.cost.as_secs_f64() / self.interval.as_secs_f64()
     }
 
-    /// Adds a poll and its CPU time. Since the last poll the account earned the share `earned`,
-    /// which may be negative where others took its share.
+    /// Records a poll and its CPU time. `earned` is the share that the account earned since the
+    /// last poll; it is negative if other polls took more than theirs.
     pub(super) fn record(&mut self, cost: Duration, earned: f64, now: Instant) {
         let Some(before) = self.last.replace(now) else {
-            // The first poll sets the driver up, which the next ones do not repeat.
+            // The first poll initializes the driver, a cost that later polls do not have.
             self.next = now + self.every;
             return;
         };
@@ -101,7 +101,7 @@ impl RateLimiter {
         self.interval = wait.clamp(self.every, MAX_INTERVAL);
         self.next += self.interval;
         if self.interval > self.every || self.next <= now {
-            // The debt counts from now on, and polls that are overdue are skipped.
+            // A debt counts from now, and overdue polls are skipped.
             self.next = now + self.interval;
         }
     }
@@ -116,8 +116,8 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(100);
     const SHARE: f64 = 0.001;
 
-    /// Polls for so many seconds, each time at such a cost, whenever that is due; returns how
-    /// often, and the share that was used.
+    /// Polls for `seconds`, whenever a poll is due, with the CPU times of `cost`. Returns how often
+    /// it polled, and the share that was used.
     fn poll(seconds: f64, mut cost: impl FnMut(u32) -> Duration) -> (u32, f64) {
         let begin = Instant::now();
         let mut limiter = RateLimiter::new(EVERY, SHARE, begin);
@@ -133,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cheap_poll_has_its_wished_interval() {
+    fn a_cheap_poll_has_its_desired_interval() {
         assert_eq!(poll(100.0, |_| Duration::from_micros(99)).0, 1000);
     }
 
     #[test]
-    fn a_dear_poll_uses_its_share() {
+    fn an_expensive_poll_uses_its_share() {
         let (times, taken) = poll(1000.0, |_| Duration::from_millis(2));
         assert!((500..=502).contains(&times), "{times}");
         assert!(taken < 0.001005, "{taken}");
@@ -148,7 +148,7 @@ mod tests {
     fn a_poll_that_took_long_is_paid_from_savings() {
         let once =
             |at: u32| move |time: u32| Duration::from_micros(if time == at { 4000 } else { 50 });
-        // 40 polls earn 4 ms; by the seventh, 0.3 of them are saved.
+        // 40 polls earn 4 ms; by the seventh poll, 0.3 ms are saved.
         let (times, _) = poll(100.0, once(7));
         assert!((960..=965).contains(&times), "{times}");
         for at in [0, 100] {
@@ -157,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn savings_are_at_most_what_ten_seconds_earn() {
+    fn savings_are_at_most_the_earnings_of_ten_seconds() {
         let (times, _) = poll(1000.0, |time| {
             Duration::from_millis(if time < 9000 { 0 } else { 1 })
         });
-        // 900 seconds cost nothing, ten polls are paid from what they left, and a hundred seconds
-        // pay for a hundred.
+        // 900 seconds cost nothing, savings pay for ten polls, and a hundred seconds pay for a
+        // hundred.
         assert!((9105..=9115).contains(&times), "{times}");
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let (times, _) = poll(700.0, |time| {
             Duration::from_secs(if time == 10 { 100 } else { 0 })
         });
-        // It took 100 seconds, which pay for it.
+        // The poll itself took 100 seconds, whose earnings pay for it.
         assert!((5995..=6005).contains(&times), "{times}");
     }
 
@@ -205,7 +205,7 @@ mod tests {
         fn polls_of_any_cost_stay_within_the_share(costs_us in prop::collection::vec(0_u64..5000, 1..50)) {
             let cost = |time: u32| Duration::from_micros(costs_us[time as usize % costs_us.len()]);
             let (_, taken) = poll(2000.0, cost);
-            // The first time is free, and the last one is not paid for yet.
+            // The first poll is free, and the last one is not paid for yet.
             prop_assert!(taken < SHARE + 2.0 * 0.005 / 2000.0, "{}", taken);
         }
     }

@@ -1,4 +1,4 @@
-//! The rows of a card: their names, units and pace.
+//! The rows of a card: names, units and paces.
 
 /// How often a row is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +22,21 @@ pub(super) enum Row {
     Mem,
     /// Clock of the multiprocessors.
     Clock,
-    /// Energy used in the frame; of the card the counter since the driver was loaded.
+    /// Energy used in the frame. The card's value is its counter since the driver was loaded.
     Energy,
     /// Temperature of the chip.
     Temp,
-    /// Memory that there is.
+    /// Total memory.
     MemTotal,
     /// Memory in use by this process.
     MemOwn,
-    /// The power limit in force.
+    /// The enforced power limit.
     PowerLimit,
-    /// Why clocks are held down, as the bits that NVML has for it.
+    /// Reasons for reduced clocks, as the bits of NVML.
     Throttle,
-    /// 1 while power holds clocks down.
+    /// 1 while power reduces the clocks.
     ThrottlePower,
-    /// 1 while heat holds clocks down.
+    /// 1 while heat reduces the clocks.
     ThrottleThermal,
     /// Share of the time in which video was encoded.
     Encoder,
@@ -50,9 +50,9 @@ pub(super) enum Row {
     PcieRx,
     /// Share of the time in which a multiprocessor had a warp, on average.
     Sm,
-    /// Warps that were active, as a share of how many there can be.
+    /// Active warps, as a share of the maximum.
     SmOccupancy,
-    /// Share of the time in which tensor cores worked.
+    /// Share of the time in which tensor cores were busy.
     Tensor,
     /// Share of the memory's bandwidth that was used.
     Dram,
@@ -65,7 +65,7 @@ pub(super) enum Row {
 /// Number of rows.
 pub(super) const COUNT: usize = Row::NvlinkRx as usize + 1;
 
-/// All rows, in the order in which they are shown.
+/// All rows, in display order.
 pub(super) const ALL: [Row; COUNT] = [
     Row::Util,
     Row::Power,
@@ -93,7 +93,7 @@ pub(super) const ALL: [Row; COUNT] = [
 ];
 
 impl Row {
-    /// Returns what stands behind the card in the row's name, the unit, and the pace.
+    /// Returns the last part of the row's name, the unit, and the pace.
     const fn described(self) -> (&'static str, &'static str, Pace) {
         match self {
             Self::Util => ("util", "%", Pace::Fast),
@@ -130,14 +130,14 @@ impl Row {
         self.described().2
     }
 
-    /// Returns the row's names for card `number` of so many that are visible.
+    /// Returns the row's names for card `number` of `of` visible cards.
     ///
-    /// A card that is alone needs no number. Of several, the first has the names of 0.2.1 as well,
-    /// so that what shows those shows them on every machine.
+    /// A single card has no number. If there are several, the first one also has the names of
+    /// 0.2.1, so that tools which show those show them on every machine.
     pub(super) fn names(self, number: usize, of: usize) -> Vec<String> {
         let (name, _, _) = self.described();
         let plain = match self {
-            // Its name in 0.2.1.
+            // The name of 0.2.1.
             Self::Pcie => name.to_owned(),
             _ => format!("gpu_{name}"),
         };
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_stands_at_its_number() {
+    fn every_row_is_at_its_number() {
         for (number, row) in ALL.iter().enumerate() {
             assert_eq!(*row as usize, number);
         }
     }
 
     #[test]
-    fn a_card_alone_has_no_number() {
+    fn a_single_card_has_no_number() {
         assert_eq!(Row::Util.names(0, 1), ["gpu_util"]);
         assert_eq!(Row::Pcie.names(0, 1), ["pcie"]);
         assert_eq!(Row::PcieTx.names(0, 1), ["gpu_pcie_tx"]);

@@ -1,13 +1,13 @@
-//! Which cards the process may use, as `CUDA_VISIBLE_DEVICES` says it.
+//! Finds the cards that the process may use, from `CUDA_VISIBLE_DEVICES`.
 //!
-//! The variable is a list of numbers, of unique identifiers (`GPU-…`, shortened as far as they stay
-//! unique), or of parts of a card (`MIG-…`). What stands behind an entry that means nothing is not
-//! visible, and neither is anything where an entry comes twice. Rows are numbered as CUDA numbers
-//! the cards: by their place in the list.
+//! The variable is a list of numbers, of unique identifiers (`GPU-…`, which may be shortened as
+//! long as they are unique), or of parts of a card (`MIG-…`). An invalid entry ends the list, and a
+//! duplicate entry makes all cards invisible. Rows are numbered as in CUDA, by the position in the
+//! list.
 //!
-//! Numbers are places on the bus, which is how CUDA counts with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and
-//! always where cards are alike. Its default puts the fastest first, which only CUDA itself knows;
-//! a list of identifiers is exact everywhere.
+//! Numbers are positions on the bus. CUDA counts this way with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and
+//! always if all cards are alike. CUDA's default order begins with the fastest card, which only
+//! CUDA itself knows. A list of identifiers is exact everywhere.
 
 /// A card, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(super) enum Visible {
     Part(String),
 }
 
-/// Returns what is visible by the variable's value, in its order. `uuids` are those of all cards,
-/// in the order of the bus; one that could not be read is empty.
+/// Returns the visible cards for the variable's value, in its order. `uuids` are those of all
+/// cards, in bus order; unreadable ones are empty.
 pub(super) fn visible(variable: Option<&str>, uuids: &[String]) -> Vec<Visible> {
     let Some(list) = variable else {
         return (0..uuids.len()).map(Visible::Card).collect();

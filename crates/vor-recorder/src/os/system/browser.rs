@@ -1,4 +1,4 @@
-//! Browsers, which report at most the memory of a page.
+//! Samples in browsers, which report at most the memory of a page.
 
 use super::ProcessSample;
 

@@ -1,11 +1,11 @@
-//! Linux: files of `/proc/self`, kept open and read again from their beginning for each sample.
+//! Linux: files of `/proc/self`, which stay open and are read from the beginning for each sample.
 //!
-//! `/proc/self/stat` is one line, `pid (name) state ...`. The name may hold spaces and parentheses,
-//! so fields are counted from the last `)`. `/proc/self/io` has a `key: value` per line; it may be
-//! missing, or unreadable for a process that changed its user.
+//! `/proc/self/stat` is one line, `pid (name) state ...`. The name may contain spaces and
+//! parentheses, so fields are counted from the last `)`. `/proc/self/io` has a `key: value` per
+//! line. It may be missing, or unreadable for a process that changed its user.
 //!
 //! An open file of `/proc/self` belongs to the process that opened it. After `fork` the child would
-//! still read its parent's numbers, so a sampler stores its process and opens the files again in
+//! still read its parent's numbers. So a sampler stores its process and reopens the files in
 //! another one.
 
 use std::fs::File;

@@ -62,7 +62,7 @@ fn task_info() -> Option<libc::proc_taskinfo> {
             bytes,
         )
     };
-    // The call returns how many bytes it wrote; fewer would leave fields at zero that are not.
+    // The call returns how many bytes it wrote. Fewer would leave fields zero that are not.
     if written != bytes {
         return None;
     }
@@ -76,7 +76,7 @@ fn resource_usage() -> Option<libc::rusage_info_v2> {
     let mut usage = MaybeUninit::<libc::rusage_info_v2>::zeroed();
     // SAFETY: for the flavour `RUSAGE_INFO_V2` the call writes one `rusage_info_v2` to the pointer,
     // which is to one in this stack frame, and does not keep it. The parameter is declared as a
-    // pointer to a pointer but is the buffer itself.
+    // pointer to a pointer, but is the buffer itself.
     let status =
         unsafe { libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V2, usage.as_mut_ptr().cast()) };
     if status != 0 {

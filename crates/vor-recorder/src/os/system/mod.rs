@@ -1,13 +1,13 @@
-//! The resource usage of this process, as the operating system reports it.
+//! The resource usage of this process, from the operating system.
 //!
 //! A [`ProcessSampler`] reads the counters of the whole process: [`ProcessSample`]. Most of them
-//! only ever grow; [`SystemSample::between`] turns two consecutive samples, and the time between
-//! them, into the values of a frame, in the order of [`columns`]. A value that a system does not
-//! report is `None`, and is left out of the frame; it is never shown as zero.
+//! only grow. [`SystemSample::between`] converts two consecutive samples, and the time between
+//! them, to the values of a frame, in the order of [`columns`]. A value that a system does not
+//! report is `None`, and the frame omits it; it is never shown as zero.
 //!
-//! A sample costs system calls, so the drain's worker takes it and never the caller of
-//! `frame_mark()`. Each system has one file here with the same three functions, and this is the
-//! only place that chooses among them:
+//! A sample costs system calls, so the drain's worker takes it, never the caller of `frame_mark()`.
+//! Each system has one file here with the same three functions, and only this module chooses among
+//! them:
 //!
 //! | | Linux | macOS | Windows |
 //! |---|---|---|---|
@@ -17,8 +17,8 @@
 //! | context switches | `getrusage` | `getrusage` | – |
 //! | disk I/O | `/proc/self/io` | `proc_pid_rusage` | `GetProcessIoCounters` |
 //!
-//! In Chromium the memory is that of the page's heap, from `performance.memory`, behind the feature
-//! `web`; browsers report nothing else.
+//! In Chromium the memory is that of the page's heap, from `performance.memory`, with the feature
+//! `web`. Browsers report nothing else.
 
 use vor_capture::model::catalog::MetricColumn;
 
@@ -57,7 +57,7 @@ use other as platform;
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
 mod unix;
 
-/// Counters of this process at one moment, `None` where the system does not report them.
+/// Counters of this process at one moment; `None` if the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessSample {
@@ -65,8 +65,8 @@ pub struct ProcessSample {
     pub memory_bytes: Option<u64>,
     /// CPU time of all threads since the process began, user and system.
     pub cpu_time_ns: Option<u64>,
-    /// Page faults since the process began that needed no disk. On Windows, which does not
-    /// distinguish them, all page faults.
+    /// Page faults since the process began that needed no disk. Windows does not distinguish them:
+    /// there it is all page faults.
     pub minor_page_faults: Option<u64>,
     /// Page faults since the process began that waited for the disk.
     pub major_page_faults: Option<u64>,
@@ -76,11 +76,11 @@ pub struct ProcessSample {
     pub involuntary_context_switches: Option<u64>,
     /// Threads alive now.
     pub threads: Option<u64>,
-    /// Bytes that the storage layer read for the process since it began. On Windows the bytes of
-    /// all its reads, those from caches and pipes included.
+    /// Bytes that the storage layer read for the process since it began. On Windows, the bytes of
+    /// all its reads, including those from caches and pipes.
     pub disk_read_bytes: Option<u64>,
-    /// Bytes that the process caused to be sent to storage since it began. On Windows the bytes of
-    /// all its writes, those to caches and pipes included.
+    /// Bytes that the process caused to be sent to storage since it began. On Windows, the bytes of
+    /// all its writes, including those to caches and pipes.
     pub disk_write_bytes: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ impl ProcessSample {
     }
 }
 
-/// Takes [`ProcessSample`]s. It keeps open what it reads from, and a sample allocates nothing.
+/// Takes [`ProcessSample`]s. It keeps its sources open, and a sample allocates nothing.
 ///
 /// In the child of a `fork` it reports on the child.
 #[derive(Debug)]
@@ -130,15 +130,15 @@ impl Default for ProcessSampler {
     }
 }
 
-/// Returns the physical memory that the process uses, in bytes, or `None` where the system does not
+/// Returns the physical memory that the process uses, in bytes, or `None` if the system does not
 /// report it. In Chromium, with the feature `web`, it is the heap of the page.
 #[must_use]
 pub fn current_memory_bytes() -> Option<u64> {
     platform::memory_bytes()
 }
 
-/// Reports which rows frames lack, and why, by a sample that was taken before the first frame.
-/// `None` where they have all.
+/// Reports which rows frames lack, and why, based on a sample that was taken before the first
+/// frame. `None` if they have all.
 pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
     let rows = [
         ("memory_mb", sample.memory_bytes),
@@ -172,27 +172,27 @@ pub(crate) fn describe_absent(rows: impl IntoIterator<Item = (String, String)>) 
     Some(format!("these rows are absent: {described} ({})", last?))
 }
 
-/// Values of a frame beside its scopes and the program's own metrics.
+/// Values of a frame besides its scopes and the program's own metrics.
 ///
-/// The first four are those of vor 0.2.1 and have its types; the others are `None` where the system
+/// The first four are those of vor 0.2.1 and have its types. The others are `None` if the system
 /// does not report them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SystemSample {
-    /// Time from the mark that began the frame to the one that ended it.
+    /// Time from the frame's first mark to the mark that ended it.
     pub frame_ns: u64,
-    /// Physical memory in use at the end of the frame, in units of 10^6 bytes. NaN where the system
+    /// Physical memory in use at the end of the frame, in units of 10^6 bytes. NaN if the system
     /// does not report it.
     pub memory_mb: f64,
     /// Time that the program reported as spent on I/O.
     pub io_ns: u64,
     /// Bytes that the program reported as read or written.
     pub io_bytes: u64,
-    /// CPU time of all threads as a share of the time that passed: 100 is one core all the time.
+    /// CPU time of all threads as a share of the elapsed time: 100 is one core all the time.
     pub cpu_pct: Option<f64>,
     /// Page faults, minor and major.
     pub page_faults: Option<u64>,
-    /// Context switches of all threads, voluntary and not.
+    /// Context switches of all threads, voluntary and involuntary.
     pub context_switches: Option<u64>,
     /// Threads alive at the end of the frame.
     pub threads: Option<u64>,
@@ -233,8 +233,8 @@ impl SystemSample {
     /// Compares two consecutive samples, `wall_ns` nanoseconds apart.
     ///
     /// `frame_ns` is set to `wall_ns`; a worker that samples less often than frames end sets the
-    /// frame's own. The I/O that the program reports is set to 0. A counter that fell, as only one of
-    /// another process can, gives `None`.
+    /// frame's own duration. The I/O that the program reports is set to 0. A counter that fell
+    /// gives `None`; only one of another process can fall.
     #[must_use]
     pub fn between(previous: &ProcessSample, current: &ProcessSample, wall_ns: u64) -> Self {
         let since = |counter: fn(&ProcessSample) -> Option<u64>| {
@@ -255,8 +255,8 @@ impl SystemSample {
         }
     }
 
-    /// Returns the values of vor's own columns, in their order and units. A value that is `None` is
-    /// to be left out of the frame.
+    /// Returns the values of vor's own columns, in their order and units. A frame must omit a value
+    /// that is `None`.
     #[must_use]
     pub fn values(&self) -> [Option<f64>; COLUMN_COUNT] {
         let milliseconds = |ns: u64| ns as f64 / 1e6;
@@ -280,7 +280,7 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Adds the values that are known; `None` where neither is.
+/// Adds the known values; `None` if neither is known.
 fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.saturating_add(b)),

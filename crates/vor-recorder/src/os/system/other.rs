@@ -1,4 +1,4 @@
-//! The stub for other systems, such as browsers without the feature `web`.
+//! The stub for other systems, including browsers without the feature `web`.
 
 use super::ProcessSample;
 

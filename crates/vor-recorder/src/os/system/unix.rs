@@ -1,4 +1,4 @@
-//! The counters that Linux and macOS report by the same calls.
+//! The counters that Linux and macOS report through the same calls.
 #![expect(unsafe_code, reason = "system calls of libc")]
 
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ pub(super) fn fill(sample: &mut ProcessSample) {
     sample.involuntary_context_switches = u64::try_from(usage.ru_nivcsw).ok();
 }
 
-/// Returns the CPU time of all threads of the process. This clock counts nanoseconds, where
+/// Returns the CPU time of all threads of the process. This clock counts nanoseconds, while
 /// `getrusage` counts microseconds or scheduler ticks.
 fn cpu_time_ns() -> Option<u64> {
     let mut time = libc::timespec {
@@ -43,7 +43,7 @@ fn cpu_time_ns() -> Option<u64> {
 /// Returns the size of a page of memory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn page_bytes() -> Option<u64> {
-    // SAFETY: `sysconf` takes any number, and reads and writes no memory of ours.
+    // SAFETY: `sysconf` accepts any number, and accesses no memory of ours.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).ok().filter(|&bytes| bytes > 0)
 }

@@ -1,8 +1,8 @@
 //! Windows: `kernel32` for the process, a Toolhelp snapshot for its threads.
 //!
-//! A Toolhelp snapshot lists every process of the machine and takes around a millisecond, so
-//! threads are counted once a second and the count is repeated in between. Windows reports neither
-//! context switches nor which of the bytes read and written reached a disk.
+//! A Toolhelp snapshot lists every process of the machine and takes around a millisecond. So
+//! threads are counted once a second, and the count is repeated in between. Windows reports neither
+//! context switches nor how many of the bytes read and written reached a disk.
 #![expect(unsafe_code, reason = "system calls of windows-sys")]
 
 use std::mem;
@@ -19,7 +19,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::ProcessSample;
 
-/// Time for which a count of threads is repeated.
+/// How long a count of threads is repeated.
 const THREADS_VALID: Duration = Duration::from_secs(1);
 
 /// Unit of [`FILETIME`].
@@ -84,24 +84,25 @@ fn memory_counters() -> Option<PROCESS_MEMORY_COUNTERS> {
         cb,
         ..PROCESS_MEMORY_COUNTERS::default()
     };
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to `cb`
-    // bytes of this stack frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, which is always valid. The pointer
+    // is to `cb` bytes of this stack frame, which the call may write and does not keep.
     let done = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, cb) };
     (done != 0).then_some(counters)
 }
 
 fn io_counters() -> Option<IO_COUNTERS> {
     let mut counters = IO_COUNTERS::default();
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to an
-    // `IO_COUNTERS` of this stack frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, which is always valid. The pointer
+    // is to an `IO_COUNTERS` of this stack frame, which the call may write and does not keep.
     let done = unsafe { GetProcessIoCounters(GetCurrentProcess(), &raw mut counters) };
     (done != 0).then_some(counters)
 }
 
 fn cpu_time_ns() -> Option<u64> {
     let [mut created, mut exited, mut kernel, mut user] = [FILETIME::default(); 4];
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointers are to
-    // four distinct `FILETIME`s of this stack frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, which is always valid. The pointers
+    // are to four distinct `FILETIME`s of this stack frame, which the call may write and does not
+    // keep.
     let done = unsafe {
         GetProcessTimes(
             GetCurrentProcess(),
@@ -127,13 +128,13 @@ fn count_threads() -> Option<u64> {
         dwSize: u32::try_from(mem::size_of::<PROCESSENTRY32W>()).ok()?,
         ..PROCESSENTRY32W::default()
     };
-    // SAFETY: the call takes two numbers and returns a handle that belongs to us.
+    // SAFETY: the call takes two numbers and returns a handle that this function owns.
     let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
     if snapshot == INVALID_HANDLE_VALUE {
         return None;
     }
-    // SAFETY: `snapshot` is a snapshot of processes and not closed yet; the pointer is to a
-    // `PROCESSENTRY32W` of this stack frame whose size stands in `dwSize`.
+    // SAFETY: `snapshot` is a snapshot of processes and not closed yet. The pointer is to a
+    // `PROCESSENTRY32W` of this stack frame, with its size in `dwSize`.
     let mut more = unsafe { Process32FirstW(snapshot, &raw mut entry) } != 0;
     let mut threads = None;
     while more && threads.is_none() {
@@ -141,7 +142,7 @@ fn count_threads() -> Option<u64> {
         // SAFETY: as for the first entry.
         more = unsafe { Process32NextW(snapshot, &raw mut entry) } != 0;
     }
-    // SAFETY: `snapshot` is ours, is not closed yet, and is not used after this.
+    // SAFETY: this function owns `snapshot`, which is not closed yet and not used after this.
     unsafe { CloseHandle(snapshot) };
     threads
 }

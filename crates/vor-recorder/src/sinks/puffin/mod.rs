@@ -1,4 +1,4 @@
-//! Frames as puffin knows them.
+//! Converts frames to puffin's format.
 //!
 //! A puffin frame is one byte stream per thread and the details of the scopes that the streams name
 //! by id. In a stream a scope is
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! in little-endian order, so pre-order trees become streams in one pass with a stack of open
-//! scopes. Only puffin gives out scope ids, and it knows one scope per *name*; two call sites of
-//! one name must not share file and line, so ids are drawn one at a time from profilers that exist
-//! only for that. They are unique in the process, those of puffin's own macros included.
+//! scopes. Only puffin assigns scope ids, and it has one scope per *name*. Two call sites with one
+//! name must not share file and line. So each id is drawn from a temporary profiler. Ids are unique
+//! in the process, including those of puffin's own macros.
 //!
-//! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with
-//! the marks of ours. Puffin has neither messages nor metrics.
+//! Times are the catalog's wall-clock nanoseconds. A frame's range begins and ends with the marks
+//! of vor's frame. Puffin has neither messages nor metrics.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod packed;
@@ -31,36 +31,36 @@ use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
 use vor_capture::sink::{FrameSink, Interest};
 use vor_export::{origin_ns, push_args_text, thread_label};
 
-/// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main
-/// frame becomes one frame of puffin's.
+/// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows vor's frames. Each
+/// main frame becomes one puffin frame.
 ///
-/// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
+/// Scopes of puffin's own macros that were reported during the frame appear in it.
 ///
-/// A program needs it only where puffin's own macros are to stay off: a viewer is fed without it;
-/// see [`Config::puffin`](crate::setup::Config::puffin). With both, a frame still reaches puffin
-/// once.
+/// A program needs this sink only if puffin's own macros must stay off: otherwise puffin is fed
+/// without it, see [`Config::puffin`](crate::setup::Config::puffin). With both, each frame still
+/// reaches puffin once.
 #[derive(Debug)]
 pub struct PuffinSink {
     frames: Frames,
 }
 
-/// Feeds puffin without being asked: what `enable()` of vor 0.2.1 did.
+/// Feeds puffin automatically, as `enable()` of vor 0.2.1 did.
 ///
-/// It switches puffin's scopes on once somebody takes puffin's frames, and feeds puffin from then
-/// on while they are on and there is no [`PuffinSink`].
+/// It switches puffin's scopes on once puffin has a consumer. It then feeds puffin while the scopes
+/// are on and there is no [`PuffinSink`].
 #[derive(Debug)]
 pub(crate) struct PuffinFeed {
     frames: Frames,
-    /// Whether to look for consumers at the next call. Once a pass is enough.
+    /// Whether to look for consumers at the next call, at most once a pass.
     may_look: Cell<bool>,
     sees_consumers: Cell<bool>,
 }
 
-/// Whether somebody takes puffin's frames.
+/// Whether puffin's frames have a consumer.
 ///
-/// Puffin does not say so, but it numbers the sinks that it is given. A twin of its profiler is
-/// given a sink whenever the profiler is: the two numbers are the same until the profiler gets one
-/// from somebody else.
+/// Puffin does not report this, but it numbers its sinks. A twin of its profiler gets a sink
+/// whenever the profiler does. The two numbers are equal until other code adds a sink to the
+/// profiler.
 enum Consumers {
     NoneSeen { twin: Box<GlobalProfiler> },
     Seen,
@@ -87,20 +87,20 @@ impl Consumers {
 /// How many [`PuffinSink`]s there are. Written by them, read by the [`PuffinFeed`] at the beginning
 /// and end of a frame.
 static SINKS: AtomicUsize = AtomicUsize::new(0);
-/// Whether the program wants the [`PuffinFeed`]. Written by `Config::enable`, read by the feed.
+/// Whether the program allows the [`PuffinFeed`]. Written by `Config::enable`, read by the feed.
 static FEED_ALLOWED: AtomicBool = AtomicBool::new(true);
-/// Whether the feed is to switch puffin's scopes on when it sees a consumer. Set when recording is
-/// switched on, cleared by the feed and when recording is switched off.
+/// Whether the feed switches puffin's scopes on when it sees a consumer. Set when recording is
+/// switched on. Cleared by the feed, and when recording is switched off.
 static SWITCHES_SCOPES_ON: AtomicBool = AtomicBool::new(false);
-/// Written and read by the feed, with the engine locked. A child of a fork goes on with it, as with
-/// puffin's numbers.
+/// Written and read by the feed, with the engine locked. A child of a fork continues with it, as
+/// with puffin's numbers.
 static CONSUMERS: LazyLock<Mutex<Consumers>> = LazyLock::new(|| {
     Mutex::new(Consumers::NoneSeen {
         twin: Box::default(),
     })
 });
 
-/// Turns frames into puffin's and reports them.
+/// Converts frames to puffin's and reports them.
 #[derive(Debug, Default)]
 struct Frames {
     scopes: Scopes,
@@ -108,12 +108,11 @@ struct Frames {
     encoded: Vec<Encoded>,
 }
 
-/// Returns a frame as one whole puffin frame, in the bytes that puffin writes to files, or `None`
-/// when it has no spans.
+/// Returns a frame as one whole puffin frame, in puffin's file format, or `None` when it has no
+/// spans.
 ///
 /// A call site has the same puffin id in all frames of a run or capture.
-/// `puffin::FrameData::read_next`, which puffin has with its feature `serialization`, reads the
-/// bytes.
+/// `puffin::FrameData::read_next`, in puffin's feature `serialization`, reads the bytes.
 #[cfg(not(target_arch = "wasm32"))]
 #[must_use]
 pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
@@ -140,7 +139,7 @@ pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
     packed::frame(frame.index, &streams, &scopes.new)
 }
 
-/// Where a thread's stream lies in [`Frames::bytes`].
+/// Position of a thread's stream in [`Frames::bytes`].
 #[derive(Debug)]
 struct Encoded {
     info: ThreadInfo,
@@ -149,7 +148,7 @@ struct Encoded {
     shape: Shape,
 }
 
-/// The description that puffin needs of a stream besides its bytes.
+/// Description of a stream that puffin needs besides its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     depth: usize,
@@ -168,7 +167,7 @@ impl Shape {
 }
 
 impl PuffinSink {
-    /// Makes a sink; puffin's own macros stay on or off as they are.
+    /// Creates a sink; puffin's own macros stay on or off as they are.
     #[must_use]
     pub fn new() -> Self {
         SINKS.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +220,7 @@ impl PuffinFeed {
         FEED_ALLOWED.store(allowed, Ordering::Relaxed);
     }
 
-    /// Takes note that recording was switched on or off.
+    /// Records that recording was switched on or off.
     pub(crate) fn recording_is(on: bool) {
         SWITCHES_SCOPES_ON.store(on, Ordering::Relaxed);
     }
@@ -230,14 +229,13 @@ impl PuffinFeed {
         FEED_ALLOWED.load(Ordering::Relaxed) && SINKS.load(Ordering::Relaxed) == 0
     }
 
-    /// Looks for consumers, and switches puffin's scopes on for them where that is still to be
-    /// done.
+    /// Looks for consumers, and switches puffin's scopes on for them if that is still pending.
     fn look(&self) {
         if !self.may_look.replace(false) {
             return;
         }
         if !Self::is_allowed() {
-            // Whether puffin's scopes are on is the program's matter then.
+            // The program then decides whether puffin's scopes are on.
             SWITCHES_SCOPES_ON.store(false, Ordering::Relaxed);
             return;
         }
@@ -271,11 +269,11 @@ impl FrameSink for PuffinFeed {
         if frame.frame_set != 0 || !self.takes_frames() {
             return Ok(());
         }
-        // Without trees in spite of its spans, the frame began before somebody took puffin's
-        // frames, or before puffin's scopes were switched on.
+        // A frame with spans but without trees began before puffin had a consumer, or before
+        // puffin's scopes were switched on.
         let is_whole = !frame.threads.is_empty() || frame.span_count == 0;
         if !self.sees_consumers.get() {
-            // What puffin's own macros have reported is for nobody, and would only become more.
+            // Nobody consumes the reports of puffin's own macros, and they would only accumulate.
             GlobalProfiler::lock().new_frame();
         } else if is_whole {
             self.frames.report(frame);
@@ -331,8 +329,8 @@ struct Scopes {
     unknown: Option<ScopeId>,
     /// Scopes that no frame has named yet.
     new: Vec<(ScopeId, ScopeDetails)>,
-    /// Whether a site's id is that of its position in the process-wide pool, for frames that are
-    /// encoded apart from each other, rather than drawn for this table.
+    /// Whether a site's id comes from its position in the process-wide pool, rather than being
+    /// drawn for this table. Used for frames that are encoded separately.
     pooled: bool,
     /// The last answer; neighbouring spans often share their call site.
     last: Option<(SiteId, ScopeId)>,
@@ -385,8 +383,8 @@ impl Scopes {
     }
 }
 
-/// Draws an id that no other scope of the process has; returns it with details that carry it, whose
-/// other fields are to be filled.
+/// Draws an id that no other scope of the process has. Returns it with details that contain it; the
+/// caller fills in their other fields.
 fn draw_scope() -> (ScopeId, ScopeDetails) {
     let drawn: Arc<Mutex<Option<ScopeDetails>>> = Arc::default();
     let taker = Arc::clone(&drawn);
@@ -436,9 +434,9 @@ fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
 
 /// Returns what identifies a thread to puffin.
 ///
-/// Puffin distinguishes threads by name and start, and orders them by start. Names repeat and we
-/// know no start, so the start is that of the recording plus one nanosecond per thread before it:
-/// the same in every frame, different for every thread.
+/// Puffin distinguishes threads by name and start, and orders them by start. Names repeat, and vor
+/// does not record a thread's start. So the start is that of the recording plus one nanosecond per
+/// thread before it: the same in every frame, different for every thread.
 fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
     ThreadInfo {
         start_time_ns: Some(origin_ns(catalog).saturating_add(i64::from(thread.0))),
@@ -448,16 +446,16 @@ fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
 
 /// A scope whose end is not yet written.
 struct Open {
-    /// Where its children begin; their size is before it.
+    /// Start of its children; their size field is just before.
     children: usize,
     end_ns: i64,
 }
 
 /// Bytes of a scope before its data.
 const HEAD_BYTES: usize = 14;
-/// Bytes of the field that holds the size of the children.
+/// Bytes of the size field before the children.
 const SIZE_BYTES: usize = 8;
-/// Bytes of a scope behind its children.
+/// Bytes of a scope after its children.
 const TAIL_BYTES: usize = 9;
 /// Longest data string that the format holds.
 const MAX_DATA_BYTES: usize = 127;
@@ -525,7 +523,7 @@ fn close(open: &mut Vec<Open>, out: &mut Vec<u8>) {
 fn cut_text(text: &mut Vec<u8>) {
     if text.len() > MAX_DATA_BYTES {
         let mut end = MAX_DATA_BYTES;
-        // A byte of the form 10xxxxxx goes on with the character before it.
+        // A byte of the form 10xxxxxx continues the character before it.
         while text[end] & 0xC0 == 0x80 {
             end -= 1;
         }

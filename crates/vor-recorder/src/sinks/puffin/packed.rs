@@ -10,12 +10,12 @@
 //! text    = length varint   UTF-8
 //! ```
 //!
-//! Lengths are in bytes and numbers in little-endian order. A varint is one byte for numbers up to
-//! 250; otherwise the byte 251, 252 or 253, and the number in 2, 4 or 8 bytes. Zigzag maps signed
+//! Lengths are in bytes; numbers are little-endian. A varint is one byte for numbers up to 250;
+//! otherwise it is the byte 251, 252 or 253, and the number in 2, 4 or 8 bytes. Zigzag maps signed
 //! numbers to unsigned ones: 0, -1, 1, -2 …
 //!
-//! Puffin's own writer needs serde with its macros, which would take the greater part of the time
-//! in which a program with this crate is built.
+//! Puffin's own writer needs serde with its macros, which would dominate the build time of a
+//! program with this crate.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ pub(super) struct ThreadStream {
     pub(super) range_ns: (i64, i64),
 }
 
-/// Says that the streams are an LZ4 block.
+/// Compression kind: an LZ4 block.
 const LZ4: u8 = 1;
 
-/// Returns the bytes of a frame, or `None` where there is no stream. `scopes` are those that the
+/// Returns the bytes of a frame, or `None` if there is no stream. `scopes` are the scopes that the
 /// streams name.
 pub(super) fn frame(
     index: u64,
@@ -96,7 +96,7 @@ fn scopes_bytes(scopes: &[(ScopeId, ScopeDetails)]) -> Vec<u8> {
     out
 }
 
-/// Appends the length of what follows; `None` where 32 bits are too few for it.
+/// Appends the length of `bytes`; `None` if it does not fit in 32 bits.
 fn put_length(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let length = u32::try_from(bytes.len()).ok()?;
     out.extend_from_slice(&length.to_le_bytes());
@@ -170,7 +170,7 @@ mod tests {
         ]
     }
 
-    /// Returns the length, the compression and the bytes of the streams, and the rest of a frame.
+    /// Returns the unpacked streams, and the rest of a frame with its kind of compression.
     fn parts(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let length = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().unwrap()) as usize;
         let streams = 8 + length(4);
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-        /// Puffin's own writer is the judge.
+        /// Compares with puffin's own writer.
         #[test]
         fn frames_are_as_puffin_writes_them(
             index: u64,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stream_is_no_frame() {
+    fn a_frame_without_streams_is_not_written() {
         assert_eq!(frame(1, &BTreeMap::new(), &[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Systems that do not report the CPU time of a thread.
+//! The stub for systems that do not report the CPU time of a thread.
 
 pub(super) fn read() -> Option<u64> {
     None

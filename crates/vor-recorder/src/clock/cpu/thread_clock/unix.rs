@@ -9,8 +9,8 @@ pub(super) fn read() -> Option<u64> {
     system_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The number of another thread's clock follows from that of the thread: its complement, and three
-/// bits for a thread's clock that counts as the scheduler does.
+/// Derives the number of another thread's clock from that of the thread: its complement, and three
+/// bits for a thread's clock that counts like the scheduler.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn read_of(os_id: u64) -> Option<u64> {
     let id = libc::clockid_t::try_from(os_id).ok().filter(|id| *id > 0)?;
@@ -44,8 +44,8 @@ pub(crate) fn system_ns(clock: libc::clockid_t) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// The kernel updates the result of `getrusage` for a running thread only at its ticks, and not at
-/// each of them: a thread that ran 300 ms may see none of it. Reading the thread's clock updates it.
+/// The kernel updates the result of `getrusage` for a running thread only at some of its ticks: a
+/// thread that ran 300 ms may see none of it. Reading the thread's clock updates it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     read()?;
@@ -72,8 +72,8 @@ pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
 pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     let mut info = MaybeUninit::<libc::thread_basic_info>::zeroed();
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
-    // SAFETY: the thread's port is that of the calling thread and is not counted by this call;
-    // `info` has room for `count` words, of which the call writes at most so many.
+    // SAFETY: the thread's port is that of the calling thread, and this call does not count it.
+    // `info` has room for `count` words, and the call writes at most that number.
     let result = unsafe {
         libc::thread_info(
             libc::pthread_mach_thread_np(libc::pthread_self()),

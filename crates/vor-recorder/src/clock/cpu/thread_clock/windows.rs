@@ -9,7 +9,7 @@ use windows_sys::Win32::System::WindowsProgramming::QueryThreadCycleTime;
 
 use crate::clock;
 
-/// The cycles that the system counts for a thread are ticks of the processor's counter, where
+/// The cycles that the system counts for a thread are ticks of the processor's counter, if
 /// [`clock::ticks`] reads that counter. The result of `GetThreadTimes` grows by a whole tick of the
 /// system's timer, 16 ms.
 pub(super) fn read() -> Option<u64> {
@@ -18,7 +18,7 @@ pub(super) fn read() -> Option<u64> {
         return Some(user_ns + sys_ns);
     }
     let mut cycles = 0;
-    // SAFETY: the handle stands for the calling thread, and `cycles` is a valid place for the
+    // SAFETY: the handle refers to the calling thread, and `cycles` is a valid place for the
     // result.
     let done = unsafe { QueryThreadCycleTime(GetCurrentThread(), &raw mut cycles) };
     (done != 0).then_some(cycles)
@@ -38,7 +38,7 @@ pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
         dwHighDateTime: 0,
     };
     let [mut created, mut exited, mut kernel, mut user] = [ZERO; 4];
-    // SAFETY: the handle stands for the calling thread, and the four are valid places for the
+    // SAFETY: the handle refers to the calling thread, and the four are valid places for the
     // results.
     let done = unsafe {
         GetThreadTimes(
