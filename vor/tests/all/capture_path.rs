@@ -1,4 +1,4 @@
-//! Where the capture really is, when its place is taken.
+//! The path of the capture where another process already writes to the chosen one.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -15,7 +15,7 @@ fn the_capture_says_where_it_is() {
     assert_eq!(vor::capture_path(), None);
     let folder = tempfile::tempdir().unwrap();
     let wanted = folder.path().join("run.vor");
-    // As another process that records there.
+    // Another process that records to this path holds this lock.
     let taken = std::fs::File::create(&wanted).unwrap();
     taken.lock().unwrap();
 

@@ -75,7 +75,7 @@ fn files_that_are_not_there() {
 fn captures_without_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("begun.vor");
-    // A header and nothing behind it: the program has only just started.
+    // A header alone: the program has only just started.
     std::fs::write(&path, &recording().bytes[..44]).unwrap();
     let info = run("info", &path, &["--json"]).json();
     assert_eq!(
@@ -194,10 +194,10 @@ fn arguments_that_make_no_sense() {
     }
 }
 
-/// Opening it would wait for a writer that never comes.
+/// Opening it would wait for a writer, and there is none.
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn a_pipe_is_refused_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo")
@@ -218,7 +218,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn an_unknown_command_is_answered_with_all_there_are() {
+fn an_unknown_command_gets_the_list_of_commands() {
     let said = Run::from(vor().arg("foo").output().unwrap());
     let line = said.refusal();
     let help = Run::from(vor().arg("--help").output().unwrap()).stdout;
