@@ -5,7 +5,7 @@
 //! a few nanoseconds are less than the noise of a busy machine. With the feature `peers`, other
 //! allocators that attribute allocations run in separate rounds.
 //!
-//! The bench also counts the memory of the samples of a heap, and measures the additional memory of
+//! The bench also counts the memory of the samples of a heap. It measures the additional memory of
 //! a program with a sampled heap, in separate processes.
 
 #![expect(unsafe_code, reason = "allocators are called by hand")]

@@ -1,5 +1,6 @@
-//! The time of the command for large captures: `vor diff` of two with 10 million spans each, `vor
-//! export` of one of these and of a capture of 2 GB, and `vor stats` of one with 100 million.
+//! The time of the command for large captures. `vor diff` compares two with 10 million spans each,
+//! `vor export` exports one of these and a capture of 2 GB, and `vor stats` reads one with 100
+//! million.
 //!
 //! ```text
 //! cargo build --release -p vor --features cli,parquet

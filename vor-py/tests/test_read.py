@@ -126,7 +126,7 @@ def test_spans_are_those_of_the_command(path: Path, tmp_path: Path) -> None:
         return (int(row["frame"]), str(row["name"]), int(row["start_ns"]))
 
     for row, expected in zip(sorted(rows(in_frames), key=key), sorted(told, key=key)):
-        # Rows of a CSV have no column for the thread ID; where threads share a name, the name has it.
+        # Rows of a CSV have no column for the thread ID; where threads share a name, it has the ID.
         assert row["thread"] == re.sub(r" \(\d+\)$", "", expected["thread"])
         assert (row["depth"], row["dur_ns"], row["self_ns"]) == tuple(int(expected[name]) for name in ("depth", "dur_ns", "self_ns"))
         args = ", ".join(f"{name}={value}" for name, value in (row["args"] or {}).items())

@@ -227,8 +227,8 @@ def test_frames_end_at_an_interval(tmp_path: Path) -> None:
     capture = trace(tmp_path, PACED).capture
     frames = main_frames(capture)
     assert [frame["index"] for frame in frames] == list(range(len(frames)))
-    # At least 300 ms, in frames of at least 100 ms, and the rest at the end. A busy machine may make
-    # any of them longer.
+    # At least 300 ms, in frames of at least 100 ms, and the rest at the end. A busy machine may
+    # make any of them longer.
     assert len(frames) >= 2
     # No span ends after the last frame.
     assert sum(frame["spans"] for frame in frames) == len(capture.spans)

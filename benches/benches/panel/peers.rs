@@ -2,9 +2,9 @@
 //!
 //! All panels show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the
 //! GPU. *Live*: a new frame comes before each pass. `intake` is the time to pass it to the panel,
-//! in the form in which threads record scopes, and `pass` is the time of the panel for its UI and
-//! the tessellation. *Paused*: the newest frame stays. *Panned*: it also moves by some pixels from
-//! pass to pass.
+//! in the form in which threads record scopes. `pass` is the time of the panel for its UI and the
+//! tessellation. *Paused*: the newest frame stays. *Panned*: it also moves by some pixels from pass
+//! to pass.
 //!
 //! `cargo bench -p vor-benches --features panel-peers --bench panel_peers --ignore-rust-version`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]

@@ -68,7 +68,7 @@ fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
 }
 
 #[test]
-fn a_perfetto_trace_grows_with_what_is_selected() {
+fn a_perfetto_trace_grows_with_the_selection() {
     let store = crate::synthetic::rich_store();
     let (one, all) = (
         exported(&store, (3, 3), ExportFormat::Perfetto),

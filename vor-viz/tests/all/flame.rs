@@ -331,7 +331,7 @@ fn tracks_collapse_and_move() {
 }
 
 #[test]
-fn a_search_dims_what_it_does_not_find() {
+fn a_search_dims_all_other_spans() {
     let mut harness = pinned(false);
     harness.state_mut().view.search = "DRAW".to_owned();
     harness.run();

@@ -352,7 +352,7 @@ fn dragging_the_edge_of_a_name_changes_the_height_of_all_rows() {
 }
 
 #[test]
-fn the_bracket_marks_what_the_flame_chart_shows() {
+fn the_bracket_marks_the_range_of_the_flame_chart() {
     let mut harness = harness(store(60, usual_ms), egui::Theme::Dark, 1.0);
     let state = harness.state_mut();
     state.view.pin(state.store.id_at(30));

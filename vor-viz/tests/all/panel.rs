@@ -325,7 +325,7 @@ fn a_search_is_typed_and_enter_goes_to_the_match() {
 }
 
 #[test]
-fn number_keys_and_tabs_change_what_is_below() {
+fn number_keys_and_tabs_change_the_lower_part() {
     let mut harness = rich(false);
     press(&mut harness, Key::Num2);
     assert_eq!(harness.state().tab(), Tab::Scopes);

@@ -10,7 +10,7 @@
 use vor_fixtures::own_process;
 
 #[test]
-fn the_capture_says_where_it_is() {
+fn capture_path_is_the_real_path() {
     own_process!();
     assert_eq!(vor::capture_path(), None);
     let folder = tempfile::tempdir().unwrap();

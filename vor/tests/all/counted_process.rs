@@ -237,7 +237,7 @@ fn the_child_of_a_fork_counts_its_own() {
 }
 
 #[test]
-fn a_capture_beside_the_table_holds_no_spans_and_a_line_says_so() {
+fn a_capture_beside_the_table_holds_no_spans_and_a_line_reports_it() {
     let test = test_name!();
     if role().is_some() {
         vor::enable();

@@ -307,7 +307,7 @@ fn dropped_spans_are_reported() {
 
 #[cfg(feature = "off")]
 #[test]
-fn compiled_out_it_does_nothing_and_says_so() {
+fn compiled_out_it_does_nothing_and_reports_it() {
     fn program(folder: &Path) {
         let mut criterion = Criterion::default()
             .with_profiler(vor::criterion::CriterionProfiler::new())

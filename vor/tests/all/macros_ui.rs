@@ -1,7 +1,7 @@
 //! The items that the attribute macros accept, and the errors for those that they refuse.
 //!
 //! Each file in `ui/pass` must build without a warning and run. Each file in `ui/fail` must give
-//! the errors in the `.stderr` file beside it; `TRYBUILD=overwrite` writes these files anew. The
+//! the errors in the `.stderr` file beside it; `TRYBUILD=overwrite` writes them again. The
 //! errors in `ui/compiler` come from the compiler and only need the right position. Their wording
 //! is that of the `rust-version` of this workspace, so they are checked with that version alone.
 

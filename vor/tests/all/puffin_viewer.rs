@@ -35,7 +35,7 @@ fn enable_alone_feeds_a_viewer_from_its_start_on() {
     for _ in 0..3 {
         frame();
     }
-    assert!(!puffin::are_scopes_on(), "nobody takes puffin's frames");
+    assert!(!puffin::are_scopes_on(), "nothing takes puffin's frames");
 
     let seen: Arc<Mutex<Vec<Arc<FrameData>>>> = Arc::default();
     let viewer = Arc::clone(&seen);

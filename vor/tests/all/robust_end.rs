@@ -62,7 +62,7 @@ fn start(command: &mut Command) -> Running {
 
 fn send(process: u32, signal: libc::c_int) {
     let process = libc::pid_t::try_from(process).unwrap();
-    // SAFETY: the call touches no memory, and the process is a child that nobody has waited for.
+    // SAFETY: the call touches no memory, and the process is a child that has not been waited for.
     let sent = unsafe { libc::kill(process, signal) };
     assert_eq!(sent, 0);
 }
@@ -263,7 +263,7 @@ fn every_ended_span_is_there_wherever_the_signal_interrupts() {
             let held = summary.count("work") as u64 + summary.dropped_in_batches;
             assert!(
                 held >= made,
-                "{role} {run}: {made} had ended, {held} are there"
+                "{role} {run}: {made} had ended, the file has {held}"
             );
         }
     }

@@ -137,7 +137,7 @@ fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
     longest.saturating_sub(WITNESS_NS) + counted + pending
 }
 
-/// A sink behind the capture: notes how many spans the capture received before it.
+/// A sink after the capture: notes how many spans the capture received before it.
 struct Delivered {
     spans: u64,
     notes: std::fs::File,

@@ -68,7 +68,7 @@ fn is_done(output: &Output) -> bool {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_one_line() {
+fn a_fifo_without_a_reader_is_one_line() {
     let test = test_name!();
     if let Some(role) = role() {
         return record(&role, 10, 10);

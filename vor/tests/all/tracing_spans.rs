@@ -136,7 +136,7 @@ fn a_span_that_is_entered_again_is_a_task_whose_busy_time_is_the_sum_of_its_poll
 }
 
 #[test]
-fn a_span_that_waits_is_a_task_once_its_site_is_known_and_any_may_be() {
+fn waiting_spans_are_tasks_once_their_site_is_known_or_with_whole_lives() {
     own_process!();
     let queued = || {
         let first = info_span!("queued");

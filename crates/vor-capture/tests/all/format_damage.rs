@@ -151,7 +151,7 @@ fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
             assert_eq!(records.get(&seq), found.record.as_ref(), "record {seq}");
         } else {
             let before = records.insert(seq, found.record.unwrap());
-            assert!(before.is_none(), "record {seq} came twice");
+            assert!(before.is_none(), "record {seq} is repeated");
         }
     }
     Ok(Decoded {
@@ -227,7 +227,7 @@ fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>,
 }
 
 #[test]
-fn damage_costs_only_what_it_touches_and_is_always_reported() {
+fn damage_costs_only_the_records_it_touches_and_is_always_reported() {
     let mut random = Random(20_260_101);
     let capture_a = capture(1, &mut random);
     let capture_b = capture(2, &mut random);

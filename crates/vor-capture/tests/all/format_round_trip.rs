@@ -807,8 +807,8 @@ fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
     );
 }
 
-/// A stack that shares more scopes with the previous one than that has, a stack that is too deep,
-/// and a record with too many scopes in total.
+/// Three invalid heaps: a stack that shares more scopes with the previous one than that has, a
+/// stack that is too deep, and a record with too many scopes in total.
 #[test]
 fn heaps_that_contradict_themselves_are_refused() {
     let refused = |payload: &[u8]| {

@@ -487,8 +487,8 @@ fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
             let len = (1 + random.below(60)).min(end - place);
             let mut longer = sound.bytes.clone();
             longer.splice(place..place, (0..len).map(|_| random.next() as u8));
-            // Further on, as many bytes are inserted as were removed. The end is where the index
-            // says; everything in between is not.
+            // Further on, as many bytes are inserted as were removed. The end is at the place in
+            // the index; everything in between is shifted.
             let mut shifted = sound.of_pieces(&[0..place, place + len..end]);
             let back = place + random.below(shifted.len() + 1 - place);
             shifted.splice(back..back, vec![0; len]);

@@ -102,7 +102,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (1_u32..8).prop_map(Step::Open),
         3 => Just(Step::Close),
-        // The clock stands still sometimes, as coarse clocks do.
+        // The clock sometimes does not advance, as coarse clocks do.
         3 => prop_oneof![Just(0_u64), 1_u64..40, 1_000_u64..100_000_000].prop_map(Step::Wait),
     ]
 }

@@ -244,7 +244,7 @@ fn captures_give_any_frame_with_its_trees() {
 }
 
 #[test]
-fn flames_are_what_puffin_reads() {
+fn flames_equal_those_that_puffin_reads() {
     for name in ["flame", "every3_threads", "max5", "torn"] {
         let mut reader = Reader::open(data(&format!("{name}.vor"))).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {

@@ -374,7 +374,7 @@ mod linux {
 
     /// The child's clock begins at zero, and so must the time that it is compared with.
     #[test]
-    fn the_child_of_a_fork_begins_anew() {
+    fn the_child_of_a_fork_starts_again() {
         own_process!();
         if !has_source() {
             return;

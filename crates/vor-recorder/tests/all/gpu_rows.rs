@@ -65,7 +65,7 @@ fn a_card_has_all_its_rows() {
             ("pcie", 30.72, "MB/s"),
         ]);
     } else {
-        // That of the counters is 1024 * 1024 bytes.
+        // The unit of the counters is 1024 * 1024 bytes.
         expected.extend([
             ("gpu_pcie_tx", 262.144, "MB/s"),
             ("gpu_pcie_rx", 524.288, "MB/s"),
@@ -251,7 +251,7 @@ fn cards_are_the_ones_visible_to_cuda() {
 }
 
 #[test]
-fn without_a_card_there_are_no_rows_and_one_event_says_why() {
+fn without_a_card_there_are_no_rows_and_one_event_gives_the_reason() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();

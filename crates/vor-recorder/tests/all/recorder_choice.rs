@@ -115,7 +115,7 @@ fn one_frame_in_three_and_a_number_of_frames() {
 }
 
 #[test]
-fn slow_frames_and_those_before() {
+fn slow_frames_and_the_frames_before_them() {
     own_process!();
     const SLOW_NS: u64 = 400_000_000;
     for before in [2, 0, 1000] {

@@ -73,7 +73,7 @@ fn forbid_files() -> impl Drop {
 }
 
 #[test]
-fn one_event_reports_why_rows_are_absent() {
+fn one_event_gives_the_reason_for_absent_rows() {
     own_process!();
     crate::debug_events::each(|text| EVENTS.lock().unwrap().push(text));
     let rows = Rows::default();

@@ -283,9 +283,9 @@ fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
     }
 }
 
-/// Whatever the other threads do, the process ends, with the program's code.
+/// The process ends with the program's code in every state of the other threads.
 #[test]
-fn an_exit_never_waits_for_a_thread_that_is_gone() {
+fn an_exit_never_waits_for_an_ended_thread() {
     for how in ["among others", "flat out"] {
         let ends: Vec<Left> = (0..4).map(|_| left_by(how)).collect();
         let whole = ends.iter().filter(|left| left.closed).count();

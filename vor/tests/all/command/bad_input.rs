@@ -34,7 +34,7 @@ fn assert_refused(name: &str, bytes: &[u8], found: &str) {
 }
 
 #[test]
-fn files_that_are_no_capture() {
+fn files_that_are_not_captures() {
     assert_refused(
         "text.vor",
         b"name,value\n1,2\n",
@@ -55,7 +55,7 @@ fn files_that_are_no_capture() {
 }
 
 #[test]
-fn files_that_are_not_there() {
+fn missing_files() {
     let folder = tempfile::tempdir().unwrap();
     for (command, options) in COMMANDS {
         let missing: PathBuf = folder.path().join("missing.vor");
@@ -97,7 +97,7 @@ fn captures_without_frames() {
 }
 
 #[test]
-fn exports_of_captures_without_spans_say_so_where_only_spans_would_be_written() {
+fn exports_of_captures_without_spans_report_it_where_only_spans_would_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun.vor");
     std::fs::write(&begun, &recording().bytes[..44]).unwrap();

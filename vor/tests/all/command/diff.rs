@@ -116,7 +116,7 @@ fn the_interval_of_a_slowed_scope_holds_its_change_and_the_others_hold_zero() {
 }
 
 #[test]
-fn numbers_are_those_of_stats() {
+fn numbers_equal_those_of_stats() {
     let captures = captures();
     let json = diff(&captures.before, &captures.after, &["--format", "json"]).json();
     for (side, path) in [("before", &captures.before), ("after", &captures.after)] {

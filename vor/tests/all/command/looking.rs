@@ -6,7 +6,7 @@ use crate::command::recording::{FRAMES, SLOW_FRAME, recording};
 use crate::command::{run, v2, v2_expected, vor};
 
 #[test]
-fn info_says_what_was_recorded() {
+fn info_describes_the_recording() {
     let recording = recording();
     let info = run("info", &recording.path, &["--json"]).json();
     assert_eq!(info["version"], 3);
@@ -71,7 +71,7 @@ fn info_reads_captures_of_version_2() {
 }
 
 #[test]
-fn frames_are_those_that_were_marked() {
+fn frames_follow_the_marks() {
     let recording = recording();
     let json = run("frames", &recording.path, &["--json"]).json();
     let frames = json["frames"].as_array().unwrap();
@@ -335,7 +335,7 @@ fn an_export_does_not_overwrite_a_capture() {
 }
 
 #[test]
-fn a_csv_reports_the_spans_it_leaves_out() {
+fn a_csv_export_reports_omitted_spans() {
     let recording = recording();
     let csv = run("export", &recording.path, &["--to", "csv"]);
     // `after the last mark`, the `decode` inside it, and the scopes inside that.

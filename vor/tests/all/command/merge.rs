@@ -233,7 +233,7 @@ fn captures_of_one_boot_with_another_clock_share_the_time_since_boot() {
 }
 
 #[test]
-fn captures_of_different_machines_share_the_wall_clock_and_say_so() {
+fn captures_of_different_machines_share_the_wall_clock_and_report_it() {
     let folder = tempfile::tempdir().unwrap();
     let captures = [
         HERE,

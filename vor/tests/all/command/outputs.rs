@@ -63,7 +63,7 @@ fn a_directory_is_no_output() {
     assert!(names(folder.path()).is_empty());
 }
 
-/// A limit on the size of files stands for a full disk: the write fails half-way.
+/// A limit on the size of files simulates a full disk: the write fails half-way.
 #[cfg(unix)]
 #[test]
 fn a_failed_export_leaves_nothing_and_keeps_the_old_output() {

@@ -1,5 +1,5 @@
 //! One recording for all tests: into a capture, and into a witness that stores every span and frame
-//! as the drain hands them out.
+//! that the drain delivers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -117,7 +117,7 @@ fn all_spans_are_counted_to_the_nanosecond() {
 }
 
 #[test]
-fn a_range_of_frames_counts_what_ended_in_it_and_subtracts_what_ended_before() {
+fn a_range_of_frames_counts_spans_that_ended_in_it_and_subtracts_earlier_children() {
     let recording = recording();
     for (option, from, to) in [
         ("12..13", ACROSS.1, ACROSS.1 + 1),
@@ -287,7 +287,7 @@ fn captures_of_version_2_have_statistics_too() {
 }
 
 #[test]
-fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_spans() {
+fn recursion_counts_once_and_time_has_the_right_parent_after_any_number_of_spans() {
     const SCOPES: [Made; 3] = [
         scope("run_all", 1, 0),
         scope("parse", 2, 0),

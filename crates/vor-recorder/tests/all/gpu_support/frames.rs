@@ -159,7 +159,7 @@ impl FrameSink for Frames {
             rows.units
                 .insert(column.metric.name.clone(), column.metric.unit.clone());
             let known = rows.values.insert(column.metric.name.clone(), value.value);
-            assert_eq!(known, None, "{} stands twice", column.metric.name);
+            assert_eq!(known, None, "{} is repeated", column.metric.name);
         }
         self.0.lock().unwrap().push(rows);
         Ok(())
