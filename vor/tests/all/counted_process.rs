@@ -145,7 +145,7 @@ fn a_signal_prints_the_table() {
         vor::enable();
         work(100);
         wait_for_line();
-        // The worker of vor sleeps for its longest interval by now.
+        // By the second signal, the worker of vor is in its long sleep.
         work(100);
         std::thread::sleep(std::time::Duration::from_millis(1500));
         wait_for_line();

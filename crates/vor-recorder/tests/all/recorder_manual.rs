@@ -79,7 +79,7 @@ fn manual_scopes_leave_the_records_of_guards() {
     outer.end();
     assert!(
         thread::open_scopes().is_empty(),
-        "the scope around it is closed, and closes this one"
+        "the scope around the abandoned one is closed, and closes it"
     );
     task.end_as_task();
 

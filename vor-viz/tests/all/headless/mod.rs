@@ -114,7 +114,7 @@ impl User {
                 let is_somewhere = |vertex: &egui::epaint::Vertex| vertex.pos.is_finite();
                 assert!(
                     mesh.vertices.iter().all(is_somewhere),
-                    "a vertex is nowhere"
+                    "a vertex is not finite"
                 );
             }
         }

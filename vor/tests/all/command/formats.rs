@@ -21,7 +21,7 @@ fn exported(to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_perfetto_trace_names_every_scope_once_per_thread() {
+fn a_perfetto_trace_has_the_name_of_every_scope() {
     let trace = exported("perfetto");
     // The first field of `Trace` is `packet`, and the first field of the packet is its sequence.
     assert_eq!((trace[0], trace[2]), (0x0a, 0x50));
