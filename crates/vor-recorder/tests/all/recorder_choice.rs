@@ -21,7 +21,7 @@ use vor_recorder::setup::Config;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 use vor_recorder::{drain, profile_scope};
 
-/// Runs twenty frames, of which 7 and 15 are slow. Returns the number of spans in each recorded frame.
+/// Runs twenty frames, of which 7 and 15 are slow. Returns the number of spans in each of them.
 fn frames_with(options: CaptureOptions) -> Vec<u64> {
     run(options).into_iter().map(|(spans, _)| spans).collect()
 }
