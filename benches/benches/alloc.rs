@@ -1,11 +1,11 @@
 //! The cost of tracking for the allocator: a malloc and a free, of one object repeatedly and of a
 //! random one of 4096.
 //!
-//! Criterion shows the times. Interleaved rounds give the difference to the bare allocator, since a
-//! few nanoseconds are less than the noise of a busy machine. With the feature `peers`, other
+//! Criterion shows the times. Interleaved rounds give the difference to the bare allocator, because
+//! a few nanoseconds are less than the noise of a busy machine. With the feature `peers`, other
 //! allocators that attribute allocations run in separate rounds.
 //!
-//! The bench also counts the memory of the samples of a heap, and measures the additional memory of
+//! The bench also counts the memory of the samples of a heap. It measures the additional memory of
 //! a program with a sampled heap, in separate processes.
 
 #![expect(unsafe_code, reason = "allocators are called by hand")]
@@ -38,13 +38,13 @@ static HELD: Held = Held(AtomicUsize::new(0));
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         self.0.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(object, layout) }
     }
 }
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Held {
 const OBJECTS: usize = 4096;
 /// Bytes of the object that is allocated repeatedly.
 const HOT_BYTES: usize = 64;
-/// Live samples beside which a free is timed: those of 16 GiB.
+/// Live samples during the timed frees: those of 16 GiB.
 const LIVE_SAMPLES: f64 = 32_000.0;
 
 /// Allocates and frees one object repeatedly. Always inlined, so that the allocator is as
@@ -62,8 +62,7 @@ const LIVE_SAMPLES: f64 = 32_000.0;
 fn hot(allocator: &'static impl GlobalAlloc, pairs: u32) {
     let layout = Layout::new::<[u8; HOT_BYTES]>();
     for _ in 0..pairs {
-        // SAFETY: the layout is not empty, and what was allocated is given back once, by the same
-        // allocator.
+        // SAFETY: the layout is not empty, and the object is freed once, by the same allocator.
         unsafe {
             let object = black_box(allocator.alloc(black_box(layout)));
             allocator.dealloc(object, layout);
@@ -75,7 +74,7 @@ fn hot(allocator: &'static impl GlobalAlloc, pairs: u32) {
 struct RandomSet {
     objects: Vec<(*mut u8, Layout)>,
     random: u64,
-    /// Whether new objects are written, as programs do.
+    /// Whether new objects are filled, as programs do.
     fills: bool,
 }
 
@@ -117,7 +116,8 @@ impl RandomSet {
             let place = (self.next() >> 20) as usize % OBJECTS;
             let layout = self.layout();
             let (object, old) = self.objects[place];
-            // SAFETY: the object was made by this allocator with this layout and is forgotten here.
+            // SAFETY: this allocator made the object with this layout, and the set does not use it
+            // again.
             unsafe {
                 allocator.dealloc(object, old);
                 let object = allocator.alloc(layout);
@@ -230,7 +230,7 @@ mod peers {
         print_over_bare("and filled", 101, RANDOM_PAIRS, &mut filled_loops);
     }
 
-    /// Prints their cost. No scope of vor is open, as in the first table.
+    /// Prints the cost of these allocators. No scope of vor is open, as in the first table.
     pub(super) fn print() {
         with_tracing_prof("no span is open");
         let layer = ProfileLayer::new(
@@ -245,7 +245,7 @@ mod peers {
             let _inner = tracing::info_span!("inner").entered();
             with_tracing_prof("two spans are open");
         });
-        // In test mode it writes no file at its end.
+        // In test mode, it writes no file at its end.
         let _profiler = dhat::Profiler::builder().testing().build();
         println!("ns per pair: bare, over it exact, dhat");
         print_over_bare("hot", 101, 200, &mut loops!(hot: BARE, EXACT, DHAT));
@@ -261,7 +261,7 @@ static NOWHERE: TrackingAllocator<Nowhere> =
     TrackingAllocator::new(Nowhere(AtomicUsize::new(0x7000_0000_0010)))
         .sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
 
-// SAFETY: the objects are for the table of samples alone, which does not look at them.
+// SAFETY: the objects are only for the table of samples, which does not access their memory.
 unsafe impl GlobalAlloc for Nowhere {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let address = self.0.fetch_add(layout.size() + 4096, Ordering::Relaxed);
@@ -271,13 +271,13 @@ unsafe impl GlobalAlloc for Nowhere {
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
 }
 
-/// Bytes of the smallest heap that has so many samples.
+/// Bytes of the smallest heap that has this number of samples.
 const SAMPLED_HEAP_BYTES: f64 = LIVE_SAMPLES * vor::heap::DEFAULT_SAMPLE_BYTES as f64;
 
-/// Makes as many live samples as a heap of 16 GiB has, without the heap, and prints their memory.
+/// Makes as many live samples as in a heap of 16 GiB, without the heap, and prints their memory.
 fn fill_with_samples() {
     let layout = Layout::new::<[u8; vor::heap::DEFAULT_SAMPLE_BYTES as usize]>();
-    // An object as long as the interval has a sample with this chance.
+    // The chance that an object of the interval's size is a sample.
     let chance = -f64::exp_m1(-1.0);
     let resident = || vor::current_memory_bytes().unwrap_or(0);
     let (held_before, resident_before) = (HELD.0.load(Ordering::Relaxed), resident());
@@ -301,7 +301,7 @@ fn fill_with_samples() {
 const SMALL_BYTES: usize = 64;
 const SMALL_OBJECTS: usize = (256 << 20) / SMALL_BYTES;
 
-/// The allocator that a process fills its memory with.
+/// Names the allocator with which a process fills its memory.
 const MEMORY_OF: &str = "VOR_BENCH_MEMORY_OF";
 
 /// Makes a heap of small objects, frees every other one, fills the gaps again, and prints the
@@ -318,7 +318,8 @@ fn fill_heap(mode: &str) {
             };
             let mut objects: Vec<*mut u8> = (0..SMALL_OBJECTS).map(|_| object()).collect();
             for place in objects.iter_mut().step_by(2) {
-                // SAFETY: the object was made by this allocator with this layout, and is replaced.
+                // SAFETY: this allocator made the object with this layout, and the object is
+                // replaced.
                 unsafe { $allocator.dealloc(*place, layout) };
                 *place = object();
             }
@@ -374,8 +375,8 @@ fn two_threads() {
                 hot(&$allocator, 400_000);
                 let rate = 1.0 / (thread_cpu_ns() - begin) as f64;
                 for (object, layout) in set.objects {
-                    // SAFETY: the object was made by this allocator with this layout, and the set
-                    // is gone.
+                    // SAFETY: this allocator made the object with this layout, and the set no
+                    // longer exists.
                     unsafe { $allocator.dealloc(object, layout) };
                 }
                 rate

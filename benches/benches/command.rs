@@ -1,14 +1,15 @@
-//! The time of the command for large captures: `vor diff` of two with 10 million spans each,
-//! `vor export` of one and of 2 GB, and `vor stats` of one with 100 million.
+//! The time of the command for large captures. `vor diff` compares two with 10 million spans each,
+//! `vor export` exports one of these and a capture of 2 GB, and `vor stats` reads one with 100
+//! million.
 //!
 //! ```text
 //! cargo build --release -p vor --features cli,parquet
 //! cargo bench -p vor-benches --bench command -- [diff] [export] [large] [stats]
 //! ```
 //!
-//! It times the release build of the command, beside its own folder or at the path in the variable
-//! `VOR_COMMAND`. Each time is from the start of the process to its end, with the
-//! file in the system's cache.
+//! The bench times the release build of the command, in the folder above its own or at the path in
+//! the variable `VOR_COMMAND`. Each time is from the start of the process to its end, with the file
+//! in the system's cache.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -128,7 +129,7 @@ const FORMATS: [(&str, f64); 7] = [
     ("firefox", 0.0),
 ];
 
-/// The cost of a run of the command: medians, and the peak of memory.
+/// The cost of runs of the command: median times, and the peak of memory.
 struct Took {
     wall_s: f64,
     cpu_s: f64,
@@ -141,7 +142,7 @@ fn command() -> Result<PathBuf, Box<dyn Error>> {
         return Ok(path.into());
     }
     let own = std::env::current_exe()?;
-    // A bench is `target/release/deps/command-….`
+    // The path of a bench is `target/release/deps/command-…`.
     let folder = own
         .parent()
         .and_then(Path::parent)
@@ -154,7 +155,7 @@ fn command() -> Result<PathBuf, Box<dyn Error>> {
     Ok(path)
 }
 
-/// Writes a capture of at least `spans` spans. Everything in it takes `slower_percent` longer.
+/// Writes a capture of at least `spans` spans. All its durations are `slower_percent` longer.
 fn make(path: &Path, spans: u64, slower_percent: u64) -> Result<(), Box<dyn Error>> {
     let mut batch = Shape::Trees.batch(FRAME_SPANS, 1_000_000);
     let stretch = |ticks: u64| ticks + ticks * slower_percent / 100;
@@ -164,7 +165,7 @@ fn make(path: &Path, spans: u64, slower_percent: u64) -> Result<(), Box<dyn Erro
             .iter_mut()
             .zip(&mut thread.duration_ticks)
         {
-            // Both ends are moved alike, so that spans nest as before.
+            // Both ends are scaled by the same factor, so the spans nest as before.
             let end = stretch(*start + *duration);
             *start = stretch(*start);
             *duration = end - *start;

@@ -52,8 +52,7 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one CPU where that
-/// can be had.
+/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one CPU where possible.
 fn accuracy(name: &str, competitor: bool) {
     static STOP: AtomicBool = AtomicBool::new(false);
     let measured = std::thread::scope(|scope| {
@@ -65,7 +64,7 @@ fn accuracy(name: &str, competitor: bool) {
                     std::hint::spin_loop();
                 }
             };
-            // It stays on the CPU of the thread that starts it.
+            // The other thread stays on the CPU of the thread that starts it.
             let other = std::thread::spawn(compete);
             spans(name);
             STOP.store(true, Ordering::Relaxed);
@@ -112,10 +111,10 @@ fn spans(name: &str) {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "affinities are the C library's")]
+#[expect(unsafe_code, reason = "affinities are set by the C library")]
 fn stay_on_one_processor() {
-    // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and the call
-    // concerns the calling thread alone.
+    // SAFETY: the set is plain memory of this frame, all zeros are an empty set, and the call
+    // affects only the calling thread.
     unsafe {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(0, &mut one);

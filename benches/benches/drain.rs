@@ -21,7 +21,7 @@ use vor_export::samply::SamplyExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 use vor_recorder::sinks::puffin::PuffinSink;
 
-/// Spans per batch: as many as the drain takes from a thread in one pass.
+/// Spans per batch: the maximum that the drain reads from a thread in one pass.
 const SPANS: usize = 1 << 16;
 
 fn drain(criterion: &mut Criterion) {
@@ -78,7 +78,7 @@ fn drain(criterion: &mut Criterion) {
         group.bench_function("samply", |bencher| {
             bencher.iter(|| samply.accept_batch(&batch).is_ok())
         });
-        // These write everything at their end.
+        // These exporters write everything at their end.
         group.bench_function("collapsed", |bencher| {
             bencher.iter(|| whole(CollapsedExporter::new(io::sink()), &batch))
         });

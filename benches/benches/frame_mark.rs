@@ -1,5 +1,5 @@
-//! The cost of a mark, which must not depend on the spans since the last one. With a capture, and
-//! beside a clock read.
+//! The cost of a mark, which must not depend on the number of spans since the last one. It is
+//! measured with a capture, beside a clock read.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 //! capture, over many kills at random moments.
 //!
 //! - *idle*: one thread with a span of 20 µs every millisecond.
-//! - *moderate*: a thread flat out on every second core, with spans of a microsecond.
+//! - *moderate*: a thread at full speed on every second core, with spans of a microsecond.
 //! - *saturated*: two such threads for each core, so that the worker has to wait for a CPU.
 //!
-//! `-- --kills N` kills N times under each load (100); `-- --only saturated` under one.
+//! `-- --kills N` kills N times under each load (default 100); `-- --only saturated` runs one load.
 
 use std::env;
 use std::hint::black_box;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use vor_capture::reader::{Event, Reader};
 use vor_recorder::clock;
 
-/// Names the capture of a child, and its number of threads: 0 for one that mostly sleeps.
+/// Names the capture of a child, and its number of threads: 0 for a child that mostly sleeps.
 const CHILD: &str = "VOR_BENCH_KILLED";
-/// The shortest time before a kill: the worker has found its pace. Up to as much again is left to
-/// chance.
+/// The shortest time before a kill, after which the worker has a steady pace. A random time of up
+/// to the same length follows.
 const BEFORE: Duration = Duration::from_millis(150);
 
 type Failure = Box<dyn std::error::Error>;
@@ -69,7 +69,7 @@ fn last_end(path: &Path) -> Result<(u64, u64), Failure> {
     Ok((last, spans))
 }
 
-/// A capture of this size holds more than its header.
+/// The size above which a capture holds more than its header.
 const BEGUN_BYTES: u64 = 1_000;
 
 /// Starts a child, and returns when its capture has started.

@@ -1,11 +1,11 @@
-//! The cost of a scope that measures more than its duration, for all scopes of the program. Beside
-//! two clock reads, in interleaved rounds.
+//! The cost of a scope that measures more than its duration, for all scopes of the program. It is
+//! measured beside two clock reads, in interleaved rounds.
 //!
 //! With `VOR_CPU_SOURCE=clock`, CPU time comes from the thread's clock, and the floor is two reads
 //! of both clocks.
 //!
-//! A program cannot stop measuring, so the modes follow each other: durations only, then CPU time
-//! too, then allocations as well.
+//! A program cannot stop measuring, so the modes follow each other: durations only, then also CPU
+//! time, then also allocations.
 
 use std::hint::black_box;
 
@@ -19,7 +19,8 @@ static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::s
 
 const ROUNDS: usize = 400;
 const SCOPES: u32 = 1000;
-/// The same for scopes that call the system twice each, so that rounds take as long.
+/// Rounds for scopes that call the system twice each, so that these rounds take as long as the
+/// others.
 const SLOW_ROUNDS: usize = 8_000;
 const SLOW_SCOPES: u32 = 25;
 

@@ -17,7 +17,7 @@ fn metrics(criterion: &mut Criterion) {
     group.bench_function("record_metric", |bencher| {
         bencher.iter(|| vor::record_metric(black_box("queue_depth"), black_box(1.0)));
     });
-    // Among many names, so that the look-up is not always of the one in the cache.
+    // Many names, so that the look-up does not always find the name in the cache.
     let names: Vec<String> = (0..256).map(|i| format!("metric_{i}")).collect();
     let mut next = names.iter().cycle();
     group.bench_function("record_metric_of_256_names", |bencher| {

@@ -43,7 +43,7 @@ fn main() {
 fn measure() {
     let mut cards = Cards::find().expect("the library has a card");
     let driver = Driver::new();
-    // Rows are declared at their first values, and counters need two samples.
+    // Rows are declared with their first values, and counters need two samples.
     let poll = |cards: &mut Cards| {
         cards.poll_fast();
         cards.poll_slow();
@@ -79,7 +79,7 @@ type OfCard = unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int;
 type OfCardAndKind = unsafe extern "C" fn(*mut c_void, c_uint, *mut u64) -> c_int;
 type OfCardTwice = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64) -> c_int;
 
-/// The library's functions, which a poll calls as often as they are called here.
+/// Calls the library's functions as often as a poll does.
 struct Driver {
     card: *mut c_void,
     numbers_fast: Vec<OfCard>,
@@ -95,8 +95,8 @@ struct Driver {
 #[expect(unsafe_code, reason = "the driver is a library")]
 impl Driver {
     fn new() -> Self {
-        // SAFETY: the library is in the process already, and its functions have these signatures;
-        // what they write is no more than there is room for below.
+        // SAFETY: the library is already in the process, and its functions have these signatures.
+        // They write no more than the space below can hold.
         unsafe {
             let library = Library::new("libnvidia-ml.so.1").expect("the library is there");
             let of_card = |name: &str| {
@@ -145,12 +145,12 @@ impl Driver {
 
     fn fast(&self) {
         let mut room = [0_u64; 8];
-        // SAFETY: as in `new`.
+        // SAFETY: the same as in `new`.
         unsafe {
             for function in &self.numbers_fast {
                 function(self.card, room.as_mut_ptr());
             }
-            // The memory says by its version that it has 40 bytes.
+            // The version of the memory struct says that it has 40 bytes.
             room[0] = 40 | 2 << 24;
             (self.memory)(self.card, room.as_mut_ptr());
             (self.clock)(self.card, 1, room.as_mut_ptr());
@@ -160,7 +160,7 @@ impl Driver {
 
     fn slow(&self) {
         let (mut room, mut other) = ([0_u64; 32], [0_u64; 32]);
-        // SAFETY: as in `new`.
+        // SAFETY: the same as in `new`.
         unsafe {
             for function in &self.numbers_slow {
                 function(self.card, room.as_mut_ptr());
@@ -169,7 +169,7 @@ impl Driver {
             for function in &self.video {
                 function(self.card, room.as_mut_ptr(), other.as_mut_ptr());
             }
-            // How many there are, and then all of them: two processes of 24 bytes.
+            // First the number of processes, and then all of them: two processes of 24 bytes.
             for function in &self.processes {
                 for count in [0, 7] {
                     room[0] = count;

@@ -1,9 +1,9 @@
 //! The cost of a scope with an NVTX tool attached, and of the tool itself.
 //!
-//! The scope is also recorded, for which it reads the clock twice. So the bench prints three
-//! differences: over the tool's own push and pop, which includes the reads; over these and two
-//! clock reads; and over these and the scope without a tool, which is the cost of a range for a
-//! recorded scope.
+//! The scope is also recorded, for which it reads the clock twice. The bench prints three
+//! differences. The first is over the tool's own push and pop. The second is over these and two
+//! clock reads. The third is over these and the scope without a tool, and is the cost of a range
+//! for a recorded scope.
 //!
 //! A tool is attached until the process ends, so rounds with and without one are processes in turn.
 //! The tool is that of the tests, without its log.
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// Runs this program again, and returns its output: a number per contestant.
+/// Runs this program again, and returns its output: one number per contestant.
 fn child(tool: Option<&Path>) -> Vec<f64> {
     let mut command = Command::new(std::env::current_exe().expect("a bench has a path"));
     command.env(CHILD, "1").env_remove(TOOL);
@@ -114,8 +114,8 @@ fn measure() {
 fn tool_alone(path: &std::ffi::OsStr) -> Loop<'static> {
     type Push = unsafe extern "system" fn(*const c_void) -> c_int;
     type Pop = unsafe extern "system" fn() -> c_int;
-    // SAFETY: the library is the one that `main` built, is in the process already and stays, and
-    // exports functions of these signatures.
+    // SAFETY: `main` built the library, which is already loaded and stays loaded, and exports
+    // functions with these signatures.
     let (push, pop) = unsafe {
         let library = libloading::Library::new(path).expect("the tool is there");
         let push = *library
@@ -130,7 +130,8 @@ fn tool_alone(path: &std::ffi::OsStr) -> Loop<'static> {
     let attributes = [0_u64; 6];
     Box::new(move |passes| {
         for _ in 0..passes {
-            // SAFETY: the tool without a log looks at no attributes, and those are large enough.
+            // SAFETY: without a log, the tool does not read the attributes, and these are large
+            // enough.
             unsafe {
                 push(black_box(attributes.as_ptr()).cast());
                 pop();

@@ -16,7 +16,7 @@ use vor_capture::reader::{Event, Reader};
 use vor_capture::sink::FrameSink;
 use vor_export::parquet::{Origin, SketchParquet, SpanParquet};
 
-/// Frames of a capture, each of a batch, and spans of a batch.
+/// Frames of a capture, each with one batch, and spans of a batch.
 const FRAMES: u64 = 32;
 const SPANS: usize = 1 << 15;
 

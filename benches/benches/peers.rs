@@ -1,5 +1,5 @@
-//! The cost of other profilers' scopes in the same run. `--features peers`; `peers-fastant` gives
-//! perfetto-recorder its fast clock.
+//! The cost of other profilers' scopes in the same run. Needs `--features peers`; `peers-fastant`
+//! gives perfetto-recorder its fast clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use vor_benches::clock::two_ticks;
 use vor_benches::peers::{self, Peer};
 
-/// Scopes between two times that what was recorded is thrown away.
+/// Scopes between two times that the recording is discarded.
 const CHUNK: u64 = 1000;
 
 fn vor_empty(passes: u32) {
@@ -47,10 +47,10 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, peer: Peer) {
 }
 
 fn all(criterion: &mut Criterion) {
-    // Puffin's scopes are on for puffin; it is not to get ours as well.
+    // Puffin's scopes are on for puffin, which must not get ours as well.
     vor::Config::new().puffin(false).enable();
     let mut group = criterion.benchmark_group("peers");
-    // Tracy keeps what it records, so the time is short.
+    // Tracy keeps its recording in memory, so the time is short.
     group
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(1))

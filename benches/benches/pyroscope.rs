@@ -1,6 +1,6 @@
 //! The effect of a broken server on a program that pushes profiles to it: the CPU time of a thread
-//! for the same work while the server works, is absent, stalls, resets and refuses, over the time
-//! without pushes.
+//! for the same work, relative to the time without pushes. The server works, is absent, stalls,
+//! resets or refuses.
 //!
 //! The phases alternate, and the results are ratios within a round, so other load on the machine
 //! affects all of them.
@@ -17,7 +17,7 @@ use vor_recorder::sinks::pyroscope::PyroscopeSink;
 use vor_fixtures::server::{FINE, Mode, Server};
 
 const ROUNDS: usize = 9;
-/// The duration of a phase, within which a failed push is retried.
+/// The duration of a phase, which is long enough for a retry of a failed push.
 const STRETCH: Duration = Duration::from_millis(1_500);
 /// Scopes between two checks of the time.
 const SCOPES: u64 = 5_000;

@@ -64,10 +64,10 @@ fn reader(criterion: &mut Criterion) {
     exports(criterion);
 }
 
-/// Bytes by which the file grows that is followed.
+/// Sizes of the pieces by which the followed file grows.
 const PIECES: [usize; 3] = [200_000, 3_000, 100];
 
-/// A file that grows while it is read, as `vor tail` reads one: how much do small pieces cost?
+/// The cost of small pieces, for a file that grows while it is read, as in `vor tail`.
 fn follow(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reader/follow");
     let bytes = capture(Shape::Flat);
@@ -82,7 +82,7 @@ fn follow(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The beginning of a file, up to where it is written.
+/// The beginning of a file, up to the written part.
 struct Growing<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -97,7 +97,7 @@ impl Read for Growing<'_> {
     }
 }
 
-/// Reads a file that grows by pieces; returns its spans.
+/// Reads a file that grows by pieces. Returns the number of its spans.
 fn followed_spans(bytes: &[u8], piece: usize) -> io::Result<usize> {
     let end = Cell::new(bytes.len().min(200));
     let mut reader = Reader::new(Growing {
@@ -139,7 +139,7 @@ fn exports(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Writes a capture with frames; returns its spans.
+/// Writes a capture with frames. Returns the number of its spans.
 fn framed(shape: Shape, path: &Path) -> io::Result<u64> {
     const FRAMES: u64 = 64;
     let mut sink =

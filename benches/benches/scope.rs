@@ -7,10 +7,10 @@ use criterion::{Bencher, Criterion, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::work::chain;
 
-/// Passes between two flushes: what fits a ring, so that no sample measures drops.
+/// Passes between two flushes: their records fit into a ring, so that no sample measures drops.
 const CHUNK: u64 = 10_000;
 
-/// Times `pass`, and drains the rings untimed in between.
+/// Times `pass`; drains the rings in between, untimed.
 fn flushed(bencher: &mut Bencher<'_>, mut pass: impl FnMut(u64)) {
     bencher.iter_custom(|passes| {
         let mut passed = Duration::ZERO;
@@ -107,7 +107,7 @@ fn scopes(criterion: &mut Criterion) {
     });
     on.finish();
 
-    // For good, so it comes last.
+    // The process cannot leave this mode, so it comes last.
     vor::Config::new()
         .count_scopes(true)
         .print_stats(false)

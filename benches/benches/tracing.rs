@@ -1,9 +1,9 @@
-//! The cost of a span of `tracing` under vor's layer and under its subscriber, beside subscribers
-//! that do nothing, which are the floors. `--features tracing`; `tracing-peers` adds other layers,
+//! The cost of a `tracing` span under vor's layer and under its subscriber, beside subscribers that
+//! do nothing, which are the floors. Needs `--features tracing`; `tracing-peers` adds other layers,
 //! each with the cheapest output.
 //!
-//! All run in turn within the same fractions of a second, and each span is compared to the same
-//! span of its floor.
+//! All contestants run in turn within the same fractions of a second, and each span is compared
+//! with the same span of its floor.
 
 use std::hint::black_box;
 
@@ -143,7 +143,7 @@ fn peers() -> [(&'static str, Option<usize>, Dispatch); 4] {
         .writer(std::io::sink())
         .include_args(true)
         .build();
-    // It ends with the process.
+    // The guard ends with the process.
     std::mem::forget(guard);
     let flame = tracing_flame::FlameLayer::new(std::io::sink());
     let wall = ProfileLayer::new(ProfileConfig::new().track_wall(true), NoReport);

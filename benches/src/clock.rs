@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// Reads the counter that a scope reads, and nothing else.
+/// Reads only the counter that a scope reads.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[must_use]
@@ -13,7 +13,7 @@ pub fn bare_ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Reads the counter that a scope reads, and nothing else.
+/// Reads only the counter that a scope reads.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 #[must_use]

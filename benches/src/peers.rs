@@ -1,6 +1,6 @@
 //! Other profilers that record the same two scopes: an empty one, and one with two integers.
 //!
-//! Each is set up as its documentation says, in its cheapest situation: scopes of puffin and
+//! Each is set up according to its documentation, in its cheapest situation: scopes of puffin and
 //! fastrace run inside an open one. Their recordings are discarded between rounds if they allow it.
 //! Tracy has no server here, so it keeps its events in memory.
 
@@ -21,7 +21,7 @@ pub struct Peer {
     pub discard: fn(),
 }
 
-/// How perfetto-recorder reads the clock in this build.
+/// The clock of perfetto-recorder in this build.
 pub const PERFETTO: &str = if cfg!(feature = "peers-fastant") {
     "perfetto-recorder + fastant"
 } else {
@@ -44,7 +44,7 @@ impl fastrace::collector::Reporter for Ignore {
 ///
 /// # Panics
 ///
-/// Panics if a profiler does not start, since a comparison with one that does not record is
+/// Panics if a profiler does not start, because a comparison with one that does not record is
 /// meaningless.
 #[must_use]
 pub fn start() -> Vec<Peer> {
@@ -90,7 +90,7 @@ pub fn start() -> Vec<Peer> {
 }
 
 /// Returns perfetto-recorder with all memory allocated in advance, untimed. A program that knows
-/// the size of its recording can do so; the documentation's examples do not.
+/// the size of its recording can do that; the examples in the documentation do not.
 #[must_use]
 pub fn perfetto_with_room() -> Peer {
     Peer {

@@ -61,7 +61,7 @@ mod tests {
 
     /// The system counts per core and adds up late, so both values are off by some hundred KiB.
     #[test]
-    fn the_peak_remembers_what_is_resident_no_more() {
+    fn the_peak_includes_memory_that_is_no_longer_resident() {
         const KIB: u64 = 64 << 10;
         let before = resident_kib().unwrap();
         let block = vec![1_u8; (KIB << 10) as usize];

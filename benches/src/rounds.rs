@@ -84,7 +84,7 @@ impl Times {
         )
     }
 
-    /// Returns the median over the rounds of this contestant's time less the other's, in
+    /// Returns the median over the rounds of this contestant's time minus the other's, in
     /// nanoseconds per pass.
     #[must_use]
     pub fn more_than_ns(&self, other: &Self) -> f64 {

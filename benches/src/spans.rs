@@ -20,7 +20,7 @@ const SITES: u64 = 32;
 /// The shape of generated spans, whose ticks are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One after the other, 200 to 800 ns each, with the clock's own time between them.
+    /// One after the other, 200 to 800 ns each, separated by the time of the clock reads.
     Flat,
     /// Trees of random shape, at most six deep.
     Trees,
@@ -136,7 +136,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Spans in its batches.
     pub spans: u64,
-    /// Spans that it counts as dropped.
+    /// Spans counted as dropped in it.
     pub dropped_spans: u64,
     /// Frames of the main set.
     pub frames: u64,
@@ -170,7 +170,7 @@ impl Totals {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no capture, or is damaged.
+/// The file cannot be read, is not a capture, or is damaged.
 pub fn totals(path: &Path) -> Result<Totals, Box<dyn std::error::Error>> {
     decode(&std::fs::read(path)?)
 }
@@ -179,7 +179,7 @@ pub fn totals(path: &Path) -> Result<Totals, Box<dyn std::error::Error>> {
 ///
 /// # Errors
 ///
-/// The bytes are no capture, or a damaged one.
+/// The bytes are not a capture, or are a damaged one.
 pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
     let mut totals = Totals {
         bytes: bytes.len() as u64,

@@ -1,4 +1,4 @@
-"""The tests import what they share from this folder, under whatever folder pytest is called in."""
+"""Adds this folder to the import path, so that the tests find their shared code from any folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Programs run in processes of their own, and what their captures hold."""
+"""Programs run in processes of their own, and the contents of their captures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HAS_MONITORING = sys.version_info >= (3, 12)
 
 @dataclass
 class Capture:
-    """What one capture holds."""
+    """The contents of a capture."""
 
     path: Path
     contents: dict[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Capture:
         return [span for span in self.spans if span["name"] == name]
 
     def parents(self) -> set[tuple[str, str]]:
-        """Return which names stand directly in which, as pairs of the outer one and the inner one."""
+        """Return the names of nested spans, as pairs of an outer name and a direct inner one."""
         found = set()
         for thread in {span["thread"] for span in self.spans}:
             stack: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class Capture:
 
 
 def nests(spans: list[dict[str, Any]]) -> None:
-    """Check that no two spans of a thread overlap without one being in the other."""
+    """Check that overlapping spans of a thread nest."""
     by_thread: dict[str, list[dict[str, Any]]] = {}
     for span in spans:
         by_thread.setdefault(span["thread"], []).append(span)
@@ -79,7 +79,7 @@ def nests(spans: list[dict[str, Any]]) -> None:
 
 @dataclass
 class Run:
-    """How a program ended, and its captures."""
+    """The end of a program, and its captures."""
 
     folder: Path
     done: subprocess.CompletedProcess[str]
@@ -94,13 +94,13 @@ class Run:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Return the environment without variables of vor, and with these."""
+    """Return the environment without variables of vor, plus these variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VOR_")}
     return {**kept, "PYTHONHASHSEED": "0", **variables}
 
 
 def start(folder: Path, source: str, *arguments: str, before: list[str] | None = None, **variables: str) -> Run:
-    """Run a program in `folder`, by the interpreter with the arguments `before` its name, and wait for its end."""
+    """Run a program in `folder` to its end; the arguments `before` precede its name."""
     program = folder / "program.py"
     program.write_text(textwrap.dedent(source))
     command = [sys.executable, *(before or []), "program.py", *arguments]
@@ -119,7 +119,7 @@ def record(folder: Path, source: str, *, code: int = 0, **variables: str) -> Run
 
 
 def trace(folder: Path, source: str, *options: str, code: int = 0, **variables: str) -> Run:
-    """Run a program by `python -m vor run`."""
+    """Run a program with `python -m vor run`."""
     run = start(folder, source, before=["-m", "vor", "run", "--out", "run.vor", *options], **variables)
     assert run.done.returncode == code, run.done.stderr
     return run

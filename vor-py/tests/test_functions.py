@@ -1,4 +1,4 @@
-"""Settings, metrics, messages, marks, and the variables."""
+"""Settings, metrics, messages, marks, and the environment variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recorded import environment, record, start
 
 import vor
 
-# For calls that a type checker would not let pass.
+# For calls that a type checker would reject.
 untyped: Any = vor
 
 
@@ -35,7 +35,7 @@ def test_metrics_messages_and_frames(tmp_path: Path) -> None:
     assert [frame["metrics"]["whole"][0] for frame in main[:3]] == [0, 1, 2]
     assert main[0]["metrics"]["io_ms"][0] == pytest.approx(2) and main[0]["metrics"]["io_MB"][0] == pytest.approx(4)
     assert "loss" not in main[3]["metrics"]
-    assert main[0]["metrics"]["memory_mb"][0] > 1, "the process's own values come with the core"
+    assert main[0]["metrics"]["memory_mb"][0] > 1, "the core adds the values of the process"
     assert [message["text"] for message in contents["messages"]] == [f"step {i} ä" for i in range(3)]
 
 

@@ -1,4 +1,7 @@
-"""Rows of GPUs: asked of the driver's library where there is one, and absent elsewhere. The library is one of vor-recorder's tests, whose cards have known values."""
+"""Rows of GPUs: read from the driver's library where there is one, and absent elsewhere.
+
+The library is a test library of vor-recorder, whose cards have known values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from recorded import record
 
 SOURCE = Path(__file__).parents[2] / "crates" / "vor-fixtures" / "libraries" / "fake_nvml.rs"
 
-# Frames until the cards have told everything, or for long enough that they would have.
+# Marks frames for long enough that the cards report every value.
 PROGRAM = """
 import time
 end = time.monotonic() + 3
@@ -40,7 +43,7 @@ def gpu_rows(folder: Path, **variables: Any) -> dict[str, tuple[float, str]]:
     rows: dict[str, tuple[float, str]] = {}
     for frame in capture.contents["frames"]:
         rows.update({name: value for name, value in frame["metrics"].items() if name.startswith("gpu")})
-    assert any("memory_mb" in frame["metrics"] for frame in capture.contents["frames"]), "the process's own rows are there"
+    assert any("memory_mb" in frame["metrics"] for frame in capture.contents["frames"]), "the rows of the process exist"
     return rows
 
 
@@ -51,7 +54,7 @@ def test_a_card_is_rows_of_the_system(tmp_path: Path, driver: Path) -> None:
 
 
 def test_a_card_that_says_nothing_of_a_row_has_none(tmp_path: Path, driver: Path) -> None:
-    # Code 3: what is asked for is not supported.
+    # Code 3: the query is not supported.
     begin = "error nvmlDeviceGetTemperature 3"
     rows = gpu_rows(tmp_path, LD_LIBRARY_PATH=str(driver), VOR_TEST_NVML=begin, CUDA_VISIBLE_DEVICES="0")
     assert "gpu_util" in rows and "gpu_temp" not in rows

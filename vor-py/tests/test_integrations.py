@@ -1,4 +1,7 @@
-"""`vor.steps`, and the callbacks, each in a small stand-in of its framework: what it calls, in the order in which it calls it."""
+"""`vor.steps`, and the callbacks, each with a small imitation of its framework.
+
+An imitation makes the calls of the framework, in the same order.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def test_steps_go_on_as_the_loader_does(tmp_path: Path) -> None:
             raise AssertionError
         """,
     )
-    # The one that failed had one whole turn; frames of other sets are not among these.
+    # The failed loop had one complete step; frames of other sets are not among these.
     assert len(capture) == 1
     assert metric(capture, "loader_ms") == []
 
@@ -184,11 +187,11 @@ def test_torch(tmp_path: Path) -> None:
     program = textwrap.dedent(TORCH) + textwrap.dedent("""
     with vor_torch.scope("forward", layer=1):
         pass
-    vor_torch.frame_mark()          # the GPU is not done: the frame knows nothing of it
+    vor_torch.frame_mark()          # the GPU is not done: its time is not in this frame
     done[0] = now[0]
     with vor_torch.scope("forward"):
         done[0] = now[0] + 100
-    vor_torch.frame_mark()          # both are known now, and count together
+    vor_torch.frame_mark()          # both times are known now, and are added
     vor_torch.nvtx()
     with vor_torch.scope("backward"):
         with vor_torch.scope("inner"):

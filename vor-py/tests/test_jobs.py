@@ -1,4 +1,4 @@
-"""Real jobs: a training loop with worker processes, and a program of others'."""
+"""Real jobs: a training loop with worker processes, and a program by other authors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "python" / "train_mlp.py"
 @pytest.mark.skipif(importlib.util.find_spec("numpy") is None, reason="NumPy is not installed")
 @pytest.mark.skipif(not EXAMPLE.exists(), reason="the repository's examples are not here")
 def test_a_training_loop(tmp_path: Path) -> None:
-    # The first two batches wait for each other, so that each worker makes one; else a quick worker makes all, and the other has nothing to write.
+    # The first two batches wait for each other, so that each worker makes one. Otherwise, a quick
+    # worker could make all of them, and the other would write no capture.
     makes = "    random = np.random.default_rng(seed)\n"
     meets = """
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""A million calls leave nothing behind, and references are counted as they were."""
+"""A million calls leave no memory behind, and reference counts do not change."""
 
 from __future__ import annotations
 

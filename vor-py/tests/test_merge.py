@@ -1,4 +1,4 @@
-"""`vor.merge` and `python -m vor` where they pass on to the command `vor`."""
+"""`vor.merge` and `python -m vor`, where they call the command `vor`."""
 
 from __future__ import annotations
 

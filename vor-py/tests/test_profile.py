@@ -1,4 +1,4 @@
-"""`@vor.profile`: every kind of callable, and that each stays what it was."""
+"""`@vor.profile` on every kind of callable, which it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recorded import HAS_MONITORING, record
 
 import vor
 
-# For calls that a type checker would not let pass.
+# For calls that a type checker would reject.
 untyped: Any = vor
 
 
@@ -189,11 +189,11 @@ def test_every_kind_of_callable_is_recorded(tmp_path: Path) -> None:
         "Other.of_class": 1,
         "Other.value": 1,
         "<lambda>": 1,
-        # Four activations of the first, and three below `outer`, which the interpreter resumes as often.
+        # Four activations of the first one, and three below `outer`, which is resumed as often.
         "generator": 7,
         "outer": 3,
         "coroutine": 6,
-        # Begun, resumed after the first value, after the sleep, after the second value, after its sleep.
+        # The start, and a resumption after each of the two values and each of the two sleeps.
         "async_generator": 5,
         "another name": 1,
         "cached": 2,
@@ -275,7 +275,7 @@ def test_generators_that_end_early(tmp_path: Path) -> None:
         assert len(done) == 4, done
         """,
     )
-    # Four times begun, one thrown into, four closed while suspended.
+    # Four starts, one exception thrown in, four closes while suspended.
     assert run.capture.counts == {"generator": 9}
 
 
@@ -299,7 +299,7 @@ def test_cancelled_tasks(tmp_path: Path) -> None:
     )
     counts = run.capture.counts
     assert counts["waits"] == 6 and counts["main"] == 3
-    # Open while others ran: tasks, each with a time of its own.
+    # Open while others ran: these are tasks, each with its own time.
     assert run.capture.tasks == {"wait": 3, "waits": 3, "main": 1} and counts["wait"] == 0
 
 
@@ -390,7 +390,7 @@ def test_recording_is_switched_off_and_on_inside_of_calls(tmp_path: Path) -> Non
         """,
     )
     counts = run.capture.counts
-    # `outer` was open when recording ended; when it began again, it was too late for its begin.
+    # `outer` was open when recording ended; the second `outer` began before recording did.
     assert counts["inner"] == 3 and counts["outer"] == 1
 
 

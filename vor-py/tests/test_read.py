@@ -1,4 +1,4 @@
-"""What `vor.read` finds in a capture, judged by what the command says of the same file."""
+"""The values that `vor.read` finds in a capture, compared with the command's for the same file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: object) -> Any:
-    """Return what the command says in JSON."""
+    """Return the JSON output of the command."""
     called = [sys.executable, "-m", "vor", *map(str, arguments), "--json"]
     done = subprocess.run(called, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
@@ -102,7 +102,7 @@ def test_statistics_are_those_of_the_command(path: Path, part: tuple[int, int] |
     assert len(stats) == len(told["scopes"])
     for row, expected in zip(rows(stats), told["scopes"]):
         assert {**row, "line": row["line"] or 0} == {name: expected[name] for name in row}
-    # The table of spans has the same sums, by another way.
+    # The sums of the table of spans are the same.
     sums: dict[tuple[str, int | None], list[int]] = {}
     for row in rows(capture.spans):
         entry = sums.setdefault((row["name"], row["line"]), [0, 0, 0])
@@ -126,7 +126,7 @@ def test_spans_are_those_of_the_command(path: Path, tmp_path: Path) -> None:
         return (int(row["frame"]), str(row["name"]), int(row["start_ns"]))
 
     for row, expected in zip(sorted(rows(in_frames), key=key), sorted(told, key=key)):
-        # Rows of a CSV have no number of the thread, so those of one name get one there.
+        # Rows of a CSV have no column for the thread ID; where threads share a name, it has the ID.
         assert row["thread"] == re.sub(r" \(\d+\)$", "", expected["thread"])
         assert (row["depth"], row["dur_ns"], row["self_ns"]) == tuple(int(expected[name]) for name in ("depth", "dur_ns", "self_ns"))
         args = ", ".join(f"{name}={value}" for name, value in (row["args"] or {}).items())
@@ -149,7 +149,7 @@ def test_messages_and_metrics(path: Path) -> None:
     assert [row["value"] for row in metrics if row["name"] == "loss"] == [1.0 / (1 + step) for step in range(12)]
     assert {row["unit"] for row in metrics if row["name"] == "loss"} == {"nats"}
     assert [row["frame"] for row in metrics if row["name"] == "seldom"] == [0, 3, 6, 9]
-    # Metrics that were read without the spans are the same.
+    # Metrics read without the spans are the same.
     whole = vor.read(path)
     assert len(whole.spans) and [str(row) for row in rows(whole.metrics)] == [str(row) for row in metrics]
 
@@ -204,7 +204,7 @@ def test_columns_are_buffers_that_cannot_be_written(path: Path) -> None:
         spans["dur_ns"].codes
     with pytest.raises(KeyError, match="the columns are thread, tid"):
         spans["duration"]
-    # What a buffer shows stays when all else is gone.
+    # The contents of a buffer stay when all other objects are deleted.
     expected = lengths.tolist()
     del spans, name
     gc.collect()
@@ -217,7 +217,7 @@ def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> No
         "out.pftrace": b"\x0a",
         "out.json": b"[",
         "out.speedscope.json": b'{"$schema"',
-        # Either thread may have been the first.
+        # Either thread may be the first.
         "out.folded": (b"worker;", b"MainThread;"),
         "out.pb.gz": b"\x1f\x8b",
         "out.csv": b"process,",
@@ -225,7 +225,7 @@ def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> No
         "out.firefox.json": b"{",
     }
     for name, begin in begins.items():
-        # A slice of all frames: what ended after them is in none of these formats.
+        # A slice of all frames: spans that ended after them are in none of these formats.
         capture[:].export(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin), name
     capture[2:4].export(tmp_path / "some", format="csv")
@@ -319,7 +319,7 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
     for use in (lambda: capture.spans, capture.stats, lambda: capture.info, capture.refresh, capture.verify):
         with pytest.raises(ValueError, match="the capture is closed"):
             use()
-    assert len(capture.frames) == 12, "what was read stays"
+    assert len(capture.frames) == 12, "values already read remain"
     for name in ("Table", "Column"):
         with pytest.raises(TypeError):
             getattr(vor, name)()
@@ -360,7 +360,7 @@ def test_the_command_is_there(path: Path) -> None:
     missing = run("info", "missing.vor")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
     assert run("stats").returncode == 2
-    # Who looks at captures with the variables still set does not write one.
+    # A command that reads captures writes none, even if the variables are still set.
     target = path.with_name("by-command.vor")
     assert run("info", str(path), VOR_RECORD=str(target)).returncode == 0
     assert not target.exists()
@@ -417,7 +417,7 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
         TMPDIR=str(temporary),
     ).done
     assert done.returncode == 0, done.stderr
-    assert list(temporary.iterdir()) == [], "a capture that was given no name goes with the interpreter"
+    assert list(temporary.iterdir()) == [], "the interpreter deletes an unnamed capture at its end"
 
 
 def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:
         cell = "def f(n):\\n    return n and f(n - 1)\\nf(4)"
         capture = shell.run_cell_magic("vor", "", cell)
         assert list(capture.spans["name"]).count("f") == 5, list(capture.spans["name"])
-        # What IPython shows of the result, by its own formatters.
+        # The output of IPython for the result, by its own formatters.
         shown, _ = shell.display_formatter.format(capture)
         assert "<svg" in shown["text/html"] and "<table>" in shown["text/html"] and "cell.vor" in shown["text/html"]
         shown, _ = shell.display_formatter.format(capture.spans)

@@ -1,4 +1,4 @@
-"""Tables in NumPy, Polars, pandas and PyArrow, each against the values one by one. What is not installed is skipped."""
+"""Tables in NumPy, Polars, pandas and PyArrow, compared by value; missing packages are skipped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_numpy(capture: vor.Capture) -> None:
                 with pytest.raises(ValueError, match="without a copy"):
                     numpy.asarray(column, copy=False)
     assert numpy.asarray(capture.spans["dur_ns"], dtype="float32").dtype == "float32"
-    # An array outlives what it came from.
+    # An array outlives its capture.
     array = numpy.asarray(vor.read(capture.path).spans["start_ns"])
     assert array.tolist() == capture.spans["start_ns"].to_list()
 
@@ -78,7 +78,8 @@ def test_polars(capture: vor.Capture) -> None:
     assert dict(sums) == {row["name"]: row["self_ns"] for row in expected(capture.stats())}
 
 
-# Of one thread, whose scopes have neither places nor arguments, and of two with all of that: only the first has columns of one value.
+# `ALIKE` has one thread, whose scopes have neither places nor arguments. `UNLIKE` has two threads
+# with both. Only the first has columns of one value.
 ALIKE = """
     block = vor.Scope("block")
     for step in range(1000):

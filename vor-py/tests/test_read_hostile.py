@@ -1,4 +1,4 @@
-"""Captures that something has damaged: whatever the bytes, there is an answer or an exception of vor's, and the interpreter goes on."""
+"""Damaged captures: any bytes give a result or an exception of vor, and the interpreter goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def use(path: Path) -> int:
-    """Ask for everything; return how many spans were there."""
+    """Read everything; return the number of spans."""
     try:
         capture = vor.read(path)
     except vor.CaptureError as error:
@@ -65,7 +65,7 @@ def test_cut_anywhere(whole: bytes, tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         found.append(use(path))
     assert found[0] == 0 and found[-1] == max(found) > 0
-    assert any(0 < count < found[-1] for count in found), "a part of a file is read as far as it goes"
+    assert any(0 < count < found[-1] for count in found), "the intact part of a file is read"
 
 
 def test_bits_flipped_anywhere(whole: bytes, tmp_path: Path) -> None:

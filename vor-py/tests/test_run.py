@@ -56,7 +56,7 @@ def own(capture) -> dict[str, int]:
 def test_every_call_is_recorded(tmp_path: Path) -> None:
     run = trace(tmp_path, PROGRAM)
     counts = own(run.capture)
-    counts.pop("Class.method.<locals>.<listcomp>", None)  # Until 3.11 a comprehension is a function.
+    counts.pop("Class.method.<locals>.<listcomp>", None)  # Until 3.11, a comprehension is a function.
     assert counts == {
         "<module>": 1,
         "fib": 177 + 15,
@@ -227,10 +227,10 @@ def test_frames_end_at_an_interval(tmp_path: Path) -> None:
     capture = trace(tmp_path, PACED).capture
     frames = main_frames(capture)
     assert [frame["index"] for frame in frames] == list(range(len(frames)))
-    # 300 ms at least, in frames of 100 ms at least, and what was left at the end; a busy machine
-    # may make any of them longer.
+    # At least 300 ms, in frames of at least 100 ms, and the rest at the end. A busy machine may
+    # make any of them longer.
     assert len(frames) >= 2
-    # Nothing ends after the last one.
+    # No span ends after the last frame.
     assert sum(frame["spans"] for frame in frames) == len(capture.spans)
     assert all("memory_mb" in frame["metrics"] for frame in frames), frames[0]
     fine = trace(tmp_path, PACED, "--frame-ms", "10").capture
@@ -255,7 +255,7 @@ def test_a_program_that_marks_frames_has_its_own(tmp_path: Path) -> None:
     frames = main_frames(trace(tmp_path, program, "--frame-ms", "1000000").capture)
     assert len(frames) == 4
     frames = main_frames(trace(tmp_path, program, "--frame-ms", "1").capture)
-    # Those before the first of its own, while it imports, were the clock's.
+    # The interval ended the frames before the program's first mark, during its imports.
     assert len(frames) >= 4
     lengths = [frame["metrics"]["frame_ms"][0] for frame in frames[-3:]]
     assert all(length > 45 for length in lengths), lengths

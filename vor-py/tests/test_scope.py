@@ -84,7 +84,7 @@ def test_blocks_that_stay_open_in_coroutines_are_tasks(tmp_path: Path) -> None:
     assert [both[f"fetch {i}"] for i in range(3)] == [1, 1, 1] and both["held"] == 1
     assert capture.tasks["held"] == 1 and capture.counts["step"] == 1 and capture.counts["between"] == 1
     lengths = {span["name"]: span["end"] - span["start"] for span in capture.spans + capture.contents["tasks"]}
-    assert lengths["fetch 0"] < lengths["fetch 1"] < lengths["fetch 2"], "each has its own time"
+    assert lengths["fetch 0"] < lengths["fetch 1"] < lengths["fetch 2"], "each block has its own time"
 
 
 def test_nothing_is_recorded_while_recording_is_off() -> None:
@@ -102,14 +102,14 @@ def test_a_scope_is_a_context_manager() -> None:
 
 def test_an_object_is_given_again_only_when_nobody_has_it(tmp_path: Path) -> None:
     first, second = vor.scope("again"), vor.scope("again")
-    assert first is not second, "each may be open at its own time"
+    assert first is not second, "each may be open independently"
     run = record(
         tmp_path,
         """
         def block():
             with vor.scope("block"):
                 yield 1
-        # The first is suspended within its block while the second begins and ends one of the same name.
+        # The first is suspended in its block while the second begins and ends one of that name.
         first, second = block(), block()
         next(first)
         next(second)

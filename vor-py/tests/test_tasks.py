@@ -1,4 +1,4 @@
-"""Tasks: coroutines from begin to end, and blocks that are open while a coroutine waits."""
+"""Tasks: coroutines from begin to end, and blocks that stay open while a coroutine waits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HEAD = "import asyncio, vor\n"
 
 
 def life(capture: Capture, name: str) -> tuple[int, int]:
-    """Return when the one task of a name began and ended."""
+    """Return the begin and the end of the only task with a name."""
     (task,) = [task for task in capture.contents["tasks"] if task["name"] == name]
     return task["start"], task["end"]
 
 
 def sleeps(capture: Capture) -> list[tuple[int, int]]:
-    """Return the moments between which the program says that it slept: messages come in pairs."""
+    """Return the begin and the end of each sleep of the program, from its pairs of messages."""
     ticks = [message["start"] for message in capture.contents["messages"]]
     return list(zip(ticks[::2], ticks[1::2]))
 
@@ -74,7 +74,7 @@ asyncio.run(main())
     ).capture
     assert capture.tasks == {"all": 1, **{f"fetch {n}": 1 for n in range(5)}}
     assert capture.counts == {"step": 15, "brief": 1}
-    assert capture.parents() == set(), "no block seems to be in what only waits"
+    assert capture.parents() == set(), "no block is inside one that only waits"
     assert all(is_within(life(capture, f"fetch {n}"), life(capture, "all")) for n in range(5))
 
 
@@ -109,13 +109,13 @@ async def task(name):
         await pause()
 def values():
     with vor.scope("held"): yield 1
-# A loop of the program's own.
+# A loop of the program itself.
 first, second = task("first"), task("second")
 first.send(None); second.send(None)
 for coroutine in (first, second):
     try: coroutine.send(None)
     except StopIteration: pass
-# What a generator leaves open makes no task of the block that it is asked in.
+# A scope that a generator leaves open does not make the calling block a task.
 with vor.scope("asks"):
     held = values()
     next(held)
@@ -184,7 +184,7 @@ asyncio.run(main())
         capture = record(tmp_path, source).capture
         expected |= {"decorated": 1}
     assert capture.tasks == expected
-    # Each is as long as what it waited for.
+    # Each lasts as long as the sleep that it waited for.
     leaves, blocks, outers = (
         sorted((task["start"], task["end"]) for task in capture.contents["tasks"] if task["name"] == name)
         for name in ("leaf", "block", "outer")
@@ -193,7 +193,7 @@ asyncio.run(main())
         assert is_within(leaf, block) and is_within(block, outer)
     assert len(sleeps(capture)) == 3
     assert capture.counts["leaf"] == 6 and capture.counts["at_once"] == 1
-    # The first activation is where the task begins.
+    # The task begins with the first activation.
     first = min(span["start"] for span in capture.named("outer"))
     assert first == outers[0][0]
 

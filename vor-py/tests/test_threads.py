@@ -1,4 +1,7 @@
-"""Threads that record at the same time, on interpreters without a lock at the same instant, and every span accounted for."""
+"""Threads that record at the same time: every span is recorded or counted.
+
+On interpreters without a lock, the threads really run in parallel.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from pathlib import Path
 import pytest
 from recorded import environment, record, trace
 
-# What a thread does in each of these programs begins when all are there; they take turns often where the interpreter has a lock.
+# The threads of each program start their work together. Where the interpreter has a lock, they take
+# turns often.
 BEGIN = """
 import sys, threading
 THREADS = 8
@@ -32,7 +36,7 @@ def run(work):
 
 
 def program(text: str) -> str:
-    """Return a program of what all share and this."""
+    """Return a program of the shared code and `text`."""
     return BEGIN + "\n".join(line[8:] for line in text.splitlines())
 
 
@@ -41,7 +45,7 @@ def program(text: str) -> str:
 )
 def test_the_lock_stays_off() -> None:
     source = "import vor, sys; assert not sys._is_gil_enabled()"
-    # A module that cannot do without the lock has it switched on, with a warning.
+    # A module that needs the lock would switch it on, with a warning.
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source], env=environment(), capture_output=True, text=True, check=False
     )
@@ -106,7 +110,7 @@ def test_all_kinds_of_spans_at_once(tmp_path: Path) -> None:
 
 
 def test_names_that_are_new_each_time(tmp_path: Path) -> None:
-    # More names than are remembered by their objects, so that threads change what is remembered while others ask.
+    # More names than the cache holds, so that some threads change the cache while others read it.
     run = record(
         tmp_path,
         program("""
@@ -132,7 +136,7 @@ def test_names_that_are_new_each_time(tmp_path: Path) -> None:
 
 
 def test_functions_come_and_go(tmp_path: Path) -> None:
-    # Code objects are entered and leave while others are asked for, and a collector runs beside it.
+    # Code objects are added and removed while others are looked up, and a garbage collector runs.
     run = record(
         tmp_path,
         program("""
@@ -159,7 +163,7 @@ def test_functions_come_and_go(tmp_path: Path) -> None:
 
 
 def switched(work: str, meanwhile: str) -> str:
-    """Return a program whose thread runs `work`, in which a profiled call of `waits` lasts until `meanwhile` is done."""
+    """Return a program whose thread runs `work`, where a call of `waits` outlasts `meanwhile`."""
     return f"""
 import threading
 begun, go_on = threading.Event(), threading.Event()
@@ -230,7 +234,8 @@ def test_recording_is_switched_off_and_on_meanwhile(tmp_path: Path) -> None:
         vor.flush()
         """),
     )
-    # How many were recorded is up to the threads; what was recorded nests, and nothing is left from before.
+    # The number of recorded spans depends on the threads. The recorded spans nest, and no earlier
+    # one is left open.
     counts = run.capture.counts
     assert 10 <= counts["outer"] <= 5 * 4000 + 10
     assert run.capture.open == []
@@ -264,7 +269,7 @@ def test_a_thread_that_first_ends_a_call_leaves_none_open(tmp_path: Path) -> Non
         vor.flush()
         """,
     )
-    # The end of this call was not told: recording was off.
+    # The end of this call was not recorded, because recording was off.
     assert run.capture.open == []
 
 
@@ -273,7 +278,8 @@ def test_a_thread_that_first_ends_a_call_leaves_none_open(tmp_path: Path) -> Non
     reason="without a lock the interpreter itself does not keep two threads from resuming one generator",
 )
 def test_one_generator_that_two_threads_resume(tmp_path: Path) -> None:
-    # Python refuses one of two that resume a generator at once; what is around it must not be torn by that.
+    # Of two threads that resume a generator at once, Python refuses one; its other spans must stay
+    # intact.
     run = record(
         tmp_path,
         program("""
@@ -294,7 +300,7 @@ def test_one_generator_that_two_threads_resume(tmp_path: Path) -> None:
         assert sum(taken) == 100 * 200, taken
         """),
     )
-    # Where the function is wrapped, an attempt that is refused is an activation like others.
+    # Where the function is wrapped, a refused attempt is also an activation.
     assert run.capture.counts["count"] >= 100 * 201
 
 
@@ -319,9 +325,10 @@ def test_everything_is_traced_in_all_threads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_threads_goes_on(tmp_path: Path) -> None:
-    # Whoever had a lock of vor's when the process was forked is not in the child.
-    # CPython 3.13 without a lock does not survive a fork beside a thread that switches events, with vor or without:
-    # in the child, `stop_the_world` waits for that thread. So threads decorate only where there is a lock.
+    # A thread that holds a lock of vor during the fork does not exist in the child.
+    # CPython 3.13 without a lock does not survive a fork beside a thread that switches events, with
+    # vor or without: in the child, `stop_the_world` waits for that thread. So the threads decorate
+    # only where there is a lock.
     run = record(
         tmp_path,
         program("""

@@ -1,4 +1,4 @@
-"""What a type checker sees: decorated functions keep their types. mypy reads this file, and the rest of the folder, in `.ci/python`."""
+"""Decorated functions keep their types. `.ci/python` runs mypy on this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! What the viewer's window shows, clicked and typed into.
+//! The viewer's window under clicks and typing.
 #![cfg(feature = "viewer")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the program's own files are part of this one")]
@@ -57,7 +57,7 @@ fn settle(harness: &mut Harness<'_, Viewer>) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("what is shown does not settle");
+    panic!("the window does not settle");
 }
 
 fn capture(folder: &Path, name: &str, frames: u64) -> PathBuf {
@@ -71,7 +71,7 @@ fn viewer_of(path: &Path, recent: Recent) -> Viewer {
 }
 
 #[test]
-fn a_typed_path_is_opened_and_kept_for_the_next_time() {
+fn a_typed_path_is_opened_and_stored_for_the_next_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(folder.path(), "typed.vor", 300);
     let list = folder.path().join("state/vor/recent");
@@ -109,7 +109,7 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
         std::slice::from_ref(&path)
     );
 
-    // The next time it is one click away.
+    // The next time, the path is one click away.
     let mut harness = self::harness(
         Viewer::new(Vec::new(), Chooser::new(Recent::in_file(list))),
         true,
@@ -121,7 +121,7 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
 }
 
 #[test]
-fn frames_are_gone_to_by_button_and_by_number() {
+fn buttons_and_numbers_move_to_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(folder.path(), "run.vor", 3_000);
     let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
@@ -149,7 +149,7 @@ fn frames_are_gone_to_by_button_and_by_number() {
 }
 
 #[test]
-fn the_colours_change_at_a_click() {
+fn a_click_changes_the_colours() {
     let mut harness = harness(
         Viewer::new(Vec::new(), Chooser::new(Recent::default())),
         true,
@@ -165,7 +165,7 @@ fn the_colours_change_at_a_click() {
 }
 
 #[test]
-fn the_list_of_captures_is_bounded_and_nothing_comes_twice() {
+fn the_list_of_captures_is_bounded_and_has_no_duplicates() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("recent");
     let mut recent = Recent::in_file(list.clone());
@@ -231,13 +231,13 @@ fn the_selection_is_exported_beside_the_capture() {
         assert!(written.len() > 100, "{name} has {} bytes", written.len());
         assert!(
             harness.query_by_label_contains(name).is_some(),
-            "the window says where {name} is"
+            "the window shows the path of {name}"
         );
     }
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         6,
-        "nothing else is left behind"
+        "no other file remains"
     );
 }
 

@@ -21,14 +21,14 @@ struct Profiled;
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static FREES: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call is passed on to the system's allocator with the same arguments.
+// SAFETY: every call goes to the system's allocator with the same arguments.
 unsafe impl GlobalAlloc for Profiled {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         vor::profile_scope!("alloc", bytes = layout.size(), text = "in the allocator");
         let _named = vor::scope("alloc by name");
         vor::record_metric("allocation", layout.size() as f64);
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Profiled {
         vor::profile_scope!("dealloc");
         vor::message!("{}", layout.size());
         FREES.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -44,10 +44,10 @@ unsafe impl GlobalAlloc for Profiled {
 #[global_allocator]
 static ALLOCATOR: Profiled = Profiled;
 
-/// Ends the test binary when the work below waits for itself.
+/// Ends the test program when the work below waits for itself.
 fn watch() {
     std::thread::spawn(|| {
-        // In small steps, so that a stop of the whole process counts as one of them.
+        // In small steps, so that a suspension of the whole process counts as one of them.
         for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -112,8 +112,8 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
         }
     }
     assert!(reader.damage().losses.is_empty(), "{:?}", reader.damage());
-    // What the allocator makes inside vor is dropped: two scopes and a metric, a scope and a
-    // message. Nothing else is: the rings are large enough.
+    // The records of an allocation inside vor are dropped: two scopes and a metric, or a scope and
+    // a message. Nothing else is dropped, because the rings are large enough.
     let inside = |made: &AtomicU64, recorded| made.load(Ordering::Relaxed) - recorded;
     let most = 3 * inside(&ALLOCATIONS, allocs) + 2 * inside(&FREES, frees);
     assert!(
@@ -121,7 +121,7 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
         "{dropped} dropped, of {most}"
     );
     assert_eq!(rounds, THREADS * ROUNDS);
-    // Each round allocates a name and a vector outside vor at least; what vor allocates itself is
+    // Each round allocates at least a name and a vector outside vor. Allocations of vor itself are
     // not recorded.
     assert!(allocs >= (2 * THREADS * ROUNDS) as u64, "{allocs}");
     assert!(allocs < ALLOCATIONS.load(Ordering::Relaxed), "{allocs}");

@@ -17,7 +17,7 @@ use vor_benches::work::{Sequence, chain};
 /// First argument of a child.
 pub const FLAG: &str = "--child";
 
-/// Steps of [`chain`] per nanosecond, roughly: the exact duration does not matter, its spread does.
+/// Approximate steps of [`chain`] per 100 nanoseconds: the spread matters, not the exact duration.
 const STEPS_PER_100_NS: u64 = 52;
 
 /// The task of a child.
@@ -31,13 +31,13 @@ pub enum Task {
     Work,
     /// Random trees of scopes, at most six deep.
     Trees,
-    /// Empty scopes without a pause, and a mark after every so many.
+    /// Empty scopes without a pause, and a mark after each group of this many.
     Frames(u64),
     /// The same without a capture.
     FramesUnread(u64),
-    /// Marks after nothing to a million spans.
+    /// Marks after different numbers of spans, from none to a million.
     Marks,
-    /// A few scopes, and then nothing.
+    /// A few scopes, followed by idle time.
     Idle,
     /// A Perfetto trace.
     Traces,
@@ -114,7 +114,7 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
             1
         }),
         Task::Paced => record(Some(&path), length, |i| {
-            // About as much work as two clock reads, so that the whole takes 40 ns.
+            // The work is about as long as two clock reads, so that one pass takes 40 ns.
             black_box(chain(i, 10));
             vor::profile_scope!("paced");
             black_box(i);
@@ -177,13 +177,13 @@ fn floor_ns() -> f64 {
     median((0..101).map(round).collect())
 }
 
-/// Records for a time, and prints the cost.
+/// Records for `length`, and prints the cost.
 fn record(path: Option<&str>, length: Duration, mut scope: impl FnMut(u64) -> u64) {
     match path {
         Some(path) => vor::Config::new().capture(path).enable(),
         None => vor::Config::new().enable(),
     }
-    // A thread's first scope sets it up; that is no cost per span.
+    // The first scope of a thread sets the thread up; that is not a cost per span.
     let mut spans = scope(0);
     let begin = Instant::now();
     let begin_cpu_ns = thread_cpu_ns();
@@ -191,7 +191,7 @@ fn record(path: Option<&str>, length: Duration, mut scope: impl FnMut(u64) -> u6
         let before = spans;
         for i in 0..1 << 14 {
             spans += scope(i);
-            // A scope may stand for many.
+            // One call may make many scopes.
             if spans - before >= 1 << 14 {
                 break;
             }
@@ -201,7 +201,7 @@ fn record(path: Option<&str>, length: Duration, mut scope: impl FnMut(u64) -> u6
     let wall_ns = begin.elapsed().as_nanos();
     let writer_cpu_ns = thread_cpu_ns();
     vor::frame_mark();
-    // The last flush is the drain's work, though this thread does it.
+    // The last flush is work of the drain, although this thread does it.
     vor::flush();
     println!("spans {spans}");
     println!("writer_ns {writer_ns}");
@@ -257,7 +257,7 @@ fn idle(path: &str, length: Duration) {
         black_box(i);
     }
     vor::frame_mark();
-    // The worker goes to its long sleep after a second without news.
+    // The worker starts its long sleep after a second without records.
     std::thread::sleep(Duration::from_millis(2500));
     let (cpu_ns, sleeps) = (process_cpu_ns(), process::sleeps_of("vor-drain"));
     let begin = Instant::now();

@@ -20,7 +20,7 @@ use vor_recorder::sinks::puffin::PuffinSink;
 use crate::Options;
 use crate::table::{Table, Target};
 
-/// Spans per batch: as many as the drain takes from a thread in one pass.
+/// Spans per batch: the maximum that the drain reads from a thread in one pass.
 const SPANS: usize = 1 << 16;
 const ROUNDS: usize = 31;
 

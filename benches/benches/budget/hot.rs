@@ -47,7 +47,7 @@ pub fn two_args(passes: u32) {
     }
 }
 
-/// Ten scopes inside each other per pass.
+/// Ten nested scopes per pass.
 fn nested(passes: u32) {
     for i in 0..passes {
         vor::profile_scope!("1");
@@ -110,7 +110,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     add_switched_off(table, "scope switched off, over the empty loop", &times);
 
     vor::Config::new().enable();
-    // A flush after every second round, some 14 000 records, replaces the worker, which runs
+    // A flush after every second round, about 14 000 records, replaces the worker. The worker runs
     // every 20 ms and may get no core here.
     let mut contestants: [Loop<'_>; 9] = [
         Box::new(two_ticks),
@@ -154,7 +154,7 @@ pub fn measure(_: &Options, table: &mut Table) {
         args.ratio_to(floor),
         "x",
     );
-    // These two ran a tenth of the passes that their times were divided by.
+    // These two ran a tenth of the passes that their times were divided by, hence the factor of 10.
     let note = format!(
         "the work: {:.0} ns",
         10.0 * (bare.median_ns()) - floor.median_ns()
@@ -190,8 +190,8 @@ pub fn measure(_: &Options, table: &mut Table) {
     );
 }
 
-/// Adds the cost of a scope that is off. Its target is a number of instructions: they take
-/// one or two cycles, by how the code lies, and a cycle is another time on each machine.
+/// Adds the cost of a scope that is off. Its target is a number of instructions: each takes one or
+/// two cycles, depending on code alignment, and the length of a cycle differs between machines.
 fn add_switched_off(table: &mut Table, question: &str, times: &[Times]) {
     table.add_noted(
         question,
@@ -209,7 +209,7 @@ fn named(passes: u32) {
     }
 }
 
-/// Adds the row that is the divisor of the others.
+/// Adds the row by which the others are divided.
 fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
     table.add_noted(
         "two clock reads (the floor)",
@@ -220,7 +220,7 @@ fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
     );
 }
 
-/// Measures scopes that are counted and not recorded, which is for good.
+/// Measures scopes that are counted and not recorded. The process cannot leave this mode.
 pub fn measure_counted(_: &Options, table: &mut Table) {
     vor::Config::new()
         .count_scopes(true)
@@ -262,7 +262,7 @@ pub fn measure_counted(_: &Options, table: &mut Table) {
         named.ratio_to(floor),
         "x",
     );
-    // These two ran a tenth of the passes that their times were divided by.
+    // These two ran a tenth of the passes that their times were divided by, hence the factor of 10.
     let more = 10.0 * scoped.more_than_ns(bare);
     table.add(
         "counted, around 200 ns of work, over two clock reads",

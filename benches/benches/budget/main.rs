@@ -1,4 +1,4 @@
-//! Every figure that vor promises, measured in one run: `cargo bench -p vor-benches --bench
+//! Every figure that vor guarantees, measured in one run: `cargo bench -p vor-benches --bench
 //! budget`.
 //!
 //! Ratios are medians over interleaved rounds in one process. Measurements of a whole process (a
@@ -51,7 +51,7 @@ impl Options {
                     .ok_or_else(|| format!("expected a value after {arg}, found the end"))
             };
             match arg.as_str() {
-                // Cargo passes it to every bench.
+                // Cargo passes this option to every bench.
                 "--bench" => {}
                 "--only" => options.only = value()?,
                 "--seconds" => {
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         ("real", real::measure),
         #[cfg(feature = "peers")]
         ("peers", peers::measure),
-        // The last one: scopes are counted for good then.
+        // The last group, because the process cannot leave this mode.
         ("counted", hot::measure_counted),
     ];
     println!("{:<58} {:>10} {:>12}", "", "target", "measured");

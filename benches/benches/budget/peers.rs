@@ -1,4 +1,4 @@
-//! Other profilers in the same run, while they record.
+//! Other profilers while they record, in the same run.
 
 use vor_benches::clock::two_ticks;
 use vor_benches::peers::{self, PERFETTO, PUFFIN, PUFFIN_AND_TRACING};
@@ -13,7 +13,7 @@ const SCOPES: u32 = 500;
 
 /// Measures each peer's scope against ours and the floor.
 pub fn measure(_: &Options, table: &mut Table) {
-    // Puffin's scopes are on for puffin; it is not to get ours as well.
+    // Puffin's scopes are on for puffin, which must not get ours as well.
     vor::Config::new().puffin(false).enable();
     let peers = peers::start();
     let discard = || {

@@ -1,10 +1,10 @@
-//! A real program: the `syn` parser over its own sources. Unchanged, with a scope in every function
-//! above single tokens that takes a `ParseStream`, and with two bare clock reads and a store in the
-//! same places.
+//! A real program: the `syn` parser over its own sources, in three versions. The first is
+//! unchanged. The second has a scope in every function above single tokens that takes a
+//! `ParseStream`. The third has two bare clock reads and a store in the same places.
 //!
-//! This repository contains none of its code. The sources that cargo already has are copied three
-//! times into the target folder, two copies get instrumentation, and a small driver that uses all
-//! three is built and run.
+//! This repository contains none of its code. The bench copies the sources that cargo already has
+//! three times into the target folder. Two copies get instrumentation, and a small driver that uses
+//! all three is built and run.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -101,8 +101,8 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
         .arg(manifest)
         .output()?;
     let text = String::from_utf8(output.stdout)?;
-    // Every package has its manifest in the metadata; the newest `syn` is the last in the order of
-    // their ids.
+    // The metadata has the manifest of every package; the newest `syn` comes last in the order of
+    // the package IDs.
     let paths = text
         .split("\"manifest_path\":\"")
         .skip(1)
@@ -123,7 +123,8 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
     Ok(Path::new(manifest).with_file_name(""))
 }
 
-/// Writes the workspace of the driver and the two parsers. Returns how many scopes the second got.
+/// Writes the workspace of the driver and the parsers. Returns the number of scopes in an
+/// instrumented copy.
 fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut scopes = 0;
@@ -136,7 +137,7 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
         ("syn-scoped", Some(&scope)),
     ];
     for (name, line) in copies {
-        // Each copy that gets lines gets as many.
+        // Each instrumented copy gets the same number of lines.
         scopes = 0;
         let copy = folder.join(name);
         for file in rust_files(&syn.join("src"))? {
@@ -173,13 +174,13 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
         ),
     )?;
     write_if_new(&folder.join("driver.rs"), include_str!("real/driver.rs"))?;
-    // The versions that this workspace has, so that nothing is fetched.
+    // The lock file of this workspace has the same versions, so cargo downloads nothing.
     fs::copy(ours.with_file_name("Cargo.lock"), folder.join("Cargo.lock"))?;
     Ok(scopes)
 }
 
-/// Returns whether a file parses single tokens and their surroundings: with all of these in,
-/// there is a scope per 66 ns.
+/// Returns whether a file parses single tokens and their surroundings: with all of these
+/// instrumented, there is a scope every 66 ns.
 fn is_token_level(file: &Path) -> bool {
     let stem = file
         .file_stem()
@@ -198,8 +199,8 @@ fn is_token_level(file: &Path) -> bool {
     .contains(&stem.as_ref())
 }
 
-/// Puts a line at the beginning of each function whose signature is one line and takes a
-/// `ParseStream`. Returns how many.
+/// Inserts a line at the beginning of each function whose signature is one line and takes a
+/// `ParseStream`. Returns the number of insertions.
 fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
     let mut inserted = 0;
     let mut out = String::with_capacity(text.len() * 11 / 10);
@@ -225,7 +226,7 @@ fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
     inserted
 }
 
-/// Writes a file unless it has that content, so that cargo builds only changed files.
+/// Writes a file unless it already has that content, so that cargo builds only changed files.
 fn write_if_new(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());

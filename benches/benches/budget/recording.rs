@@ -1,4 +1,4 @@
-//! Whole recordings, in children: from the first scope to the complete file.
+//! Whole recordings in children: from the first scope to the complete file.
 
 use std::error::Error;
 
@@ -167,7 +167,7 @@ fn measure_one(
     Ok(())
 }
 
-/// Measures recordings flat out with a mark after every so many spans.
+/// Measures recordings at full speed, with a mark after each group of spans.
 pub fn measure_frames(options: &Options, table: &mut Table) {
     let most = |measured: bool, most| {
         if measured {

@@ -22,7 +22,7 @@ const SMALL_BYTES: u64 = 100_000_000;
 const LARGE_BYTES: u64 = 1_000_000_000;
 const OPENINGS: usize = 11;
 
-/// Measures both sizes, each in a child, since memory that was resident once counts for ever.
+/// Measures both sizes, each in a child, because the peak of resident memory never decreases.
 pub fn measure(_: &Options, table: &mut Table) {
     if let Err(error) = measure_both(table) {
         table.not_measured("a capture of 1 GB", error);
@@ -75,7 +75,7 @@ fn measure_both(table: &mut Table) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a capture of at least so many bytes, and returns how many frames it has.
+/// Writes a capture of at least `bytes` bytes. Returns the number of its frames.
 fn make(path: &Path, bytes: u64) -> Result<u64, Box<dyn Error>> {
     let batch = Shape::Trees.batch(SPANS, 1_000_000);
     captures::write(path, batch, |_| Ok(std::fs::metadata(path)?.len() >= bytes))

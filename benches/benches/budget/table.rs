@@ -31,7 +31,7 @@ impl Target {
     }
 }
 
-/// Rows in the order of their measuring.
+/// Rows in the order of the measurements.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Row>,
@@ -50,7 +50,7 @@ impl Table {
         self.add_noted(question, target, measured, unit, String::new());
     }
 
-    /// As [`add`](Self::add), with a remark.
+    /// Like [`add`](Self::add), with a remark.
     pub fn add_noted(
         &mut self,
         question: impl Into<String>,
@@ -70,8 +70,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Reports that a question cannot be measured here, and why. It does not fail, and it is not
-    /// silent.
+    /// Reports that a question cannot be measured here, and why. This prints a line and does not
+    /// count as a failure.
     pub fn not_measured(&mut self, question: impl Into<String>, reason: impl std::fmt::Display) {
         let text = format!("not measured: {}: {reason}", question.into());
         println!("{text}");

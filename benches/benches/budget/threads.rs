@@ -1,8 +1,8 @@
 //! Two recording threads against one: they must not slow each other.
 //!
-//! Time is each thread's own CPU time, since the machine may have no second core free for a whole
-//! burst. Waiting for a core is not the recorder's fault, and a shared cache line would cost CPU
-//! time. Bursts fit the rings.
+//! Time is the CPU time of each thread, because the machine may have no second core free for a
+//! whole burst. Waiting for a core is not the recorder's fault, and a shared cache line would cost
+//! CPU time. Bursts fit into the rings.
 
 use std::hint::black_box;
 use std::sync::Barrier;

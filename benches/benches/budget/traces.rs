@@ -16,7 +16,7 @@ use crate::Options;
 use crate::child::{Task, spawn};
 use crate::table::{Table, Target};
 
-/// Spans that are in the ring when it is drained, and how often that is.
+/// Spans in the ring at each drain, and the number of drains.
 const SPANS: u64 = 200_000;
 const ROUNDS: usize = 21;
 
@@ -49,7 +49,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     }
 }
 
-/// The size of the trace so far, in bytes.
+/// The size of the trace in bytes, so far.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
@@ -89,7 +89,7 @@ pub fn child() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs `span` so often, each time with 200 to 800 ns of work.
+/// Runs `span` repeatedly, each time with 200 to 800 ns of work.
 fn work(mut span: impl FnMut(u64, u32)) {
     let mut random = Sequence::new(7);
     for i in 0..SPANS {

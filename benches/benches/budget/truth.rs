@@ -2,10 +2,10 @@
 //! scopes.
 //!
 //! The clock is read directly around the loop, within the scope. The excess of the span over that
-//! is the time that the scope itself adds. This bench reports the median over the repetitions. A
-//! test asserts without a tolerance that a span lies between the clock reads inside and outside of
-//! its scope. Long loops are also compared to the system's monotonic clock, which shares nothing
-//! with the calibration of ours.
+//! time is the time that the scope itself adds. This bench reports the median over the repetitions.
+//! A test asserts without a tolerance that a span lies between the clock reads inside and outside
+//! of its scope. Long loops are also compared with the system's monotonic clock, which shares
+//! nothing with our calibration.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -16,8 +16,8 @@ use vor_capture::model::frame::FrameSnapshot;
 use crate::Options;
 use crate::table::{Table, Target};
 
-/// Lengths of the loops and how often each runs. One of ten seconds is enough to see the rate of
-/// the clock.
+/// Durations of the loops and the repetitions of each. One repetition of ten seconds is enough to
+/// show the rate of the clock.
 const LENGTHS: [(u64, u32); 9] = [
     (100, 20_001),
     (1_000, 20_001),
@@ -29,7 +29,7 @@ const LENGTHS: [(u64, u32); 9] = [
     (1_000_000_000, 3),
     (10_000_000_000, 1),
 ];
-/// The shortest duration for the system's clock: its own read takes too long for shorter ones.
+/// The shortest duration for the system's clock; its own read takes too long for shorter ones.
 const SYSTEM_CLOCK_FROM_TICKS: u64 = 10_000_000;
 
 /// Sends the durations of the loop's spans, in ticks and in reported nanoseconds.
@@ -49,14 +49,14 @@ impl vor::sinks::FrameSink for Lengths {
     }
 }
 
-/// The duration of a loop, by the counter and by the system's clock.
+/// The duration of a loop, measured by the counter and by the system's clock.
 struct Known {
     ticks: u64,
     ns: u64,
 }
 
-/// Reads the counter and the system's clock, as close together as a machine allows that stops a
-/// program now and then.
+/// Reads the counter and the system's clock, as close together as possible on a machine that
+/// suspends the program now and then.
 fn both() -> (u64, Instant) {
     let read = |_| {
         let before = vor_recorder::clock::ticks();
@@ -104,12 +104,12 @@ pub fn measure(_: &Options, table: &mut Table) {
     }
 }
 
-/// Returns the median of the errors, in nanoseconds; `None` where not every loop was reported.
+/// Returns the median of the errors, in nanoseconds; `None` if a loop was not reported.
 fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
     let (sender, lengths) = channel();
     vor::Config::new().enable();
-    // The first scope of a site and of a thread does more than the others, and the calibration is
-    // there once a frame is.
+    // The first scope of a site and of a thread takes longer than the others, and the first frame
+    // has the calibration.
     busy(1);
     vor::frame_mark();
     vor::flush();

@@ -20,7 +20,7 @@ const JUMPS: usize = 41;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn benches(criterion: &mut Criterion) {
-    // Filters choose by name, so that the capture is only written if the bench runs.
+    // Criterion filters by name, so the capture is only written if the bench runs.
     let mut capture = None;
     criterion.bench_function("browse", |bencher| {
         bencher.iter_custom(|passes| {
@@ -34,7 +34,7 @@ pub fn benches(criterion: &mut Criterion) {
 /// Makes the capture, and returns the folder that keeps it.
 fn large() -> Result<(TempDir, PathBuf), Box<dyn Error>> {
     let folder = tempdir()?;
-    // An existing capture is used again.
+    // An existing capture is reused.
     let kept = std::env::var_os("VOR_BROWSE_FILE").map(PathBuf::from);
     let path = kept.unwrap_or_else(|| folder.path().join("large.vor"));
     if !path.exists() {
@@ -43,8 +43,8 @@ fn large() -> Result<(TempDir, PathBuf), Box<dyn Error>> {
     Ok((folder, path))
 }
 
-/// Jumps about in a capture, prints how long that took, and returns the median time until a window
-/// was whole.
+/// Jumps to many places in a capture, and prints the times. Returns the median time until a window
+/// was complete.
 fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let before_kib = resident_kib().unwrap_or(0);
     let ctx = egui::Context::default();
@@ -104,7 +104,7 @@ fn make(path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes what arrives, as a panel does that is woken by it, until `is_enough`.
+/// Polls for results until `is_enough`, like a panel that each result wakes.
 fn poll_until(
     replay: &mut ReplayState,
     ctx: &egui::Context,

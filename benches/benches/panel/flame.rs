@@ -1,4 +1,4 @@
-//! The flame chart by number of spans, with all of its rows in view.
+//! The flame chart with different numbers of spans, with all its rows in view.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use vor_viz::view::View;
 use crate::headless::Headless;
 use crate::synthetic;
 
-/// A name, a number of spans, and the frames that they are in.
+/// A name, a number of spans, and their number of frames.
 pub const SIZES: [(&str, usize, usize); 4] = [
     ("1k", 1_000, 1),
     ("100k", 100_000, 32),

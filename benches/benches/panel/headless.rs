@@ -15,7 +15,7 @@ impl Headless {
         Self { ctx, time: 0.0 }
     }
 
-    /// Runs a pass and tessellates what it drew; returns the number of vertices.
+    /// Runs a pass and tessellates its output. Returns the number of vertices.
     pub fn pass(&mut self, show: impl FnMut(&mut Ui)) -> usize {
         self.time += 1.0 / 60.0;
         let input = RawInput {
@@ -25,7 +25,7 @@ impl Headless {
             ..RawInput::default()
         };
         let mut output = self.ctx.run_ui(input, show);
-        // A GPU would take these.
+        // A GPU would consume these.
         output.textures_delta.clear();
         let primitives = self.ctx.tessellate(output.shapes, output.pixels_per_point);
         let vertices = primitives

@@ -1,10 +1,9 @@
 //! The panel in a program that records twelve million spans per second: it must keep up, and
 //! nothing may grow.
 //!
-//! A thread opens and closes scopes at that rate, which the clock and not the CPU sets, while
-//! another one ticks and shows the panel sixty times per second. The output: spans per second,
-//! spans that were lost on the way to the panel, the passes, and the memory at the start and at the
-//! end.
+//! A thread opens and closes scopes at that rate, which the clock sets and not the CPU. Another one
+//! ticks and shows the panel sixty times per second. The output has the spans per second, the spans
+//! lost on the way to the panel, the passes, and the memory at the start and at the end.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +23,7 @@ const SPANS_PER_SECOND: u32 = 12_000_000;
 const PASS: Duration = Duration::from_micros(16_667);
 
 pub fn benches(criterion: &mut Criterion) {
-    // Filters choose by name, so that this minute is only spent if the bench runs.
+    // Criterion filters by name, so this minute is only spent if the bench runs.
     criterion.bench_function("live", |bencher| {
         bencher.iter_custom(|passes| {
             let mut told = run();
@@ -35,7 +34,7 @@ pub fn benches(criterion: &mut Criterion) {
     });
 }
 
-/// Runs for some seconds, prints what happened, and returns how long each pass took.
+/// Runs for some seconds, prints the results, and returns the duration of each pass.
 fn run() -> Vec<Duration> {
     let memory_mb = || vor::current_memory_bytes().unwrap_or(0) as f64 / 1e6;
     let before_mb = memory_mb();

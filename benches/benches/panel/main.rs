@@ -1,8 +1,8 @@
 //! The cost of a pass of the panel: its UI and its tessellation, warm, at 1920 × 1080, without the
 //! GPU.
 //!
-//! Each picture moves a little from pass to pass, so that no pass only repeats the last one. `cargo
-//! bench -p vor-benches --features panel --bench panel`
+//! Each picture moves a little from pass to pass, so that no pass only repeats the last one. Run it
+//! with `cargo bench -p vor-benches --features panel --bench panel`.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 mod browse;
@@ -17,7 +17,7 @@ mod whole;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-// First, since what others leave in the heap would count as the panel's memory.
+// The first group, because the heap that others leave would count as the panel's memory.
 criterion_group! { name = first; config = few_runs(); targets = live::benches }
 criterion_group!(
     passes,

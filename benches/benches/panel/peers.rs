@@ -1,9 +1,9 @@
 //! The panel beside others: puffin_egui, and that of vor 0.2.1, each with its own version of egui.
 //!
-//! All show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the GPU.
-//! *Live*, a new frame comes before each pass: `intake` is the time to pass it to the panel, in the
-//! form in which threads record scopes, and `pass` the time of the panel for its UI and the
-//! tessellation. *Paused*, the newest frame stays; *panned*, it also moves by some pixels from pass
+//! All panels show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the
+//! GPU. *Live*: a new frame comes before each pass. `intake` is the time to pass it to the panel,
+//! in the form in which threads record scopes. `pass` is the time of the panel for its UI and the
+//! tessellation. *Paused*: the newest frame stays. *Panned*: it also moves by some pixels from pass
 //! to pass.
 //!
 //! `cargo bench -p vor-benches --features panel-peers --bench panel_peers --ignore-rust-version`
@@ -30,7 +30,7 @@ use crate::headless::Headless;
 const SIZES: [(&str, usize); 3] = [("1 k", 1_000), ("100 k", 100_000), ("1 M", 1_000_000)];
 const DEPTH: usize = 7;
 
-/// Passes of a panel in one state: as many as there is time for, within bounds.
+/// Passes of a panel in one state: as many as fit into the time, within bounds.
 const MOST_PASSES: usize = 60;
 const LEAST_PASSES: usize = 5;
 const TIME: Duration = Duration::from_secs(2);
@@ -46,11 +46,11 @@ struct Times {
 /// A panel in the contest.
 trait Contestant {
     fn name(&self) -> &'static str;
-    /// Makes the next frame, and returns how long it took to hand it to the panel.
+    /// Makes the next frame, and returns the time to pass it to the panel.
     fn feed(&mut self) -> Duration;
     /// Keeps the newest frame.
     fn pause(&mut self);
-    /// Moves the picture by some pixels, to and fro, if a program can.
+    /// Moves the picture back and forth by some pixels, if a program can do that.
     fn pan(&mut self, step: u32) -> bool;
     /// Shows the panel; returns the number of vertices.
     fn pass(&mut self) -> usize;
@@ -62,7 +62,7 @@ fn main() {
         println!("\n{name}: {} scopes\n", frame.frame.stored_spans);
         println!("| panel | live: intake | live: pass | paused: pass | panned: pass | vertices |");
         println!("|---|---|---|---|---|---|");
-        // One after the other, since frames of puffin go to whoever is there.
+        // One after the other, because frames of puffin go to every panel that exists.
         contest(&mut Ours::new(&frame));
         contest(&mut PuffinEgui::new(&frame));
         contest(&mut Vor02::new(&frame));
@@ -91,8 +91,8 @@ fn contest(panel: &mut dyn Contestant) {
     );
 }
 
-/// Runs passes, each after `before`, which returns how long an intake took, or nothing where there
-/// is nothing to measure.
+/// Runs passes, each after `before`. That returns the time of an intake, or `None` if there is
+/// nothing left to measure.
 fn run(
     panel: &mut dyn Contestant,
     mut before: impl FnMut(&mut dyn Contestant, u32) -> Option<Duration>,
@@ -114,7 +114,7 @@ fn run(
         let begin = Instant::now();
         times.vertices = black_box(panel.pass());
         let pass = begin.elapsed();
-        // The first two make fonts and layouts.
+        // The first two passes make fonts and layouts.
         if step >= 2 {
             times.pass_ms.push(pass.as_secs_f64() * 1e3);
             times.intake_ms.push(intake.as_secs_f64() * 1e3);
@@ -195,8 +195,8 @@ struct PuffinFrame {
 
 impl PuffinFrame {
     fn new(frame: &FrameBlock) -> Self {
-        // Scopes of the panels themselves would be among those shown, and stretch the frame by what
-        // is not measured.
+        // Scopes of the panels themselves would be shown too, and their time would extend the
+        // frame.
         puffin::set_scopes_on(false);
         let details = synthetic::SITES.map(|name| {
             ScopeDetails::from_scope_name(name)
@@ -236,7 +236,7 @@ impl PuffinFrame {
         }
     }
 
-    /// Writes the spans of the first row that begin before a moment, with what they contain.
+    /// Writes the spans of the first row that begin before `until_ns`, with their children.
     fn write(
         &self,
         stream: &mut Stream,
@@ -352,7 +352,7 @@ impl Contestant for PuffinEgui {
     }
 
     fn pause(&mut self) {
-        // Its key for it.
+        // The key of puffin_egui for this.
         self.headless.events.push(egui_0_33::Event::Key {
             key: egui_0_33::Key::Space,
             physical_key: None,

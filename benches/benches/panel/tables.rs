@@ -25,7 +25,7 @@ use crate::headless::Headless;
 const FRAMES: u64 = 100;
 const THREADS: u32 = 4;
 
-/// Returns a store of about so many spans.
+/// Returns a store of about `spans` spans.
 fn store(spans: u64, sites: u32) -> Store {
     let site = |i: u32| {
         let name = format!("module::part_{}::function_{i}", i % 17);
@@ -171,7 +171,7 @@ fn passes(c: &mut Criterion) {
         group.bench_function(format!("compare/{name}"), |b| {
             b.iter(|| headless.pass(|ui| compare.show(ui, &left, &right, &theme)));
         });
-        // Each pass begins another choice, so that each does a slice.
+        // Each pass begins another selection, so that each computes a slice.
         let mut working = ScopeTable::default();
         let mut last = 0;
         group.bench_function(format!("table_first_slice/{name}"), |b| {

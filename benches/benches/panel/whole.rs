@@ -1,4 +1,4 @@
-//! The whole panel with twelve plots by number of spans.
+//! The whole panel with twelve plots, with different numbers of spans.
 
 use std::hint::black_box;
 
@@ -25,7 +25,7 @@ pub fn benches(criterion: &mut Criterion) {
         panel.chart_mut().set_row_height(9.0);
         panel.plots_mut().set_row_height(24.0);
         let mut headless = Headless::new();
-        // Nine beside the three that the frames bring.
+        // Nine metrics in addition to the three of the frames.
         let names: Vec<String> = (0..9).map(|i| format!("metric {i}")).collect();
         let values: Vec<_> = (0..9)
             .map(|i| move |frame: usize| ((frame * (i + 3)) % 97) as f64)
@@ -35,7 +35,7 @@ pub fn benches(criterion: &mut Criterion) {
             step += 1;
             let view = panel.view_mut();
             let all = view.axis();
-            // Zoomed out, but for a pixel or two that change from pass to pass.
+            // Zoomed out, except for a pixel or two that change from pass to pass.
             let less = all.len_ns() * f64::from(step % 8) / 2000.0;
             view.zoom_to(all.begin_ns, all.end_ns - less);
             let rows = names.iter().zip(&values).map(|(name, values)| MetricRow {

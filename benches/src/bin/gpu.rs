@@ -59,7 +59,7 @@ fn load(length: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies to the card, and prints how many MB a second.
+/// Copies to the card, and prints the MB per second.
 fn copies(length: Duration) -> Result<(), Box<dyn Error>> {
     let card = Card::new()?;
     let from = vec![1_u8; ROOM];
@@ -76,15 +76,15 @@ fn copies(length: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks the cards some times for what they are asked ten times a second, once a second and in
-/// turns, and prints the means of what that takes.
+/// Makes some fast, slow and alternating polls of the cards, as the poller does ten times a second,
+/// once a second and in turns. Prints the mean times.
 fn polls() -> Result<(), Box<dyn Error>> {
     const TIMES: u32 = 30;
     /// Counters need some time between two samples.
     const PAUSE: Duration = Duration::from_millis(150);
     let mut cards = Cards::find().ok_or("a card was expected, none is there")?;
     let mut measure = |name: &str, ask: fn(&mut Cards)| {
-        // The first time takes longer.
+        // The first poll takes longer.
         ask(&mut cards);
         let (mut wall, mut cpu_ns) = (Duration::ZERO, 0);
         for _ in 0..TIMES {
@@ -130,11 +130,11 @@ impl FrameSink for Sums {
     }
 }
 
-/// Marks frames for so long and prints the means of their rows.
+/// Marks frames for `length`, and prints the means of their rows.
 fn rows(length: Duration) -> Result<(), Box<dyn Error>> {
     let sums = Sums::default();
     Config::new().sink("sums", sums.clone()).enable();
-    // Until the first values are there.
+    // Until the first values have arrived.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(3) {
         drain::frame_mark();
@@ -153,7 +153,7 @@ fn rows(length: Duration) -> Result<(), Box<dyn Error>> {
     let passed_ns = begin.elapsed().as_nanos() as f64;
     drain::flush();
     for (name, (sum, count)) in &*sums.0.lock().map_err(|_| "the sink panicked")? {
-        // Energy adds up; of everything else the mean is what it was like.
+        // Energy is a sum; all other rows are means.
         let shown = if name.ends_with("_energy") {
             *sum
         } else {
@@ -180,7 +180,7 @@ fn poller_cpu_ns() -> Option<u64> {
     None
 }
 
-/// Compares launching a kernel that does nothing with doing so in a scope.
+/// Compares launching an empty kernel with launching it in a scope.
 fn launches() -> Result<(), Box<dyn Error>> {
     const ROUNDS: usize = 300;
     const LAUNCHES: u32 = 200;
@@ -218,8 +218,8 @@ fn launches() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A kernel that multiplies and adds a given number of times. The driver compiles it for the card
-/// that is there.
+/// A kernel that multiplies and adds a given number of times. The driver compiles it for the
+/// present card.
 const KERNEL: &CStr = c"
 .version 6.4
 .target sm_70
@@ -245,7 +245,7 @@ again:
 }
 ";
 
-/// Bytes that are allocated on the card: so many that this process's own memory shows.
+/// Bytes allocated on the card: enough that this process's own memory is visible.
 const ROOM: usize = 256 << 20;
 
 type Launch = unsafe extern "C" fn(
@@ -276,8 +276,8 @@ struct Card {
 #[expect(unsafe_code, reason = "CUDA is a library")]
 impl Card {
     fn new() -> Result<Self, Box<dyn Error>> {
-        // SAFETY: the signatures are those of CUDA's `cuda.h`; every place that is written to lives
-        // across the call, and what is called stays loaded with `_library`.
+        // SAFETY: the signatures are those of CUDA's `cuda.h`. Every written place lives across the
+        // call, and `_library` keeps the functions loaded.
         unsafe {
             let library = Library::new("libcuda.so.1")?;
             let init: unsafe extern "C" fn(c_uint) -> c_int = *library.get(b"cuInit")?;
@@ -325,12 +325,12 @@ impl Card {
         }
     }
 
-    /// Starts the kernel in so many blocks of 256 threads.
+    /// Starts the kernel in `blocks` blocks of 256 threads.
     fn launch(&self, blocks: c_uint, rounds: u32) -> Result<(), Box<dyn Error>> {
         let (mut place, mut rounds) = (self.place, rounds);
         let mut parameters: [*mut c_void; 2] = [(&raw mut place).cast(), (&raw mut rounds).cast()];
-        // SAFETY: the parameters are those of the kernel, and are copied before the call returns;
-        // every thread writes to the same place of the card, which is there.
+        // SAFETY: the parameters are those of the kernel, and are copied before the call returns.
+        // Every thread writes to the same allocated place of the card.
         let code = unsafe {
             (self.launch)(
                 self.kernel,
@@ -352,15 +352,15 @@ impl Card {
     /// Copies to the card, and waits for it.
     fn copy(&self, from: &[u8]) -> Result<(), Box<dyn Error>> {
         let length = from.len().min(ROOM);
-        // SAFETY: so many bytes are readable here, and are allocated on the card.
+        // SAFETY: `length` bytes are readable here, and are allocated on the card.
         done("cuMemcpyHtoD", unsafe {
             (self.copy)(self.place, from.as_ptr().cast(), length)
         })
     }
 
-    /// Waits for everything that was started.
+    /// Waits for all started work.
     fn wait(&self) -> Result<(), Box<dyn Error>> {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function takes no arguments.
         done("cuCtxSynchronize", unsafe { (self.synchronize)() })
     }
 }

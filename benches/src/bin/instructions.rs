@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-/// KiB of the ring: more than any loop fills, since the worker runs at the simulator's pace and a
-/// full ring is another path.
+/// KiB of the ring: more than any loop fills. The worker is as slow as the simulator, and a full
+/// ring takes another path.
 const RING_KIB: usize = 64 << 10;
 
 #[inline(never)]
@@ -36,7 +36,7 @@ fn counted_two_args(passes: u64) {
 
 #[inline(never)]
 fn counted_phase(passes: u64) {
-    // Compiled out, a chain is the unit value and nothing changes it.
+    // Compiled out, a chain is the unit value, and nothing changes it.
     #[allow(
         clippy::let_unit_value,
         unused_mut,

@@ -1,5 +1,5 @@
-//! A small hostile file gets no more memory than its bytes justify, tables of declarations
-//! included.
+//! A small hostile file gets no more memory than its bytes justify, including its tables of
+//! declarations.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Countin
 
 const MAX_LIVE_BYTES: usize = 64 << 20;
 
-/// A file that declares the last id of every table, again and again under other names, with a frame
-/// after each that holds the tables of its time.
+/// A file that declares the last id of every table, again and again under other names. Each
+/// declaration is followed by a frame that holds the tables at that point.
 fn hostile() -> Vec<u8> {
     let mut encoder = Encoder::new(Header {
         file_id: 5,
@@ -76,7 +76,7 @@ fn hostile() -> Vec<u8> {
     file
 }
 
-// One test, since all of a process share the count.
+// One test, because all tests of a process share the count.
 #[test]
 fn tables_of_a_hostile_file_stay_small() {
     let file = hostile();
@@ -111,7 +111,7 @@ fn tables_of_a_hostile_file_stay_small() {
         assert_eq!(capture.frame_count(), 6);
     });
     for bytes in [frames, events, capture] {
-        // The tables are really made, and stay below the bound.
+        // The tables really exist, and stay below the bound.
         assert!((16 << 20..MAX_LIVE_BYTES).contains(&bytes), "{bytes} bytes");
     }
     println!("peak: frames {frames}, events {events}, capture {capture} bytes");

@@ -95,8 +95,8 @@ fn an_export_of_six_times_the_spans_takes_no_more_memory() {
         |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
     for (what, small, large, most) in [
         ("spans", spans(4, 1), spans(24, 1), 64 << 20),
-        // A frame without an end takes the maximum, whether it has a little more than that or twice
-        // as many spans.
+        // A frame without an end uses the maximum, with slightly more spans than that or with twice
+        // as many.
         (
             "spans of one frame",
             spans(22, 1000),

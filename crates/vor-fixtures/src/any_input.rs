@@ -8,7 +8,7 @@ use std::io::Cursor;
 use vor_capture::format::{Checkpoint, DamageReason, Decoder, Event, Header, PayloadDecoder, v2};
 use vor_capture::reader::{Capture, Reader, Recovered};
 
-/// Most frames that a target reads; a small file can declare far more.
+/// The maximum number of frames that a target reads; a small file can declare far more.
 const MAX_FRAMES: u64 = 256;
 
 /// Tests the streaming reader by frame, by recovered frame and by event, and the decoder below it
@@ -56,12 +56,12 @@ fn decoder(bytes: &[u8]) {
     let mut at = len as u64;
     let mut take = |event: Event<'_>| match event {
         Event::Record(raw) => {
-            assert_eq!(raw.offset, at, "a record behind the bytes before it");
+            assert_eq!(raw.offset, at, "a record after the previous bytes");
             at += raw.head.record_bytes() as u64;
             let _ = raw.decode(&mut payloads);
         }
         Event::Damage(damage) => {
-            assert_eq!(damage.offset, at, "damage behind the bytes before it");
+            assert_eq!(damage.offset, at, "damage after the previous bytes");
             // Other damage belongs to the record that follows it.
             if damage.reason == DamageReason::Corrupt {
                 at += damage.bytes;
@@ -80,7 +80,7 @@ fn decoder(bytes: &[u8]) {
         take(event);
     }
     if let Some(unfinished) = decoder.unfinished() {
-        assert_eq!(unfinished.offset, at, "bytes behind the last record");
+        assert_eq!(unfinished.offset, at, "bytes after the last record");
         at += unfinished.bytes;
     }
     assert_eq!(at, bytes.len() as u64, "bytes without an event");

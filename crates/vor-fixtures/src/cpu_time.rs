@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Returns the CPU time of this thread. A busy machine, or one that pauses the test, does not
-/// increase it.
+/// Returns the CPU time of this thread. It does not grow while a busy machine does other work, or
+/// while the test is suspended.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "only the C library reads a thread's clock")]
 pub fn cpu_time() -> Duration {
@@ -11,7 +11,7 @@ pub fn cpu_time() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
+    // SAFETY: `time` is valid for writes, and the call touches nothing else.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(failed, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

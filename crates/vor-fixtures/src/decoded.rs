@@ -7,24 +7,24 @@ use vor_capture::format::{
     Checkpoint, Damage, Decoder, Event, Header, PayloadDecoder, RawRecord, Record,
 };
 
-/// All that the decoder says of some bytes.
+/// The decoder's events for some bytes.
 #[derive(Debug)]
 pub struct Decoded {
     pub header: Header,
     pub records: Vec<DecodedRecord>,
     pub damage: Vec<Damage>,
-    /// Why payloads could not be decoded.
+    /// Errors of payloads that could not be decoded.
     pub refused: Vec<Error>,
     /// The bytes at the end that are not a whole record.
     pub unfinished: Option<Damage>,
-    /// By the sequence numbers.
+    /// According to the sequence numbers.
     pub missing_records: u64,
 }
 
 /// A record that could be decoded.
 #[derive(Debug)]
 pub struct DecodedRecord {
-    /// Where it is in the file.
+    /// Its range in the file.
     pub bytes: Range<usize>,
     pub seq: u64,
     pub is_repeated: bool,
@@ -53,7 +53,7 @@ impl Decoded {
     }
 }
 
-/// Decodes a whole file in pieces. One that ends within its header is an error.
+/// Decodes a whole file in pieces. A file that ends within its header is an error.
 pub fn decode(file: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
     let header = Header::decode(file).map_err(|error| error.to_string())?;
     let (header, len) = header.ok_or("the header is unfinished")?;

@@ -8,7 +8,7 @@ pub fn arg(value: &ArgValue) -> Value {
     match value {
         ArgValue::Bool(value) => json!(value),
         ArgValue::I64(value) => json!(value),
-        // Text, since some readers convert numbers to floating-point.
+        // Text, because some readers convert numbers to floating-point.
         ArgValue::U64(value) => json!(value.to_string()),
         ArgValue::F64(value) => json!(value),
         ArgValue::Str(value) => json!(&**value),

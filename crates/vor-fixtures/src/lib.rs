@@ -4,13 +4,13 @@
 //! |---|---|
 //! | [`captures`] | captures from a seed, and the frames that reading them must return |
 //! | [`programs`] | spans of random programs, and the self time of their stacks |
-//! | [`views`] | random trees of spans, and what a viewer must find in them |
+//! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
 //! | [`process`] | tests in processes of their own |
-//! | [`libraries`] | libraries that stand in for NVIDIA's |
+//! | [`libraries`] | test libraries in place of NVIDIA's |
 //! | `late` | code that runs when a thread ends |
 //! | [`server`] | an HTTP server on loopback that stores its requests |
 //! | [`memory`], [`cpu_time`] | memory and CPU time of a test |

@@ -1,12 +1,12 @@
-//! Libraries that stand in for NVIDIA's, built by the compiler that built the test.
+//! Test libraries in place of NVIDIA's, built by the compiler that built the test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Builds the library `source` of the folder `libraries` as the file `name` in `folder`.
 ///
-/// Cargo builds no shared library for a test, so the compiler is called for it: one file, no
-/// crates.
+/// Cargo builds no shared library for a test, so this function calls the compiler, with one file
+/// and no crates.
 pub fn build(source: &str, folder: &Path, name: &str) -> PathBuf {
     let library = folder.join(name);
     // A machine with a card may have no compiler.

@@ -38,21 +38,22 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
 }
 
 #[expect(unsafe_code, reason = "an allocator can only be counted from inside")]
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
+// SAFETY: every call goes to the system's allocator unchanged; counting does not touch the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending is not one of those that are looked at.
+        // A thread that is ending is not one of the measured threads.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.
+        // SAFETY: the caller keeps the contract of `alloc`, which is also that of the system's
+        // allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this
-        // layout.
+        // SAFETY: `ptr` came from `alloc` above, and therefore from the system's allocator, with
+        // this layout.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

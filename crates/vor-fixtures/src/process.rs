@@ -1,9 +1,9 @@
 //! Tests in processes of their own.
 //!
-//! The recorder, the allocator and the handlers of signals belong to the process. A test that uses
-//! one of them starts with [`own_process!`](crate::own_process), so that any number of them can be
-//! in one program. A test that judges how a process ends starts children by [`child`], each with a
-//! role to play.
+//! The recorder, the allocator and signal handlers belong to the process. A test that uses one of
+//! them starts with [`own_process!`](crate::own_process), so that any number of such tests can be
+//! in one program. A test that checks how a process ends starts children with [`child`], each with
+//! a role.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -14,8 +14,8 @@ use std::time::Duration;
 const CHILD: &str = "VOR_TEST_CHILD";
 /// Names the role that a child plays.
 const ROLE: &str = "VOR_TEST_ROLE";
-/// Starts programs where they cannot start themselves, as under an emulator of another processor:
-/// the words of a command, with spaces between.
+/// Starts programs where they cannot start themselves, for example under an emulator of another
+/// processor. The value is the words of a command, separated by spaces.
 const RUNNER: &str = "VOR_TEST_RUNNER";
 
 /// A child that takes longer hangs. Emulators and sanitizers are slow.
@@ -33,8 +33,7 @@ macro_rules! own_process {
     };
 }
 
-/// Returns the name by which the harness knows the test that this is in, or a test that is named
-/// and in the same module.
+/// Returns the harness's name of the surrounding test, or of the named test in the same module.
 #[macro_export]
 macro_rules! test_name {
     () => {{
@@ -108,8 +107,8 @@ pub fn this_program() -> Command {
     }
 }
 
-/// Returns the command that runs a test of this program in a child that plays a role. The child
-/// inherits no variable of vor, of NVTX or of CUDA.
+/// Returns the command that runs a test of this program in a child with a role. The child inherits
+/// no variable of vor, NVTX or CUDA.
 pub fn child(test: &str, role: &str) -> Command {
     let mut command = again(test);
     for (name, _) in std::env::vars_os() {
@@ -130,7 +129,7 @@ pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Runs a command to its end. A hang is a failure, and is killed.
+/// Runs a command to its end. A command that hangs is killed, and the test fails.
 pub fn run(command: &mut Command) -> Output {
     run_within(LIMIT, command)
 }
@@ -140,7 +139,7 @@ fn run_within(limit: Duration, command: &mut Command) -> Output {
     let mut child = command.spawn().expect("a child can be started");
     let stdout = read(child.stdout.take().expect("it is piped"));
     let stderr = read(child.stderr.take().expect("it is piped"));
-    // Its outputs end with the child, so that nobody has to poll.
+    // The outputs of the child end with it, so no polling is needed.
     let both = |limit| {
         Some((
             stdout.recv_timeout(limit).ok()?,
@@ -175,7 +174,7 @@ fn read(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).expect("a pipe can be read");
-        // Nobody may wait for it any more.
+        // The receiver may no longer wait.
         let _ = sender.send(bytes);
     });
     receiver
@@ -215,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_in_a_child_is_one_here_with_its_output() {
+    fn a_failure_in_a_child_fails_the_test_with_its_output() {
         if is_child() {
             println!("to stdout");
             panic!("to stderr");
         }
         let message = failure(|| {
             run_alone(test_name!(
-                "a_failure_in_a_child_is_one_here_with_its_output"
+                "a_failure_in_a_child_fails_the_test_with_its_output"
             ));
         });
         assert!(

@@ -23,13 +23,13 @@ pub struct Shape {
     /// others are leaves.
     pub opens: usize,
     pub ends: usize,
-    /// Most spans of a thread in a batch.
+    /// Maximum number of spans of a thread in a batch.
     pub most_batch: usize,
-    /// Dropped scopes of a thousand.
+    /// Dropped scopes per thousand.
     pub drops: usize,
-    /// Most ticks between two events; with 0, all events have the same time.
+    /// Maximum number of ticks between two events; with 0, all events have the same time.
     pub most_ticks: usize,
-    /// Thousandths of a nanosecond in a tick.
+    /// Thousandths of a nanosecond per tick.
     pub tick_ps: u64,
 }
 

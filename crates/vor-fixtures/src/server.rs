@@ -5,10 +5,10 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// How the server answers.
+/// The answer of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With this status and reason, and these headers.
+    /// Answers with this status and reason, and with these headers.
     Status(&'static str, &'static str),
     /// Reads the request and never answers.
     Stall,
@@ -58,7 +58,7 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let server = acceptor.clone();
-                // A client that disconnects is no failure of the server.
+                // A client that disconnects is not a failure of the server.
                 std::thread::spawn(move || server.serve(stream.unwrap()).unwrap_or_default());
             }
         });
@@ -170,7 +170,7 @@ pub fn form(request: &Request) -> BTreeMap<String, (String, Vec<u8>)> {
         .strip_prefix("multipart/form-data; boundary=")
         .expect("a form");
     let delimiter = format!("\r\n--{boundary}");
-    // The first delimiter is at the begin, without a line end before it.
+    // The first delimiter is at the beginning, without a preceding line end.
     let body = [b"\r\n", request.body.as_slice()].concat();
     let mut ends = Vec::new();
     for at in 0..body.len() {

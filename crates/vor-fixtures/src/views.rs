@@ -86,7 +86,7 @@ pub fn name(site: u32) -> String {
     catalog().site_name(SiteId(site)).to_owned()
 }
 
-/// A thread whose trees are being made.
+/// A thread while its trees are made.
 struct Thread<'a> {
     random: &'a mut Random,
     thread: u32,
@@ -108,7 +108,7 @@ impl Thread<'_> {
             // A span that follows an empty one within its tick would enclose it.
             self.now += 1;
         }
-        // Now and then a span is longer than a 32-bit number of nanoseconds.
+        // A few spans are longer than a 32-bit number of nanoseconds.
         let most = if self.random.below(200) == 0 {
             5_000_000_000
         } else {
@@ -208,7 +208,7 @@ pub fn self_times(rows: &[Row]) -> BTreeMap<(u32, Vec<u32>), u64> {
     sums
 }
 
-/// Makes spans that no program recorded, as a damaged capture may claim them.
+/// Makes spans that no program recorded, like those of a damaged capture.
 pub fn damaged(seed: u64) -> SpanBatch {
     let mut random = Random(seed);
     let mut thread = filled!(ThreadBatch {

@@ -1,4 +1,4 @@
-//! Forks of a program whose allocator samples, with as many samples as it can take.
+//! Forks of a program with a sampling allocator, with as many samples as it can hold.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(

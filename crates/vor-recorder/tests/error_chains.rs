@@ -1,4 +1,5 @@
-//! Errors as programs show them: the message, and behind it each source. Every cause is there once.
+//! Errors as programs print them: the message, followed by each source. Every cause is printed
+//! once.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -12,7 +13,7 @@ use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 use vor_recorder::sinks::chrome::ChromeTraceSink;
 use vor_recorder::sinks::perfetto::PerfettoSink;
 
-/// Returns the lines of the whole chain, and checks that none repeats what stands before it.
+/// Returns the lines of the whole chain, and checks that no line repeats an earlier one.
 fn chain(error: &(dyn StdError + 'static)) -> Vec<String> {
     let mut lines = vec![error.to_string()];
     let mut source = error.source();
@@ -20,7 +21,7 @@ fn chain(error: &(dyn StdError + 'static)) -> Vec<String> {
         let line = next.to_string();
         assert!(
             lines.iter().all(|known| !known.contains(&line)),
-            "`{line}` comes twice: {lines:?}"
+            "`{line}` is repeated: {lines:?}"
         );
         lines.push(line);
         source = next.source();
@@ -73,14 +74,14 @@ fn a_bad_capture_is_named_once_with_its_fault() {
     expect_once(&Reader::open(&missing).unwrap_err(), &parts);
 }
 
-/// As a sink of the program's own, that passes on what the system says.
+/// Like a sink of the program that returns an error of the system.
 fn connect(address: std::net::SocketAddr) -> Result<TcpStream, Error> {
     Ok(TcpStream::connect(address)?)
 }
 
 #[test]
 fn a_server_that_refuses_is_one_cause() {
-    // A port on which nobody listens any more.
+    // A port without a listener.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -88,7 +89,7 @@ fn a_server_that_refuses_is_one_cause() {
     let error = connect(address).unwrap_err();
     assert_eq!(error.io_kind(), Some(cause.kind()));
     expect_once(&error, &[&cause.to_string()]);
-    // An error that goes through `std::io::Error` and back is the same text.
+    // An error that is converted to `std::io::Error` and back keeps its text.
     let through = Error::from(std::io::Error::from(error));
     expect_once(&through, &[&cause.to_string()]);
 }

@@ -1,6 +1,6 @@
-//! A handler that allocates between any two instructions of what allocates: the counts are true.
+//! A handler allocates between any two instructions of code that allocates: the counts are correct.
 //!
-//! The allocator below is one that a handler may call, which the C library's is not.
+//! A handler may call the allocator below, unlike the one of the C library.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -24,14 +24,14 @@ use vor_recorder::heap::TrackingAllocator;
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-/// Gives the thread that is stepped through memory from one piece, and takes none back; all others
-/// have the system's.
+/// The stepped thread gets memory from one static block, which never takes any back; all other
+/// threads use the system's allocator.
 struct Bump;
 
 const BYTES: usize = 1 << 26;
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; BYTES]>);
-// SAFETY: each byte is given out once.
+// SAFETY: each byte is handed out once.
 unsafe impl Sync for Memory {}
 static MEMORY: Memory = Memory(UnsafeCell::new([0; BYTES]));
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -40,12 +40,12 @@ thread_local! {
     static IS_STEPPED: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: the memory is aligned for the layout, and nobody else's; what is not of the piece is the
-// system's.
+// SAFETY: the memory is aligned for the layout and handed out once; all other memory comes from the
+// system's allocator.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !IS_STEPPED.get() {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the same contract.
             return unsafe { System.alloc(layout) };
         }
         let size = layout.size().next_multiple_of(64);
@@ -53,14 +53,14 @@ unsafe impl GlobalAlloc for Bump {
         if layout.align() > 64 || at + size > BYTES {
             return std::ptr::null_mut();
         }
-        // SAFETY: the piece has room for the size from there on.
+        // SAFETY: the block has room for the size from this offset on.
         unsafe { MEMORY.0.get().cast::<u8>().add(at) }
     }
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         let first = MEMORY.0.get().addr();
         if !(first..first + BYTES).contains(&object.addr()) {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the same contract.
             unsafe { System.dealloc(object, layout) };
         }
     }
@@ -82,7 +82,7 @@ extern "C" fn on_trap(_: libc::c_int) {
 }
 
 #[test]
-fn allocations_of_handlers_are_counted_whatever_they_interrupt() {
+fn allocations_of_handlers_are_counted_at_every_instruction() {
     let test = test_name!();
     in_a_process(test, || {
         Config::new().enable();
@@ -90,7 +90,7 @@ fn allocations_of_handlers_are_counted_whatever_they_interrupt() {
             profile_scope!("outer");
             allocate();
         };
-        // Once without traps: sites, stacks and tables are there.
+        // Once without traps, so that sites, stacks and tables exist.
         outer();
         {
             profile_scope!("outer");

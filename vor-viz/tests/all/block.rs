@@ -3,7 +3,7 @@
 use vor_capture::model::catalog::ThreadId;
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, ThreadBlock};
 
-/// Returns a frame in which the first thread has these rows.
+/// Returns a frame whose first thread has these rows.
 pub fn block(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<RowBlock>) -> FrameBlock {
     FrameBlock {
         frame: FrameEntry {

@@ -1,4 +1,4 @@
-//! The comparison of two sides: what matches, what has changed, and what clicks do.
+//! The comparison of two sides: matching scopes, their changes, and clicks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::RefCell;
@@ -70,7 +70,7 @@ impl Shown {
     }
 }
 
-/// Returns a store of one thread with spans that contain one another, of sites of the given names.
+/// Returns a store of one thread with nested spans, of sites with the given names.
 fn nested(names: &[&str], frames: &[&[(usize, i64, u64, u32)]]) -> Store {
     let mut store = Store::new(100, usize::MAX);
     for (number, spans) in frames.iter().enumerate() {
@@ -107,7 +107,7 @@ fn sides_match_by_name_and_are_compared_per_frame() {
             &[(0, 100, 70_000, 1), (1, 200, 2_000, 3)],
         ],
     );
-    // Other ids, and half as many frames; two call sites are called the same.
+    // Other ids, and half as many frames; two call sites have the same name.
     let right = nested(
         &["new", "inner", "outer", "inner"],
         &[&[
@@ -141,7 +141,7 @@ fn sides_match_by_name_and_are_compared_per_frame() {
         (row("new").change_part(), row("new").relation()),
         (None, 1.0)
     );
-    // Both stacks of inner scopes are one, whichever their call site.
+    // Both stacks of inner scopes are one, although their call sites differ.
     let tree = &merged.tree;
     assert_eq!(tree.nodes().len(), 5);
     let outer = tree.children(0).next().unwrap();
@@ -154,7 +154,7 @@ fn sides_match_by_name_and_are_compared_per_frame() {
 }
 
 #[test]
-fn the_largest_change_stands_first_and_titles_sort() {
+fn the_largest_change_comes_first_and_titles_sort() {
     let shown = Shown::new(store(30, 1, 0), store(40, 2, 80));
     let mut harness = shown.harness(1200.0, 600.0, Shade::Dark, 1.0);
     harness.run();

@@ -1,4 +1,4 @@
-//! What is exported is what the panel holds.
+//! An export has the contents of the panel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use vor_viz::export::{ExportFormat, export};
@@ -10,7 +10,7 @@ fn exported(store: &Store, frames: (usize, usize), format: ExportFormat) -> Vec<
     bytes
 }
 
-/// Counts the spans that end in some frames, and sums their lengths.
+/// Counts the spans that end in some frames, and sums their durations.
 fn held(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize, u64) {
     let time = store.time_of(first..last + 1).unwrap();
     let tracks = store.tracks().iter().filter(|track| track.kind == kind);
@@ -68,7 +68,7 @@ fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
 }
 
 #[test]
-fn a_perfetto_trace_grows_with_what_is_selected() {
+fn a_perfetto_trace_grows_with_the_selection() {
     let store = crate::synthetic::rich_store();
     let (one, all) = (
         exported(&store, (3, 3), ExportFormat::Perfetto),

@@ -1,7 +1,8 @@
-//! What the viewer exports of frames in the middle of a capture is what the capture has of them.
+//! The viewer exports frames from the middle of a capture with the data that the capture has for
+//! them.
 //!
-//! With `VOR_ORACLE_OUT` the traces go into that folder, with what the capture has as lines of JSON
-//! beside them, and Perfetto itself can be asked whether it reads the same.
+//! With `VOR_ORACLE_OUT`, the traces are written to that folder, beside the data of the capture as
+//! lines of JSON. A script can then check that Perfetto itself reads the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::RangeInclusive;
@@ -24,11 +25,11 @@ use vor_viz::replay::{ReplayState, WindowLimits};
 
 const FRAMES: u64 = 48;
 
-/// What is exported, by place in the capture. The viewer holds some frames before and behind these,
-/// and the capture has others.
+/// The exported frames, by place in the capture. The viewer holds some frames before and after
+/// these, and the capture has more.
 const SELECTED: RangeInclusive<u64> = 18..=27;
 
-/// What a thread is told.
+/// A step of a thread.
 enum Turn {
     Work,
     /// Opens a scope, which is open until `Close`.
@@ -36,8 +37,8 @@ enum Turn {
     Close,
 }
 
-/// When each of the two threads opens a scope, and when it closes it: around the first or the last
-/// selected frame, and around all of them.
+/// The frames in which each of the two threads opens and closes a scope: around the first or the
+/// last selected frame, and around all of them.
 const ACROSS: [&[(u64, u64)]; 2] = [&[(16, 20), (26, 30)], &[(13, 31)]];
 
 fn work() {
@@ -151,8 +152,8 @@ fn export_selected(capture: &Path, folder: &Path) {
     }
 }
 
-/// Adds what ended in a frame, as rows whose times are the capture's. Of a task's steps, those are
-/// told that the selection has the task's begin of.
+/// Adds the records that ended in a frame, as rows with the times of the capture. Steps of a task
+/// are added only if the selection has the begin of the task.
 fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tasks: &mut Tasks) {
     let ns = |ticks| catalog.unix_ns(ticks);
     for share in batches.iter().flat_map(|batch| &batch.threads) {
@@ -205,7 +206,7 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
     }
 }
 
-/// Tasks of the selection, by their number.
+/// Tasks of the selection, by number.
 #[derive(Default)]
 struct Tasks {
     begun: Vec<u64>,
@@ -213,7 +214,8 @@ struct Tasks {
     steps: Vec<(u64, Value)>,
 }
 
-/// Returns what the capture has of the selected frames. Times count from the earliest of them.
+/// Returns the capture's rows for the selected frames. Times count from the earliest of these
+/// frames.
 fn recorded(capture: &Path) -> Vec<Value> {
     let (mut rows, mut tasks) = (Vec::new(), Tasks::default());
     let (mut batches, mut place) = (Vec::new(), 0);
@@ -268,8 +270,8 @@ fn ts(row: &Value) -> i64 {
     row["ts"].as_i64().unwrap()
 }
 
-/// Returns the spans, tasks, steps and frames of a Chrome trace, as kind, name, begin and length in
-/// nanoseconds.
+/// Returns the spans, tasks, steps and frames of a Chrome trace, as kind, name, begin and duration
+/// in nanoseconds.
 fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
     let events: Vec<Value> = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     let ns = |us: &Value| (us.as_f64().unwrap() * 1000.0).round() as i64;
@@ -314,7 +316,7 @@ fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
 }
 
 #[test]
-fn the_selection_has_what_the_capture_has_of_it() {
+fn the_selection_matches_the_capture() {
     own_process!();
     let temporary = tempfile::tempdir().unwrap();
     let folder = std::env::var_os("VOR_ORACLE_OUT").map_or(temporary.path().to_owned(), Into::into);
@@ -335,7 +337,7 @@ fn the_selection_has_what_the_capture_has_of_it() {
     let across: Vec<_> = across.map(ts).collect();
     assert!(
         across.len() == 1 && across[0] < first_frame,
-        "of those across frames only the one that ends in the selection is in it"
+        "the selection has only the span across frames that ends in it"
     );
     assert!(of("task").into_iter().any(|row| ts(row) < first_frame));
     assert!(of("in task").len() > 5 && of("message").len() == 60 && of("frame").len() == 10);

@@ -1,4 +1,4 @@
-//! The flame chart, clicked, dragged and typed into.
+//! The flame chart under clicks, drags and typing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::pointer::{click, double_click, drag, hover, scroll};
@@ -61,7 +61,7 @@ fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
     harness
 }
 
-/// Pins a frame, so that its spans are wide.
+/// Pins a frame, which makes its spans wide.
 fn pinned(dark: bool) -> Harness<'static, App> {
     let mut harness = harness(dark);
     let id = harness.state().store.id_at(20);
@@ -75,8 +75,8 @@ fn rows(harness: &Harness<'_, App>) -> Rect {
     chart.with_min_y(chart.top() + 18.0)
 }
 
-/// Returns the `n`-th span of a row that is wholly in the pinned frame, and where it is drawn: the
-/// first track is on top.
+/// Returns the `n`-th span of a row that is completely in the pinned frame, and the place where it
+/// is drawn. The first track is on top.
 fn span_in_first_track(harness: &Harness<'_, App>, row: usize, n: usize) -> (Span, Pos2) {
     let app = harness.state();
     let time = app.view.flame_axis(&app.store);
@@ -105,7 +105,7 @@ fn one_frame() {
 }
 
 #[test]
-fn a_click_puts_a_span_into_focus_and_tells_of_it() {
+fn a_click_focuses_a_span_and_shows_its_details() {
     let mut harness = pinned(true);
     let (span, place) = span_in_first_track(&harness, 1, 1);
     click(&mut harness, place, Modifiers::NONE);
@@ -115,7 +115,7 @@ fn a_click_puts_a_span_into_focus_and_tells_of_it() {
         (span, 1, ThreadId(0))
     );
     harness.snapshot("flame_focus_dark");
-    // Beside all spans there is none.
+    // A click beside all spans clears the focus.
     let rows = rows(&harness);
     click(
         &mut harness,
@@ -126,7 +126,7 @@ fn a_click_puts_a_span_into_focus_and_tells_of_it() {
 }
 
 #[test]
-fn a_card_tells_of_the_span_under_the_pointer() {
+fn a_card_shows_the_span_under_the_pointer() {
     let mut harness = pinned(false);
     let audio = &harness.state().store.tracks()[3];
     assert_eq!(audio.thread, ThreadId(3));
@@ -136,7 +136,7 @@ fn a_card_tells_of_the_span_under_the_pointer() {
     hover(&mut harness, place + vec2(0.0, 3.0 * (4.0 * 16.0 + 5.0)));
     assert!(
         harness.query_all_by_label_contains("clip").next().is_some(),
-        "arguments are told"
+        "arguments are shown"
     );
     assert!(
         harness
@@ -151,8 +151,8 @@ fn a_card_tells_of_the_span_under_the_pointer() {
     );
 }
 
-/// Returns a store with a task that begins on one thread in the first frame, and ends on another in
-/// the second.
+/// Returns a store with a task that begins on one thread in the first frame, and ends on another
+/// thread in the second frame.
 fn store_of_a_task(given_id: Option<u64>) -> Store {
     let begin = given_id.map(|given_id| {
         filled!(TaskEvent {
@@ -230,7 +230,7 @@ fn a_task_has_the_number_that_the_program_gave_it() {
 }
 
 #[test]
-fn what_is_merged_is_counted() {
+fn merged_spans_are_counted() {
     let mut harness = harness(true);
     let app = harness.state_mut();
     let all = app.view.axis();
@@ -264,7 +264,7 @@ fn scrolling_zooms_around_the_pointer_and_a_double_click_resets() {
     let share = (anchor - after.begin_ns) / after.len_ns();
     assert!(
         (share - 0.25).abs() < 0.01,
-        "the moment under the pointer stays there: {share}"
+        "the time under the pointer stays there: {share}"
     );
     scroll(&mut harness, place, vec2(0.0, 60.0), Modifiers::SHIFT);
     let moved = harness.state().view.flame_axis(&harness.state().store);
@@ -293,7 +293,7 @@ fn dragging_pans_across_and_down() {
     assert!((points - 200.0).abs() < 8.0, "moved by {points} points");
     assert!((after.len_ns() - before.len_ns()).abs() < 1.0);
     drag(&mut harness, from, from - vec2(0.0, 150.0), Modifiers::NONE);
-    // What was below the lower edge is in sight now.
+    // The tracks below the lower edge are now visible.
     assert!(harness.query_by_label("collapse io · tasks").is_some());
     harness.snapshot("flame_scrolled_dark");
 }
@@ -331,7 +331,7 @@ fn tracks_collapse_and_move() {
 }
 
 #[test]
-fn a_search_dims_what_it_does_not_find() {
+fn a_search_dims_all_other_spans() {
     let mut harness = pinned(false);
     harness.state_mut().view.search = "DRAW".to_owned();
     harness.run();
@@ -349,7 +349,7 @@ fn a_search_dims_what_it_does_not_find() {
 }
 
 #[test]
-fn a_search_visits_every_match_once_and_begins_anew() {
+fn a_search_visits_every_match_once_and_starts_again() {
     let mut harness = pinned(false);
     let app = harness.state_mut();
     app.view.search = "path_find".to_owned();
@@ -364,7 +364,7 @@ fn a_search_visits_every_match_once_and_begins_anew() {
         let focus = app.view.focus.unwrap();
         assert!(
             seen.insert((focus.thread, focus.row, focus.span.begin_ns)),
-            "{focus:?} comes twice"
+            "{focus:?} is repeated"
         );
     }
     let last = app.view.focus;
@@ -401,7 +401,7 @@ fn directions_lead_to_neighbours() {
 }
 
 #[test]
-fn what_is_far_away_comes_into_sight() {
+fn a_distant_span_scrolls_into_view() {
     let mut harness = pinned(true);
     let app = harness.state_mut();
     app.view.search = "http".to_owned();
@@ -418,7 +418,7 @@ fn what_is_far_away_comes_into_sight() {
 }
 
 #[test]
-fn colours_tell_of_threads_or_durations() {
+fn colours_show_threads_or_durations() {
     let mut harness = pinned(true);
     harness.state_mut().chart.set_color_by(ColorBy::Thread);
     harness.run();
@@ -454,7 +454,7 @@ fn ten_thousand_moved_tracks_keep_their_order() {
     store.push_block(threads(0..TRACKS));
     let mut chart = FlameChart::default();
     let id = |thread: u32| (ThreadId(thread), TrackKind::Scopes);
-    // What is to come of the moves, step by step.
+    // The expected order after the moves, step by step.
     let mut expected: Vec<u32> = (0..TRACKS).collect();
     for (thread, by) in [
         (9_999, -9_999),
@@ -469,7 +469,7 @@ fn ten_thousand_moved_tracks_keep_their_order() {
         let moved = expected.remove(from);
         expected.insert(to, moved);
     }
-    // Threads that come later stand behind, in their own order.
+    // Later threads follow at the end, in their own order.
     store.push_block(threads(TRACKS..TRACKS + 100));
     expected.extend(TRACKS..TRACKS + 100);
     let ctx = egui::Context::default();

@@ -1,4 +1,4 @@
-//! The icicle: which stacks it merges, and what clicks and searches do.
+//! The icicle: the stacks that it merges, and the effects of clicks and searches.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::block::block;
@@ -54,7 +54,7 @@ fn scope(name: &str) -> StackKey {
     StackKey::Scope(site(name))
 }
 
-/// Returns a point in row `row` of the boxes, some part of the way from left to right.
+/// Returns a point in row `row` of the boxes, at the fraction `part` from left to right.
 fn point(harness: &Harness<'_>, row: f32, part: f32) -> Pos2 {
     let rect = harness.get_by_label("icicle of merged stacks").rect();
     Pos2::new(
@@ -63,9 +63,9 @@ fn point(harness: &Harness<'_>, row: f32, part: f32) -> Pos2 {
     )
 }
 
-/// Presses and releases the button so many times within one pass.
+/// Presses and releases the button `times` times within one pass.
 fn click(harness: &mut Harness<'_>, at: Pos2, times: usize) {
-    // What was clicked before is long ago, so that it does not make a double click of this one.
+    // The previous click is long ago, so it does not make this one a double click.
     for _ in 0..5 {
         harness.step();
     }
@@ -88,7 +88,7 @@ fn click(harness: &mut Harness<'_>, at: Pos2, times: usize) {
 }
 
 #[test]
-fn equal_stacks_are_one_and_threads_apart_on_request() {
+fn equal_stacks_are_one_and_threads_are_separate_on_request() {
     let store = store(60, 1, 0);
     let mut job: Job<Stacks> = Job::default();
     job.finish(&store, Some((0, 59)), &StackOptions::default());
@@ -128,7 +128,7 @@ fn equal_stacks_are_one_and_threads_apart_on_request() {
     assert_eq!(roots.len(), 3);
     assert!(
         roots.is_sorted_by(|a, b| a >= b),
-        "the widest stands at the left"
+        "the widest is at the left"
     );
     assert_eq!(
         roots.iter().sum::<u64>(),
@@ -141,7 +141,7 @@ fn a_click_zooms_in_and_a_double_click_or_a_crumb_out() {
     let shown = Shown::new(store(60, 1, 0));
     let mut harness = shown.harness(900.0, 260.0, Shade::Dark, 1.0);
     harness.run();
-    // Row 0 is all, row 1 the widest root, which is the frame.
+    // Row 0 is everything; row 1 has the widest root, which is the frame.
     let at = point(&harness, 1.0, 0.1);
     click(&mut harness, at, 1);
     assert_eq!(shown.zoomed_to(), [scope("frame")]);
@@ -153,7 +153,7 @@ fn a_click_zooms_in_and_a_double_click_or_a_crumb_out() {
     assert_eq!(
         shown.zoomed_to(),
         [scope("frame")],
-        "one out of what was zoomed to before"
+        "one level out of the previous zoom"
     );
     let at = point(&harness, 1.0, 0.1);
     click(&mut harness, at, 1);
@@ -166,7 +166,7 @@ fn a_click_zooms_in_and_a_double_click_or_a_crumb_out() {
 }
 
 #[test]
-fn a_zoom_holds_when_the_stacks_are_merged_anew() {
+fn a_zoom_stays_when_the_stacks_are_merged_again() {
     let shown = Shown::new(store(60, 1, 0));
     let mut harness = shown.harness(900.0, 260.0, Shade::Dark, 1.0);
     harness.run();
@@ -176,7 +176,7 @@ fn a_zoom_holds_when_the_stacks_are_merged_anew() {
     harness.run();
     assert_eq!(shown.icicle.borrow().stacks().unwrap().frames, 3);
     assert_eq!(shown.zoomed_to(), path);
-    // Row 1 shows what is inside the rendering.
+    // Row 1 shows the scopes inside the rendering.
     let at = point(&harness, 1.0, 0.01);
     click(&mut harness, at, 1);
     assert_eq!(shown.zoomed_to()[..2], path);
@@ -184,12 +184,12 @@ fn a_zoom_holds_when_the_stacks_are_merged_anew() {
 }
 
 #[test]
-fn a_search_says_which_share_of_the_time_matches() {
+fn a_search_shows_the_share_of_the_time_that_matches() {
     let shown = Shown::new(store(60, 1, 0));
     let mut harness = shown.harness(900.0, 260.0, Shade::Dark, 1.0);
     harness.run();
     assert_eq!(shown.icicle.borrow().found_share(), None);
-    // What is inside a match counts once.
+    // Scopes inside a match count once.
     shown.view.borrow_mut().search = "E".to_owned();
     harness.run();
     assert!((shown.icicle.borrow().found_share().unwrap() - 1.0).abs() < 1e-12);
@@ -262,7 +262,7 @@ fn hostile_times_neither_panic_nor_hang() {
         click(&mut harness, at, 1);
         click(&mut harness, at, 2);
     }
-    // All spans have no length, so nothing has a width.
+    // All spans have a duration of zero, so nothing has a width.
     let mut row = RowBlock::default();
     row.push(5, 0, SiteId(1));
     let mut store = Store::new(10, 1000);

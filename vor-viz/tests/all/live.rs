@@ -1,4 +1,4 @@
-//! The panel inside the program that it shows: what the program does arrives.
+//! The panel inside the program that it shows: the program's records arrive in it.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn frame(state: &mut PanelState) {
         }
     }
     state.tick();
-    // The drain hands the frame over before the next tick takes it.
+    // The drain delivers the frame before the next tick reads it.
     drain::flush();
 }
 
@@ -79,7 +79,7 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
             .flat_map(|row| row.spans(i64::MIN, i64::MAX))
             .filter(inside)
             .count();
-        assert_eq!(count, 4, "the spans of frame {i} lie within it");
+        assert_eq!(count, 4, "the spans of frame {i} are within it");
     }
     let numbers: Vec<u64> = store.frames().iter().map(|entry| entry.number).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
@@ -140,7 +140,7 @@ fn the_ring_keeps_its_capacity_and_a_pin_holds() {
 }
 
 #[test]
-fn without_recording_there_are_lengths_and_system_metrics() {
+fn without_recording_there_are_durations_and_system_metrics() {
     own_process!();
     enable();
     setup::disable();
@@ -205,7 +205,7 @@ fn the_panel_draws_the_programs_own_metrics() {
     assert_eq!(
         (state.store().frames().len(), history.len()),
         (8, 8),
-        "both rings stand still together"
+        "both rings stop together"
     );
     let before = state.store().version();
     harness.run_steps(3);
@@ -213,7 +213,7 @@ fn the_panel_draws_the_programs_own_metrics() {
 }
 
 #[test]
-fn a_panel_that_is_gone_leaves_no_sink() {
+fn a_dropped_panel_leaves_no_sink() {
     own_process!();
     enable();
     let mut state = PanelState::new(small());

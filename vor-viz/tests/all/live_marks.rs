@@ -1,5 +1,4 @@
-//! A program that marks its frames and ticks the panel gets one frame per mark, whichever comes
-//! first.
+//! A program that marks its frames and ticks the panel gets one frame per mark, in either order.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The tests of the panel and the viewer. Each test that records does so in a process of its own.
+//! Tests of the panel and the viewer. Each test that records does so in a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Frame bars, metric rows and the overview: what they look like, and what the pointer does there.
+//! Frame bars, metric rows and the overview: their pictures, and the effects of the pointer.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ const METRICS: [(&str, &str, bool); 6] = [
     ("never", "us", false),
 ];
 
-/// Frames whose lengths and metrics look like those of a program; the same at each call.
+/// Frames whose durations and metrics look like those of a program; the same at each call.
 fn store(count: usize, length_ms: impl Fn(usize) -> f64) -> Store {
     let mut store = Store::new(count.max(1), usize::MAX);
     let mut begin_ns = 0;
@@ -112,7 +112,7 @@ fn show_plots(ui: &mut egui::Ui, state: &mut State, theme: &Theme) {
 
 const BARS_HEIGHT: f32 = 80.0;
 
-/// Bars and plots below one another, without margins: the bars begin at the origin.
+/// Bars and plots below one another, without margins; the bars begin at the origin.
 fn harness<'a>(store: Store, theme: egui::Theme, pixels_per_point: f32) -> Harness<'a, State> {
     let app = |ui: &mut egui::Ui, state: &mut State| {
         let theme = Theme::of(ui.visuals());
@@ -134,7 +134,7 @@ fn harness<'a>(store: Store, theme: egui::Theme, pixels_per_point: f32) -> Harne
         .with_pixels_per_point(pixels_per_point)
         .with_theme(theme)
         .with_step_dt(1.0 / 60.0)
-        // Tooltips come after some passes.
+        // Tooltips appear after some passes.
         .with_max_steps(60)
         .build_ui_state(app, State::new(store));
     let mut harness = harness;
@@ -191,7 +191,7 @@ fn place(harness: &Harness<'_, State>, label: &str, frame: usize) -> Pos2 {
 const NONE: Modifiers = Modifiers::NONE;
 
 #[test]
-fn bars_and_plots_stand_on_one_axis() {
+fn bars_and_plots_share_one_axis() {
     let harness = harness(store(300, usual_ms), egui::Theme::Dark, 1.0);
     let bars = rect_of(&harness, "frame bars");
     assert!(bars.width() > 500.0);
@@ -212,7 +212,7 @@ fn a_press_pins_and_dragging_moves_the_pin() {
         assert_eq!(harness.state().pinned(), Some(20), "{label}");
         drag(&mut harness, to, NONE);
         assert_eq!(harness.state().pinned(), Some(63), "{label}");
-        // Outside of the part as well, and beyond its end.
+        // Also outside of the part, and beyond its end.
         drag(&mut harness, pos2(3000.0, 5.0), NONE);
         assert_eq!(harness.state().pinned(), Some(99), "{label}");
         release(&mut harness, to, NONE);
@@ -220,7 +220,7 @@ fn a_press_pins_and_dragging_moves_the_pin() {
         assert_eq!(
             harness.state().pinned(),
             Some(63),
-            "{label}: the button is up"
+            "{label}: the button is released"
         );
         assert_eq!(harness.state().view.selection(), None);
     }
@@ -246,12 +246,12 @@ fn shift_and_drag_selects_at_release() {
             Some((40, 70)),
             "{label}"
         );
-        // The slowest of them.
+        // The slowest of the selected frames.
         assert_eq!(state.pinned(), Some(57), "{label}");
         if label == "frame bars" {
             harness.snapshot("numbers_selection");
         }
-        // A double click shows all again.
+        // A double click shows all frames again.
         let middle = rect_of(&harness, label).center();
         for _ in 0..2 {
             press(&mut harness, middle, NONE);
@@ -288,7 +288,7 @@ fn the_secondary_button_unpins() {
 }
 
 #[test]
-fn the_pointer_is_seen_in_all_parts() {
+fn all_parts_show_the_pointer() {
     let mut harness = harness(store(100, usual_ms), egui::Theme::Dark, 1.0);
     let at = place(&harness, "plot sometimes", 30);
     harness.hover_at(at);
@@ -352,7 +352,7 @@ fn dragging_the_edge_of_a_name_changes_the_height_of_all_rows() {
 }
 
 #[test]
-fn the_bracket_marks_what_the_flame_chart_shows() {
+fn the_bracket_marks_the_range_of_the_flame_chart() {
     let mut harness = harness(store(60, usual_ms), egui::Theme::Dark, 1.0);
     let state = harness.state_mut();
     state.view.pin(state.store.id_at(30));
@@ -361,14 +361,14 @@ fn the_bracket_marks_what_the_flame_chart_shows() {
     harness.snapshot("numbers_bracket");
     harness.hover_at(place(&harness, "frame bars", 40));
     harness.run();
-    // The tooltip comes after a while.
+    // The tooltip appears after some time.
     harness.run_steps(30);
     assert!(harness.query_by_label("frame 40").is_some());
     harness.snapshot("numbers_tooltip");
 }
 
 #[test]
-fn no_frame_breaks_anything_whatever_its_times() {
+fn frames_with_any_times_break_nothing() {
     let ends = [
         i64::MIN,
         i64::MIN + 1,
@@ -413,7 +413,7 @@ fn no_frame_breaks_anything_whatever_its_times() {
     harness.run();
 }
 
-/// Returns a frame like those of [`store`], behind the last one.
+/// Returns a frame like those of [`store`], after the last one.
 fn next_frame(store: &Store, value: f64) -> FrameEntry {
     let begin_ns = store.frames().back().map_or(0, |last| last.end_ns);
     let metric = |column: u32| filled!(MetricValue { column, value });
@@ -427,7 +427,7 @@ fn next_frame(store: &Store, value: f64) -> FrameEntry {
 }
 
 #[test]
-fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
+fn cached_values_equal_those_read_again() {
     type Change = fn(&mut State);
     let mut harness = harness(store(700, usual_ms), egui::Theme::Dark, 1.0);
     let changes: [(&str, Change); 8] = [
@@ -476,7 +476,7 @@ fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
         change(harness.state_mut());
         harness.run();
         let kept = harness.render().unwrap();
-        // A harness of its own has read nothing before.
+        // A new harness has read nothing before.
         let old = harness.state();
         let (store, view, plots) = (old.store.clone(), old.view.clone(), old.plots.clone());
         let mut fresh = self::harness(store, egui::Theme::Dark, 1.0);
@@ -494,7 +494,7 @@ fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
 }
 
 #[test]
-fn values_are_asked_for_once_while_nothing_changes() {
+fn values_are_read_once_while_nothing_changes() {
     let calls = std::cell::Cell::new(0);
     let values = |index: usize| {
         calls.set(calls.get() + 1);
@@ -523,11 +523,10 @@ fn values_are_asked_for_once_while_nothing_changes() {
         output.textures_delta.clear();
         calls.get() - before
     };
-    // The value that is told is asked for in each pass.
+    // The value in the label is read in each pass.
     assert_eq!(pass(&store), 1601);
     assert_eq!(pass(&store), 1);
-    // All values are as before but for one place, so that the oldest frame leaves and with it the
-    // comparison fails.
+    // All values are shifted by one place: the oldest frame leaves, and the comparison fails.
     let frame = next_frame(&store, 1.0);
     store.push_frame(frame);
     assert!(pass(&store) > 1600);
@@ -536,7 +535,7 @@ fn values_are_asked_for_once_while_nothing_changes() {
     assert_eq!(pass(&store), 1601);
 }
 
-/// Pictures of everything in both themes, and with pixels of both sizes.
+/// Pictures of everything in both themes and with both pixel sizes.
 fn pictures(name: &str, make: impl Fn() -> Store) {
     let mut results = SnapshotResults::new();
     for (theme, pixels_per_point, suffix) in [
@@ -580,7 +579,7 @@ fn no_frames() {
     pictures("none", || store(0, usual_ms));
 }
 
-/// What the overview is shown, and what it answered.
+/// The input of the overview, and its answer.
 struct Strip {
     durations_ms: MinMaxPyramid,
     marks: Vec<(u64, OverviewMark)>,
@@ -618,7 +617,7 @@ impl Strip {
     }
 }
 
-/// The overview as a program would use it: the window goes where it is moved.
+/// The overview in a program: the window follows the moves.
 fn overview_harness<'a>(strip: Strip, theme: egui::Theme) -> Harness<'a, Strip> {
     let app = |ui: &mut egui::Ui, strip: &mut Strip| {
         let theme = Theme::of(ui.visuals());
@@ -652,7 +651,7 @@ fn overview_harness<'a>(strip: Strip, theme: egui::Theme) -> Harness<'a, Strip> 
         .with_size(egui::vec2(1000.0, 64.0))
         .with_theme(theme)
         .with_step_dt(1.0 / 60.0)
-        // Tooltips come after some passes.
+        // Tooltips appear after some passes.
         .with_max_steps(60)
         .build_ui_state(app, strip);
     harness.run();
@@ -667,7 +666,7 @@ fn overview_place(harness: &Harness<'_, Strip>, ordinal: f32) -> Pos2 {
 }
 
 #[test]
-fn the_overview_goes_where_it_is_clicked() {
+fn the_overview_moves_to_a_click() {
     let mut harness = overview_harness(
         Strip::new(60_000, 60_000, 10_000..20_000),
         egui::Theme::Dark,
@@ -735,7 +734,7 @@ fn overviews_look_right() {
 }
 
 #[test]
-fn marks_that_arrive_while_loading_are_drawn_as_if_they_had_been_there() {
+fn marks_that_arrive_while_loading_are_drawn_like_earlier_ones() {
     let picture = |strip: Strip| {
         let mut harness = overview_harness(strip, egui::Theme::Dark);
         let state = harness.state_mut();

@@ -1,4 +1,4 @@
-//! The pyramid tells what going through all numbers would.
+//! The pyramid returns the same as a pass over all numbers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn number() -> impl Strategy<Value = f32> {
     ]
 }
 
-/// Numbers, with long stretches of gaps in some of them.
+/// Numbers; some have long ranges of gaps.
 fn numbers() -> impl Strategy<Value = Vec<f32>> {
     let stretch = prop_oneof![
         3 => proptest::collection::vec(number(), 0..700),
@@ -40,7 +40,7 @@ fn numbers() -> impl Strategy<Value = Vec<f32>> {
 
 proptest! {
     #[test]
-    fn any_range_has_the_least_and_greatest_of_its_numbers(
+    fn any_range_has_its_minimum_and_maximum(
         values in numbers(), ends in proptest::collection::vec((0usize..8000, 0usize..8000), 1..60),
     ) {
         let pyramid = pyramid(&values);

@@ -1,4 +1,4 @@
-//! The whole panel, clicked, dragged and typed into.
+//! The whole panel under clicks, drags and typing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::pointer::{click, drag, hover};
@@ -31,7 +31,7 @@ fn harness(store: Store, dark: bool, scale: f32) -> Harness<'static, Panel> {
 
 fn rich(dark: bool) -> Harness<'static, Panel> {
     let mut harness = harness(crate::synthetic::rich_store(), dark, 1.0);
-    // Keys are the panel's where the pointer is over it.
+    // The panel takes keys where the pointer is over it.
     hover(&mut harness, pos2(30.0, 60.0));
     harness
 }
@@ -157,7 +157,7 @@ fn a_selection_narrows_every_axis() {
     );
     let (first, last) = selected(&harness).unwrap();
     assert!(first > 20 && last > first && last < 42, "{first} to {last}");
-    assert_eq!(pinned_index(&harness), Some(33), "the slowest of them");
+    assert_eq!(pinned_index(&harness), Some(33), "the slowest one");
     let panel = harness.state();
     let time = panel.store().time_of(first..last + 1).unwrap();
     assert_eq!(
@@ -167,7 +167,7 @@ fn a_selection_narrows_every_axis() {
     harness.snapshot("panel_selection_light");
 }
 
-/// Two panels of the same frames, beside one another in one window.
+/// Two panels of the same frames, side by side in one window.
 fn two() -> Harness<'static, [Panel; 2]> {
     let show = |ui: &mut egui::Ui, panels: &mut [Panel; 2]| {
         egui::CentralPanel::default().show(ui, |ui| {
@@ -189,7 +189,7 @@ fn two() -> Harness<'static, [Panel; 2]> {
 }
 
 #[test]
-fn a_drag_in_one_panel_leaves_the_one_beside_it_alone() {
+fn a_drag_in_one_panel_does_not_affect_the_other() {
     let mut harness = two();
     let bars: Vec<egui::Rect> = harness
         .get_all_by_label("frame bars")
@@ -225,7 +225,7 @@ fn a_drag_in_one_panel_leaves_the_one_beside_it_alone() {
     harness.snapshot("panel_two_rubber_band");
     assert!(
         right_half(&mut harness) == before,
-        "nothing of the rubber band is seen in the right one"
+        "the right panel does not show the rubber band"
     );
     harness.event_modifiers(
         egui::Event::PointerButton {
@@ -263,7 +263,7 @@ fn arrows_walk_over_spans_when_one_is_in_focus() {
     assert_eq!(focus(&harness), Some(child));
     press(&mut harness, Key::ArrowUp);
     assert_eq!(focus(&harness), Some(first));
-    assert_eq!(pinned_index(&harness), Some(33), "frames stay as they are");
+    assert_eq!(pinned_index(&harness), Some(33), "frames do not move");
     press(&mut harness, Key::Z);
     let panel = harness.state();
     let time = panel.view().flame_axis(panel.store());
@@ -272,7 +272,7 @@ fn arrows_walk_over_spans_when_one_is_in_focus() {
         "the span fills the chart"
     );
     press(&mut harness, Key::Escape);
-    assert_eq!(focus(&harness), None, "out of the focus first");
+    assert_eq!(focus(&harness), None, "the focus is cleared first");
     assert_eq!(pinned_index(&harness), Some(33));
 }
 
@@ -300,7 +300,7 @@ fn letters_zoom_and_pan_the_flame_chart() {
 }
 
 #[test]
-fn a_search_is_typed_and_enter_goes_to_what_it_finds() {
+fn a_search_is_typed_and_enter_goes_to_the_match() {
     let mut harness = rich(true);
     press(&mut harness, Key::F);
     harness.get_by_label("search names").type_text("gc");
@@ -308,7 +308,7 @@ fn a_search_is_typed_and_enter_goes_to_what_it_finds() {
     assert_eq!(
         harness.state().view().search,
         "gc",
-        "letters are typed, not obeyed"
+        "letters are text, not commands"
     );
     assert!(harness.query_by_label("1 scope").is_some());
     press(&mut harness, Key::Enter);
@@ -325,7 +325,7 @@ fn a_search_is_typed_and_enter_goes_to_what_it_finds() {
 }
 
 #[test]
-fn number_keys_and_tabs_change_what_is_below() {
+fn number_keys_and_tabs_change_the_lower_part() {
     let mut harness = rich(false);
     press(&mut harness, Key::Num2);
     assert_eq!(harness.state().tab(), Tab::Scopes);
@@ -354,7 +354,7 @@ fn kept_frames_are_compared_with_others() {
 }
 
 #[test]
-fn the_table_of_keys_comes_and_goes() {
+fn the_table_of_keys_opens_and_closes() {
     let mut harness = rich(true);
     harness.key_press_modifiers(Modifiers::SHIFT, Key::Questionmark);
     harness.run();

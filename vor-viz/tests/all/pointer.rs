@@ -1,6 +1,6 @@
-//! What a hand does with a mouse.
+//! Inputs of a mouse.
 
-#![allow(dead_code, reason = "not every test asks for all of it")]
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use egui::{Event, Modifiers, MouseWheelUnit, PointerButton, Pos2, TouchPhase, Vec2};
 use egui_kittest::Harness;
@@ -21,14 +21,14 @@ fn button<S>(
     harness.event_modifiers(event, modifiers);
 }
 
-/// Moves the pointer there.
+/// Moves the pointer to `pos`.
 pub fn hover<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
     harness.hover_at(pos);
     harness.run();
     harness.run();
 }
 
-/// Presses and releases there.
+/// Presses and releases at `pos`.
 pub fn click<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
     hover(harness, pos);
     button(harness, pos, PointerButton::Primary, true, modifiers);
@@ -51,7 +51,7 @@ pub fn double_click<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
     wait(harness);
 }
 
-/// Presses here, moves in some steps and releases there.
+/// Presses at `from`, moves in some steps and releases at `to`.
 pub fn drag<S>(harness: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifiers) {
     hover(harness, from);
     button(harness, from, PointerButton::Primary, true, modifiers);
@@ -66,7 +66,7 @@ pub fn drag<S>(harness: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Mo
     wait(harness);
 }
 
-/// Turns the wheel there.
+/// Turns the wheel at `pos`.
 pub fn scroll<S>(harness: &mut Harness<'_, S>, pos: Pos2, delta: Vec2, modifiers: Modifiers) {
     hover(harness, pos);
     let event = Event::MouseWheel {
@@ -78,11 +78,11 @@ pub fn scroll<S>(harness: &mut Harness<'_, S>, pos: Pos2, delta: Vec2, modifiers
     };
     harness.event_modifiers(event, modifiers);
     harness.run();
-    // A wheel's way is spread over some passes.
+    // The distance of the wheel is spread over some passes.
     harness.run_steps(30);
 }
 
-/// Lets so much time pass that the next click is no second one.
+/// Waits until the next click is not the second of a double click.
 pub fn wait<S>(harness: &mut Harness<'_, S>) {
     harness.run_steps(30);
 }

@@ -1,5 +1,5 @@
-//! Captures in the panel: the asked frame is there, the window has no gaps, and nothing in a file
-//! stops it.
+//! Captures in the panel: the requested frame is shown, the window has no gaps, and nothing in a
+//! file stops the panel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use crate::made::{Made, frame_ns, make};
 use vor_viz::overview::OverviewMark;
 use vor_viz::replay::{ReplayState, WindowLimits};
 
-/// Longer than any of this can take, so that a test that hangs ends.
+/// Longer than any test here can take, so that a test that hangs ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Takes what arrives until `is_enough`.
+/// Reads the results that arrive, until `is_enough`.
 fn poll_until(replay: &mut ReplayState, is_enough: impl Fn(&ReplayState) -> bool) {
     let context = egui::Context::default();
     let begin = Instant::now();
@@ -43,7 +43,7 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Checks that the window is what the capture says, without a gap.
+/// Checks that the window matches the capture, without a gap.
 fn assert_window(replay: &ReplayState, spans: usize) {
     let window = replay.window();
     let mut begin_ns: u64 = (0..window.start).map(frame_ns).sum();
@@ -57,7 +57,7 @@ fn assert_window(replay: &ReplayState, spans: usize) {
         assert_eq!(entry.end_ns, begin_ns as i64, "frame {frame}");
     }
     let held = (window.end - window.start) as usize * spans;
-    // Spans leave the store a chunk at a time.
+    // Spans leave the store one chunk at a time.
     assert!(replay.store().stored_spans() >= held, "{window:?}");
     let rows = &replay.store().tracks()[0].rows;
     assert!(rows.iter().map(|row| row.len()).sum::<usize>() >= held);
@@ -109,7 +109,7 @@ fn any_of_ten_thousand_frames_is_shown_with_its_neighbours() {
 }
 
 #[test]
-fn ids_and_versions_never_name_two_things() {
+fn ids_and_versions_are_unique() {
     let mut replay = ReplayState::from_bytes(make(3_000, 3, true).bytes, "memory").unwrap();
     load(&mut replay);
     let mut seen = std::collections::HashMap::new();
@@ -150,7 +150,7 @@ fn all_frames_are_summed_up() {
 }
 
 #[test]
-fn metrics_are_told_by_frame() {
+fn metrics_are_reported_by_frame() {
     let mut replay = ReplayState::from_bytes(make(300, 3, true).bytes, "memory").unwrap();
     load(&mut replay);
     let columns = replay.store().catalog().columns.iter();
@@ -191,7 +191,7 @@ fn a_window_keeps_to_its_limits() {
     load(&mut replay);
     assert_eq!(replay.window(), 995..1_005);
     assert_window(&replay, 90);
-    // One frame is shown whatever it holds.
+    // The shown frame may exceed the limit of spans.
     replay.set_limits(WindowLimits {
         frames: 64,
         spans: 1,
@@ -216,7 +216,7 @@ fn the_last_of_many_requests_wins() {
 }
 
 #[test]
-fn a_growing_file_is_followed_until_someone_browses() {
+fn a_growing_file_is_followed_until_the_user_browses() {
     let Made { bytes, frame_ends } = make(900, 9, true);
     let (_folder, path) = written(&bytes[..frame_ends[99] + 20]);
     let mut file = File::options().append(true).open(&path).unwrap();
@@ -291,8 +291,7 @@ fn a_file_without_marks_is_one_frame_until_a_mark_comes() {
     assert_window(&replay, 9);
 }
 
-/// Checks that a replay has taken the capture that `made` another one of 30 frames and 6 spans in
-/// each.
+/// Checks that a replay has replaced its capture by another one of 30 frames with 6 spans each.
 fn assert_replaced(replay: &mut ReplayState) {
     poll_until(replay, |replay| {
         replay.notice().is_some() && replay.is_settled() && replay.frames_total() == 30
@@ -322,7 +321,7 @@ fn another_file_at_the_same_path_is_read_from_its_start() {
     fs::write(&fresh, &other.bytes[..other.frame_ends[9]]).unwrap();
     fs::rename(&fresh, &path).unwrap();
     poll_until(&mut replay, |replay| replay.frames_total() == 10);
-    // It grows as the former one would have.
+    // It grows as the earlier file would have grown.
     let mut file = File::options().append(true).open(&path).unwrap();
     file.write_all(&other.bytes[other.frame_ends[9]..]).unwrap();
     assert_replaced(&mut replay);
@@ -331,13 +330,13 @@ fn another_file_at_the_same_path_is_read_from_its_start() {
 }
 
 #[test]
-fn a_file_that_is_written_anew_is_read_from_its_start() {
+fn a_rewritten_file_is_read_from_its_start() {
     let other = make(30, 6, false).bytes;
     let (_folder, path) = written(&make(50, 9, false).bytes);
     let mut replay = ReplayState::open(&path).unwrap();
     load_all(&mut replay);
     let mut file = File::create(&path).unwrap();
-    // Nothing can be shown of a header that is not yet whole.
+    // A header that is not complete yet has nothing to show.
     file.write_all(&other[..20]).unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(250) {
@@ -350,7 +349,7 @@ fn a_file_that_is_written_anew_is_read_from_its_start() {
 }
 
 #[test]
-fn a_file_that_becomes_shorter_is_read_anew() {
+fn a_file_that_becomes_shorter_is_read_again() {
     let Made { bytes, frame_ends } = make(50, 9, false);
     let (_folder, path) = written(&bytes);
     let mut replay = ReplayState::open(&path).unwrap();
@@ -361,7 +360,7 @@ fn a_file_that_becomes_shorter_is_read_anew() {
         replay.notice().is_some() && !replay.is_loading()
     });
     assert_eq!((replay.frames_total(), replay.window()), (4, 0..4));
-    // One that is gone is still shown.
+    // A deleted file is still shown.
     fs::remove_file(&path).unwrap();
     thread::sleep(Duration::from_millis(250));
     replay.go_to(40);
@@ -371,10 +370,10 @@ fn a_file_that_becomes_shorter_is_read_anew() {
 }
 
 #[test]
-fn a_torn_file_is_searched_for_its_frames_beside_who_opened_it() {
+fn a_torn_file_is_searched_for_its_frames_in_the_background() {
     let Made { bytes, frame_ends } = make(3_000, 9, false);
     let (_folder, path) = written(&bytes[..frame_ends[2_499] + 11]);
-    // What is asked for before it is known how many frames there are is not forgotten.
+    // Requests before the number of frames is known are kept.
     let open = |ask: &dyn Fn(&mut ReplayState)| {
         let mut replay = ReplayState::open(&path).unwrap();
         assert!(replay.is_searching() && replay.is_loading() && !replay.is_settled());
@@ -407,7 +406,7 @@ fn a_torn_file_is_searched_for_its_frames_beside_who_opened_it() {
     );
     let replay = open(&|replay| replay.move_window(7));
     assert_eq!(replay.window(), 7..263);
-    // A closed one is known at once.
+    // The number of frames of a closed file is known immediately.
     let (_folder, path) = written(&make(20, 9, true).bytes);
     let replay = ReplayState::open(&path).unwrap();
     assert_eq!((replay.is_searching(), replay.frames_total()), (false, 20));
@@ -454,7 +453,7 @@ fn a_lost_frame_keeps_its_place() {
     replay.go_to(0);
     load(&mut replay);
     let first = &replay.store().frames()[0];
-    // It began somewhere before the next one.
+    // The lost frame began at some time before the next one.
     assert_eq!(first.end_ns, replay.store().frames()[1].begin_ns);
 }
 
@@ -519,7 +518,7 @@ fn captures_of_version_2_are_shown() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_in_one_line() {
+fn a_file_that_is_no_capture_is_refused_in_one_line() {
     let v3 = make(3, 3, true).bytes;
     let files: [(&str, &[u8]); 4] = [
         ("empty", b""),

@@ -1,4 +1,4 @@
-//! The table of scopes: what it computes, and what it does when it is clicked.
+//! The table of scopes: its values, and the effects of clicks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::block::block;
@@ -21,7 +21,7 @@ use vor_viz::store::{FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
-/// A table, what it shows, and a harness around both.
+/// A table, its data, and a harness around both.
 struct Shown {
     store: RefCell<Store>,
     view: RefCell<View>,
@@ -64,7 +64,7 @@ impl Shown {
 }
 
 #[test]
-fn captions_say_which_frames() {
+fn captions_name_the_frames() {
     let store = store(60, 1, 0);
     assert_eq!(frames_caption(&store, None), "no frames yet");
     assert_eq!(frames_caption(&store, Some((0, 59))), "all 60 frames");
@@ -74,7 +74,7 @@ fn captions_say_which_frames() {
 }
 
 #[test]
-fn a_click_on_a_title_sorts_and_another_one_turns_the_order_around() {
+fn a_click_on_a_title_sorts_and_a_second_one_reverses_the_order() {
     let shown = Shown::new(store(60, 1, 0));
     let mut harness = shown.harness(1000.0, 500.0, Shade::Dark, 1.0);
     harness.run();
@@ -95,7 +95,7 @@ fn a_click_on_a_title_sorts_and_another_one_turns_the_order_around() {
 }
 
 #[test]
-fn a_filter_leaves_names_that_contain_it_and_goes_to_the_search() {
+fn a_filter_keeps_names_that_contain_it_and_goes_to_the_search() {
     let shown = Shown::new(store(20, 1, 0));
     let mut harness = shown.harness(1000.0, 500.0, Shade::Light, 1.0);
     harness.run();
@@ -209,7 +209,7 @@ fn a_slowest_call_pins_its_frame_and_is_focused() {
             (slowest[1].span, 2, ThreadId(0))
         );
     }
-    // The other calls are still there, and another frame can be pinned.
+    // The other calls remain, and another frame can be pinned.
     assert_eq!(shown.table.borrow().rows().unwrap().frames, 60);
     harness.get_by_label("all frames").click();
     harness.run();
@@ -217,7 +217,7 @@ fn a_slowest_call_pins_its_frame_and_is_focused() {
 }
 
 #[test]
-fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
+fn another_selection_is_computed_immediately_and_growth_four_times_a_second() {
     let data = store(60, 1, 0);
     let ctx = egui::Context::default();
     let mut job: Job<ScopeSums> = Job::default();
@@ -237,7 +237,7 @@ fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
     assert_eq!(all.0, 60);
     assert_eq!(pass(&data, (3, 5), 0.01, &mut job).unwrap().0, 3);
     assert_eq!(pass(&data, (0, 59), 0.01, &mut job).unwrap(), all);
-    // Frames come in; nobody chose anything.
+    // New frames arrive; the selection does not change.
     let mut grown = data.clone();
     crate::scopes_data::push(&mut grown, 1, 2, 0);
     assert_eq!(pass(&grown, (0, 60), 0.1, &mut job).unwrap(), all);
@@ -246,7 +246,7 @@ fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
 }
 
 #[test]
-fn old_rows_stay_dimmed_until_those_of_another_choice_are_there() {
+fn old_rows_stay_dimmed_until_those_of_another_selection_arrive() {
     let mut big = Store::new(10, usize::MAX);
     for frame in 0..2 {
         let begin_ns = frame * 10_000_000;
@@ -393,7 +393,7 @@ fn an_empty_store_and_a_narrow_window_have_a_picture_too() {
     results.extend_harness(&mut harness);
 }
 
-/// What a generated program does next.
+/// A step of a generated program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(u32),
@@ -410,7 +410,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..400)
 }
 
-/// Returns moments, among them the first and the last there are.
+/// Returns times, including the first and the last possible ones.
 fn extreme() -> impl Strategy<Value = i64> {
     prop_oneof![
         Just(i64::MIN),
@@ -422,7 +422,7 @@ fn extreme() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Returns the spans in the order in which they ended, and when all had.
+/// Returns the spans in the order in which they ended, and the time when all had ended.
 fn run(steps: &[Step]) -> (ThreadBatch, u64) {
     let (mut batch, mut open, mut now) = (ThreadBatch::default(), Vec::new(), 10_u64);
     let close_all = std::iter::repeat_n(&Step::Close, steps.len());
@@ -443,7 +443,7 @@ fn run(steps: &[Step]) -> (ThreadBatch, u64) {
     (batch, now)
 }
 
-/// Returns a store with the trees of spans that were cut into frames at some moments.
+/// Returns a store with the trees of spans, cut into frames at some times.
 fn store_of(batch: &ThreadBatch, cuts: &[u64]) -> Store {
     let mut store = Store::new(1000, usize::MAX);
     let mut from = 0;
@@ -476,7 +476,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn counts_totals_and_self_times_are_those_of_the_reader(steps in steps(), cut in 0.0f64..1.0) {
+    fn counts_totals_and_self_times_match_the_reader(steps in steps(), cut in 0.0f64..1.0) {
         let (batch, end) = run(&steps);
         let store = store_of(&batch, &[(end as f64 * cut) as u64, end]);
         let catalog = Catalog::default();
@@ -531,7 +531,7 @@ proptest! {
     }
 
     #[test]
-    fn the_last_frames_are_what_the_reader_says_after_a_restart(steps in steps(), cut in 0.0f64..1.0) {
+    fn the_last_frames_match_the_reader_after_a_restart(steps in steps(), cut in 0.0f64..1.0) {
         let (batch, end) = run(&steps);
         let cut = (end as f64 * cut) as u64;
         let store = store_of(&batch, &[cut, end]);
@@ -558,7 +558,7 @@ proptest! {
 }
 
 #[test]
-fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
+fn measured_values_of_scopes_have_their_own_columns() {
     let site = |name: &'static str, measures: Measures| {
         let own = (name == "load").then_some("file");
         let args = own.into_iter().chain(measures.arg_names());
@@ -586,7 +586,7 @@ fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
             start_ticks: vec![start + 100_000, start + 4_000_000, start + 6_000_000],
             duration_ticks: vec![3_000_000, 1_000_000, 500_000],
             sites: vec![SiteId(1), SiteId(2), SiteId(3)],
-            // Of the second there is nothing to tell: it ran all the time and allocated nothing.
+            // The second span has no values: it ran all the time and allocated nothing.
             args: vec![filled!(SpanArgs {
                 span: 0,
                 values: values(Some("a.bin"), [2_900_000, 10, 4 << 20, 9, 1 << 20]),

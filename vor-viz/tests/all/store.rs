@@ -1,4 +1,4 @@
-//! What the store holds and draws is what came in.
+//! The store holds and draws its input.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::block::block;
@@ -27,7 +27,7 @@ fn spans(row: &Row) -> Vec<(i64, u64, u32)> {
 }
 
 #[test]
-fn a_span_that_ends_later_goes_above_what_it_contains() {
+fn a_span_that_ends_later_goes_above_its_contents() {
     let mut store = Store::new(10, 1000);
     store.push_block(frame(
         0,
@@ -48,7 +48,7 @@ fn a_span_that_ends_later_goes_above_what_it_contains() {
 }
 
 #[test]
-fn a_chain_that_crosses_a_mark_goes_above_what_it_contains() {
+fn a_chain_that_crosses_a_mark_goes_above_its_contents() {
     let mut store = Store::new(10, 1000);
     store.push_block(frame(0, 0, 100, vec![vec![(20, 10, 1), (60, 10, 2)]]));
     // 5..150 contains 40..140, and both contain spans of the frame before.
@@ -73,7 +73,7 @@ fn the_oldest_frames_leave_with_their_spans() {
     }
     assert_eq!(store.frames().len(), 3);
     assert_eq!(store.frames()[0].number, 2);
-    // Spans leave a chunk at a time: at least what is shown stays.
+    // Spans leave one chunk at a time; at least those of shown frames stay.
     assert!(store.stored_spans() >= 3);
     assert_eq!(store.index_of(store.id_at(0)), Some(0));
 }
@@ -91,7 +91,7 @@ impl SpanVisitor for Log {
 }
 
 #[test]
-fn a_walk_tells_depths_and_self_times_in_slices_of_any_size() {
+fn a_walk_reports_depths_and_self_times_in_slices_of_any_size() {
     let mut store = Store::new(10, 1000);
     let rows = vec![
         vec![(0, 50, 1), (60, 20, 2), (90, 110, 7)],
@@ -102,7 +102,7 @@ fn a_walk_tells_depths_and_self_times_in_slices_of_any_size() {
     let track = &store.tracks()[0];
     for slice in 1..8 {
         let mut log = Log::default();
-        // Span 7 ends behind the end, so what is inside it stands by itself.
+        // Span 7 ends after the end of the walk, so the spans inside it are separate.
         let mut walk = Walk::new(track, 0, 100);
         while walk.resume(track, slice, &mut log) {}
         let expected = [
@@ -118,7 +118,7 @@ fn a_walk_tells_depths_and_self_times_in_slices_of_any_size() {
     }
 }
 
-/// Spans as gaps and lengths of many magnitudes.
+/// Spans as gaps and durations of many magnitudes.
 fn row_of_spans() -> impl Strategy<Value = Vec<(i64, u64, u32)>> {
     let gap = prop_oneof![Just(0u64), 1u64..20, 1u64..5_000, 1u64..200_000];
     let length = prop_oneof![20 => 0u64..20, 20 => 1u64..3_000, 1 => 1u64..6_000_000_000];
@@ -133,7 +133,7 @@ fn row_of_spans() -> impl Strategy<Value = Vec<(i64, u64, u32)>> {
     })
 }
 
-/// Which pixels any part of a span lies in, were none merged.
+/// Returns the pixels that contain any part of a span, without merging.
 fn brute_force(
     spans: &[(i64, u64, u32)],
     scale: &PixelScale,
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn spans_come_out_as_they_went_in(all in row_of_spans(), cut in 1usize..6000) {
+    fn spans_come_out_unchanged(all in row_of_spans(), cut in 1usize..6000) {
         let mut store = Store::new(10, usize::MAX);
         let cut = cut.min(all.len());
         store.push_block(frame(0, 0, 0, vec![all[..cut].to_vec()]));

@@ -1,6 +1,6 @@
-//! Frames of a made-up program, the same in every run.
+//! Frames of an invented program, the same in every run.
 
-#![allow(dead_code, reason = "not every test asks for all of it")]
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Random {
     }
 }
 
-/// Returns what the frames' ids refer to.
+/// Returns the catalog of the frames' ids.
 pub fn catalog() -> Arc<Catalog> {
     let sites = SITES.iter().enumerate().map(|(i, &name)| {
         let arg_names = if name == "decode" {
@@ -129,13 +129,13 @@ fn fill(rows: &mut [RowBlock], begin_ns: i64, end_ns: i64, most: usize, random: 
     }
 }
 
-/// Makes `frames` frames of about 16 ms with about `spans` spans in all, on eight threads and up to
-/// `depth` deep.
+/// Makes `frames` frames of about 16 ms with about `spans` spans in total, on eight threads and up
+/// to `depth` deep.
 pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
     let catalog = catalog();
     let mut random = Random(0x1234_5678_9abc_def1);
     let mut begin_ns = 0_i64;
-    // A span at the top brings a whole tree of two branches per level with it.
+    // A span at the top includes a whole tree of two branches per level.
     let tree = (1 << depth) - 1;
     let tops = spans.div_ceil(frames.max(1) * THREADS.len() * tree);
     let mut blocks = Vec::new();
@@ -197,8 +197,8 @@ pub fn store(frames: usize, spans: usize, depth: usize) -> Store {
     store
 }
 
-/// Returns a store of a few frames in which everything occurs that a chart shows: tasks, messages,
-/// arguments, drops, lost records.
+/// Returns a store of a few frames with everything that a chart shows: tasks, messages, arguments,
+/// drops, lost records.
 pub fn rich_store() -> Store {
     let mut store = Store::new(64, usize::MAX);
     for (number, mut block) in (0_u64..).zip(blocks(48, 48 * 8 * 40, 4)) {

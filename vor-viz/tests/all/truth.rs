@@ -1,8 +1,8 @@
-//! What the panel shows is what was recorded: sums as the reader's, and a picture that shows spans
-//! where they are and nowhere else.
+//! The panel shows the recorded data: its sums match the reader's, and its picture shows spans at
+//! their places and nowhere else.
 //!
-//! Random programs of three threads, cut into frames anywhere, go through the encoder, the reader,
-//! the loader and the store.
+//! Random programs of three threads, cut into frames at any point, pass through the encoder, the
+//! reader, the loader and the store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,11 +33,11 @@ use vor_viz::store::{Store, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
-/// A program's capture, and what is true of it.
+/// The capture of a program, and the expected values.
 struct Program {
     bytes: Vec<u8>,
     rows: Vec<Row>,
-    /// The ticks of all marks, that at which the first frame began among them.
+    /// The ticks of all marks, including the begin of the first frame.
     marks: Vec<u64>,
     /// Tasks by the frame in which they ended.
     tasks: Vec<Vec<AsyncSpan>>,
@@ -67,7 +67,8 @@ fn program(seed: u64) -> Program {
         .map(|thread| end_ticks(thread, thread.len() - 1))
         .max()
         .unwrap();
-    // Some marks anywhere, others where a span ends, so that it ends just with its frame.
+    // Some marks are anywhere; others are where a span ends, so that it ends exactly with its
+    // frame.
     let mut marks = vec![BEGIN, last];
     for _ in 0..1 + random.below(30) {
         let thread = &threads[random.below(3)];
@@ -159,7 +160,7 @@ fn program(seed: u64) -> Program {
     }
 }
 
-/// Opens a program's capture and waits until all of it is there.
+/// Opens a program's capture and waits until it is fully loaded.
 fn open(program: &Program) -> ReplayState {
     let mut replay = ReplayState::from_bytes(program.bytes.clone(), "made").unwrap();
     let (ctx, begin) = (egui::Context::default(), Instant::now());
@@ -175,11 +176,11 @@ fn open(program: &Program) -> ReplayState {
 /// Count, total and self time of each call site, in nanoseconds.
 type Sums = BTreeMap<u32, (u64, u64, u64)>;
 
-/// Returns what the reader and its statistics say of the spans that ended in some frames.
+/// Returns the values of the reader and its statistics for the spans that ended in some frames.
 fn expected(program: &Program, first: usize, last: usize) -> Sums {
     let mut stats = StatsBuilder::new();
     let mut capture = Capture::new(Cursor::new(program.bytes.clone())).unwrap();
-    // A batch per frame.
+    // One batch per frame.
     for (i, batch) in capture.batches().unwrap().take(last + 1).enumerate() {
         if i == first {
             stats.restart();
@@ -193,7 +194,7 @@ fn expected(program: &Program, first: usize, last: usize) -> Sums {
 }
 
 #[test]
-fn sums_are_those_of_the_reader() {
+fn sums_match_the_reader() {
     for seed in 0..40 {
         let program = program(seed);
         let replay = open(&program);
@@ -244,13 +245,13 @@ fn sums_are_those_of_the_reader() {
     }
 }
 
-/// A picture of the rows of some tracks, as it was sent to the GPU.
+/// A picture of the rows of some tracks, as sent to the GPU.
 struct Picture {
     width: usize,
     pixels: Vec<Color32>,
 }
 
-/// Shows the chart, and takes the picture on its way to the GPU; `None` where nothing was sent.
+/// Shows the chart and returns the picture on its way to the GPU; `None` if nothing was sent.
 fn picture(
     user: &mut User,
     chart: &mut FlameChart,
@@ -262,7 +263,7 @@ fn picture(
         let theme = Theme::of(ui.visuals());
         chart.show(ui, 600.0, store, view, &theme, &|_, _| None);
     });
-    // The first texture is that of the fonts; a new one is sent empty before a part of it is.
+    // The first texture is that of the fonts. A new one is sent empty before a part of it is sent.
     seen.textures
         .retain(|(id, delta)| *id != TextureId::default() && delta.pos.is_some());
     let (_, delta) = seen.textures.pop()?;
@@ -274,7 +275,7 @@ fn picture(
 }
 
 #[test]
-fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
+fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
     let (mut checked, mut painted) = (0, 0);
     for seed in 0..12 {
         let program = program(seed);
@@ -322,7 +323,7 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                         .rows
                         .iter()
                         .filter(|row| (row.0, row.1) == (track.thread.0, depth));
-                    // Which pixels may show a span, and a `decode`.
+                    // The pixels that may show a span, and those that may show a `decode`.
                     let mut may = vec![[false; 2]; picture.width];
                     for &(_, _, site, begin, end) in spans {
                         let (from, to) = (x(begin), x(end));
@@ -340,8 +341,8 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                             shown || !is_inside,
                             "seed {seed}, case {case}: a span is missing at {from} to {to}"
                         );
-                        // All of a wide one is there, and of its colour if it is searched for; its
-                        // first pixel is darker.
+                        // A wide span has no holes, and has its own colour if the search matches
+                        // it; its first pixel is darker.
                         let within = clamp(from.ceil() + 1.0)..clamp(to.floor() - 1.0);
                         if within.start < within.end && from + 4.0 < to {
                             let all = pixels[within.clone()].iter().all(|pixel| pixel.a() > 0);
@@ -363,7 +364,7 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                         let [some, decode] = may[i];
                         assert!(
                             pixel.a() == 0 || some,
-                            "seed {seed}, case {case}: pixel {i} shows what is not there"
+                            "seed {seed}, case {case}: pixel {i} shows a span that is not there"
                         );
                         assert!(
                             *pixel != bright || decode,

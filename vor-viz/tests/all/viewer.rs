@@ -1,4 +1,4 @@
-//! The program `vor-viz`: pictures without a window, and what it says when it cannot make them.
+//! The program `vor-viz`: pictures without a window, and its errors when it cannot make them.
 #![cfg(feature = "viewer")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn refused(output: &Output) -> String {
     line
 }
 
-/// A picture's width, its height and its bytes of red, green and blue.
+/// The width, the height and the RGB bytes of a picture.
 fn picture(path: &Path) -> (u32, u32, Vec<u8>) {
     let decoder = png::Decoder::new(BufReader::new(File::open(path).unwrap()));
     let mut reader = decoder.read_info().unwrap();
@@ -49,7 +49,7 @@ fn folder_with_capture(frames: u64) -> (tempfile::TempDir, String, PathBuf) {
 }
 
 #[test]
-fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
+fn a_picture_has_the_requested_size_and_colours() {
     let (folder, path, out) = folder_with_capture(500);
     let out_text = out.to_str().unwrap();
     let mut means = Vec::new();
@@ -75,7 +75,7 @@ fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
         let (width, height, pixels) = picture(&out);
         assert_eq!(format!("{width}x{height}"), size);
         means.push(mean(&pixels));
-        // Something is written on the ground: names and numbers.
+        // The background has text on it: names and numbers.
         let ground = &pixels[pixels.len() - 3..];
         let different = pixels
             .chunks_exact(3)
@@ -87,7 +87,7 @@ fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
         means[0] < 60.0 && means[1] > 200.0 && means[2] > 200.0,
         "{means:?}"
     );
-    // The old picture is replaced, and nothing else is left.
+    // The old picture is replaced, and no other file remains.
     let mut names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -97,7 +97,7 @@ fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
 }
 
 #[test]
-fn a_picture_shows_the_frame_that_was_asked_for() {
+fn a_picture_shows_the_requested_frame() {
     let (_folder, path, out) = folder_with_capture(500);
     let take = |frame: &str| {
         let output = vor_viz(&[
@@ -112,8 +112,7 @@ fn a_picture_shows_the_frame_that_was_asked_for() {
         assert!(output.status.success(), "{output:?}");
         picture(&out).2
     };
-    // The edges of letters differ by a shade, with the order in which they came into the font's
-    // texture.
+    // The edges of letters differ by a shade, depending on their order in the texture of the font.
     let differing = |a: &[u8], b: &[u8]| {
         a.iter()
             .zip(b)
@@ -139,7 +138,7 @@ fn two_captures_and_none_are_shown() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_one_line() {
+fn failures_are_reported_in_one_line() {
     let (folder, path, out) = folder_with_capture(20);
     let out = out.to_str().unwrap();
     let foreign = folder.path().join("foreign.vor");

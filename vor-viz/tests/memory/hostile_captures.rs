@@ -1,5 +1,5 @@
 //! Damaged captures of both versions in the panel: some hundred seeded mutations, each opened,
-//! looked through and played with.
+//! viewed and used with random inputs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,20 +19,20 @@ use vor_viz::replay::ReplayState;
 
 const CASES: usize = 90;
 
-/// The originals take some hundred kilobytes; a panel of one, with the atlas of its fonts, some
-/// megabytes.
+/// The originals take some hundred kilobytes. A panel for one of them, with its font atlas, takes
+/// some megabytes.
 const MAX_CASE_BYTES: usize = 128 << 20;
 
-/// Longer than any of this can take, so that a test that hangs ends.
+/// Longer than any test here can take, so that a test that hangs ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A capture, and where its records are.
+/// A capture and the offsets of its records.
 struct Original {
     bytes: Vec<u8>,
     records: Vec<usize>,
 }
 
-/// What was found in all mutants.
+/// Results of all mutants.
 #[derive(Default)]
 struct Tally {
     refused: usize,
@@ -43,7 +43,7 @@ struct Tally {
     lost: usize,
 }
 
-/// Waits until all that was asked for is there, and looks at it.
+/// Waits until all requests are complete, and shows the panel.
 fn settle(user: &mut User, replay: &mut ReplayState, what: &str) {
     let begin = Instant::now();
     replay.poll(&user.ctx);
@@ -55,7 +55,7 @@ fn settle(user: &mut User, replay: &mut ReplayState, what: &str) {
     user.look(|ui| replay.show(ui));
 }
 
-/// Looks at first, last and middle frames, at all tabs, and does anything in between.
+/// Shows the first, last and middle frames and all tabs, with random inputs in between.
 fn play(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
     let Ok(mut replay) = ReplayState::from_bytes(bytes.to_vec(), what) else {
         tally.refused += 1;
@@ -89,7 +89,7 @@ fn play(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
     let lost = frames.iter().filter(|frame| frame.lost_records > 0).count();
     assert!(
         lost == 0 || replay.problem().is_some(),
-        "{what}: {lost} lost frames are not told of"
+        "{what}: {lost} lost frames are not reported"
     );
     assert!(
         replay

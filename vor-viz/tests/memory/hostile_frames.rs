@@ -1,5 +1,5 @@
-//! Frames as no sound program makes them, in the whole panel: whatever they say, it draws, answers
-//! and stays small.
+//! Frames that no sound program makes, in the whole panel: with any contents, the panel draws,
+//! answers and stays small.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};
 
-/// Sizes of the panel in points, and how many pixels a point has.
+/// Sizes of the panel in points, and the number of pixels per point.
 const SCREENS: [(f32, f32, f32); 5] = [
     (80.0, 60.0, 0.5),
     (333.0, 211.0, 3.0),
@@ -37,7 +37,7 @@ fn site(name: &str) -> Option<Arc<SiteInfo>> {
     })))
 }
 
-/// A catalog of some call sites, threads and metrics, in which a tick is a nanosecond.
+/// A catalog of some call sites, threads and metrics, in which one tick is one nanosecond.
 fn catalog(sites: &[&str], threads: usize, columns: &[&str]) -> Catalog {
     let mut timeline = Timeline::default();
     timeline.push(filled!(ClockSync {
@@ -109,8 +109,8 @@ fn store(frames: &[FrameSnapshot], origin_ns: i64) -> Store {
     store
 }
 
-/// Uses the panel on every screen, in both themes, at all tabs: looks first, then does anything
-/// `passes` times.
+/// Uses the panel on every screen, in both themes and at all tabs: it shows all tabs, then makes
+/// `passes` random inputs.
 fn attack(store: &Store, passes: usize) {
     for (i, (width, height, pixels_per_point)) in SCREENS.into_iter().enumerate() {
         let mut user = User::new(i as u64, vec2(width, height), pixels_per_point, i % 2 == 0);
@@ -145,7 +145,7 @@ fn attack(store: &Store, passes: usize) {
 }
 
 #[test]
-fn ticks_at_the_ends_of_time() {
+fn ticks_at_the_first_and_last_possible_time() {
     own_process!();
     const LAST: u64 = u64::MAX;
     let catalog = Arc::new(catalog(&["first", "last", "all"], 2, &["frame_ms"]));
@@ -180,7 +180,7 @@ fn ticks_at_the_ends_of_time() {
 }
 
 #[test]
-fn spans_outside_their_frames_overlapping_and_in_disorder() {
+fn spans_outside_their_frames_overlapping_and_out_of_order() {
     own_process!();
     let catalog = Arc::new(catalog(&["a", "b", "c"], 3, &["frame_ms"]));
     let mut user = User::new(99, vec2(1.0, 1.0), 1.0, true);
@@ -222,7 +222,7 @@ fn spans_outside_their_frames_overlapping_and_in_disorder() {
             start_ticks: user.below(60_000_000) as u64,
             kind: TaskEventKind::Step,
         })];
-        // Lengths of zero, negative ones, and numbers that go down.
+        // Durations of zero, negative ones, and numbers that decrease.
         let mut made = frame(
             &catalog,
             begin,
@@ -361,7 +361,7 @@ fn names_and_texts_that_are_long_or_strange() {
 }
 
 #[test]
-fn values_that_are_no_numbers_are_gaps_and_are_counted() {
+fn values_that_are_not_numbers_are_gaps_and_are_counted() {
     own_process!();
     let catalog = Arc::new(catalog(&["a"], 1, &["frame_ms", "loss", "huge"]));
     let values = [

@@ -1,5 +1,5 @@
-//! Programs that use the live panel in ways that it was not made for: what it remembers stays
-//! bounded, and nothing that is looked at is missing.
+//! Programs that use the live panel in ways for which it was not made: its memory stays bounded,
+//! and shown data is complete.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ fn draw(user: &mut User, state: &mut PanelState) {
 }
 
 #[test]
-fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
+fn a_pinned_frame_gets_its_pending_spans() {
     own_process!();
     enable();
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
@@ -41,7 +41,7 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
         work(7);
         state.tick();
     }
-    // The frame that ends here is pinned before the drain has given it away.
+    // The frame that ends here is pinned before the drain has delivered it.
     {
         profile_scope!("the last");
     }
@@ -55,7 +55,7 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
     });
     assert!(state.is_paused());
     drain::flush();
-    // What ends later is not part of any frame that is there.
+    // Later spans are not part of any existing frame.
     work(50);
     drain::frame_mark();
     drain::flush();
@@ -72,7 +72,7 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
     assert_eq!(
         state.store().stored_spans(),
         held,
-        "a panel that is paused takes nothing new"
+        "a paused panel takes no new frames"
     );
     state.unpin();
     state.tick();
@@ -96,7 +96,7 @@ fn a_panel_that_is_never_ticked_nor_shown_forgets() {
     });
     println!("4 000 000 spans, never ticked: {grown} bytes at most");
     assert!(grown < 300 << 20, "{grown} bytes");
-    // What waits is taken at once, and the newest is there.
+    // The waiting frames are taken at once, and the newest one is there.
     state.tick();
     assert_eq!(state.store().frames().len(), 2);
     assert!(state.store().stored_spans() <= (4 << 20) + 20_000);

@@ -1,5 +1,5 @@
-//! Tests of what the panel allocates for hostile captures and programs, under an allocator that
-//! counts, in a process of its own for each.
+//! Tests of the panel's allocations for hostile captures and programs, under an allocator that
+//! counts. Each test has a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What values of all kinds become as arguments of scopes.
+//! Arguments of scopes: how values of all kinds are recorded.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -60,7 +60,7 @@ fn text(text: &str) -> ArgValue {
 }
 
 #[test]
-fn references_and_pointers_are_what_they_refer_to() {
+fn references_and_pointers_record_their_target() {
     own_process!();
     let (number, float, truth) = (&7_u32, &mut 0.5_f32, &&true);
     let (owned, boxed) = (String::from("owned"), Box::new(-3_i8));
@@ -147,7 +147,7 @@ fn an_async_function_keeps_its_parameters() {
 }
 
 #[test]
-fn options_that_alternate_keep_two_ids() {
+fn alternating_options_keep_two_ids() {
     own_process!();
     let spans = record(|| {
         for i in 0..1000_u64 {

@@ -1,4 +1,4 @@
-//! Whole lives of asynchronous tasks: what futures leave in batches, frames, captures and traces.
+//! Asynchronous tasks: what futures leave in batches, frames, captures and traces.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -22,14 +22,14 @@ use vor::{Config, Error, Reader};
 use vor_fixtures::own_process;
 use vor_recorder::clock::ticks;
 
-/// What one recording held.
+/// The contents of one recording.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Tasks with the names of their sites, and the thread each ended on.
+    /// Tasks with the names of their sites, and the thread on which each ended.
     tasks: Vec<(String, ThreadId, AsyncSpan)>,
     /// Name, thread, first and last tick of every span.
     polls: Vec<(String, ThreadId, u64, u64)>,
-    /// What happened in tasks, and the thread on which.
+    /// Task events with their threads.
     events: Vec<(ThreadId, TaskEvent)>,
     dropped_spans: u64,
     frames: Vec<Arc<FrameSnapshot>>,
@@ -71,10 +71,10 @@ impl FrameSink for Keep {
     }
 }
 
-/// Size of the rings: small, so that a test can fill one.
+/// Size of the rings, small enough that a test can fill one.
 const RING_SLOTS: usize = 64 * 1024 / 16;
 
-/// Returns what was recorded while `work` ran. Rings are emptied only at marks and at the end.
+/// Returns what was recorded while `work` ran. Rings are drained only at marks and at the end.
 fn record(work: impl FnOnce()) -> Kept {
     Config::new().inline_drain(true).ring_kib(64).enable();
     let kept = Arc::default();
@@ -188,7 +188,7 @@ fn a_task_ends_on_the_thread_that_polled_it_last() {
     assert_eq!(ids.len(), 40);
     let threads: HashSet<ThreadId> = tasks.iter().map(|task| task.1).collect();
     assert!(threads.len() > 1, "{threads:?}");
-    // A task begins with a poll, on whatever thread, and ends with one on its own.
+    // A task starts with a poll on any thread, and ends with a poll on its own thread.
     let starts: HashSet<u64> = kept.polls.iter().map(|poll| poll.2).collect();
     let ends: HashSet<(ThreadId, u64)> = kept.polls.iter().map(|poll| (poll.1, poll.3)).collect();
     for (_, thread, task) in tasks {
@@ -197,7 +197,7 @@ fn a_task_ends_on_the_thread_that_polled_it_last() {
     }
 }
 
-/// Takes its time to drop.
+/// Takes some time to drop.
 struct Slow;
 
 impl Drop for Slow {
@@ -220,7 +220,7 @@ async fn fail() {
 }
 
 #[test]
-fn a_dropped_task_ends_with_what_it_held_and_an_unpolled_one_leaves_nothing() {
+fn a_dropped_task_ends_with_its_values_and_an_unpolled_one_leaves_nothing() {
     own_process!();
     let kept = record(|| {
         let mut polled = Box::pin(hold());
@@ -306,7 +306,7 @@ fn a_task_belongs_to_the_frame_in_which_it_ends() {
     let last = &kept.frames[3];
     let task = last.threads[0].async_spans[0];
     assert!(task.start_ticks < kept.frames[1].end_ticks && task.end_ticks() > last.start_ticks);
-    // Tasks are not among the spans.
+    // Tasks are not counted among the spans.
     assert_eq!((last.span_count, last.threads[0].spans.len()), (1, 1));
     assert_eq!(last.threads[0].async_span_count, 1);
 }
@@ -341,7 +341,7 @@ fn a_lost_task_is_counted() {
 }
 
 #[test]
-fn captures_and_traces_hold_tasks_as_they_were() {
+fn captures_and_traces_hold_tasks_unchanged() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let (capture, trace) = (
@@ -349,7 +349,7 @@ fn captures_and_traces_hold_tasks_as_they_were() {
         folder.path().join("run.json"),
     );
     let kept = record(|| {
-        // What was recorded before the sinks came belongs to a frame that they do not get.
+        // Spans recorded before the sinks were added belong to a frame that the sinks do not get.
         vor::frame_mark();
         let capture_sink = vor_recorder::sinks::capture::CaptureSink::create(
             &capture,

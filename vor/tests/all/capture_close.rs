@@ -1,4 +1,4 @@
-//! Where a capture is written, and what closing it before the program ends does.
+//! The path of a capture, and closing it before the program ends.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -20,7 +20,7 @@ fn no_capture() {
     assert_eq!((vor::capture_path(), vor::close_capture()), (None, None));
 }
 
-/// Frames that a sink beside the capture got.
+/// Frames that the sink beside the capture received.
 static FRAMES: AtomicU64 = AtomicU64::new(0);
 
 struct CountsFrames;
@@ -41,8 +41,8 @@ fn frames(name: &str, count: u64) {
     }
 }
 
-/// Checks that a capture was ended in order and returns how many spans it holds by the name, and
-/// how many in all.
+/// Checks that a capture was closed in order. Returns the number of its spans named `name`, and of
+/// all its spans.
 fn spans_in(path: &Path, name: &str) -> (usize, u64) {
     let mut reader = Reader::open(path).unwrap();
     let mut named = 0;
@@ -76,7 +76,7 @@ fn spans_in(path: &Path, name: &str) -> (usize, u64) {
 }
 
 #[test]
-fn a_capture_can_be_closed_and_another_begun() {
+fn a_capture_can_be_closed_and_another_started() {
     own_process!();
     no_capture();
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_capture_can_be_closed_and_another_begun() {
     frames("in the first", 5);
     {
         let _open = vor::scope("open while it is closed");
-        // Neither marked nor flushed: the close takes it along.
+        // Neither marked nor flushed: the close writes it.
         let _late = vor::scope("in the first");
         drop(_late);
         assert_eq!(vor::close_capture(), Some(first.clone()));
@@ -101,11 +101,11 @@ fn a_capture_can_be_closed_and_another_begun() {
 
     assert!(vor::is_enabled(), "recording goes on");
     frames("in none", 5);
-    // It is begun within a frame that has a span already.
+    // The capture begins within a frame that already has a span.
     drop(vor::scope("in none"));
     vor::Config::new().capture(&second).enable();
     frames("in the second", 5);
-    // One is being written, and goes on.
+    // The second capture is being written and goes on.
     vor::Config::new().capture(&third).enable();
     assert_eq!(vor::capture_path(), Some(second.clone()));
     vor::disable();
@@ -116,23 +116,23 @@ fn a_capture_can_be_closed_and_another_begun() {
     assert_eq!(
         spans_in(&second, "in none").0,
         0,
-        "no span from before it was begun"
+        "no span from before the capture began"
     );
     assert!(!third.exists());
     assert_eq!(
         std::fs::read(&first).unwrap(),
         bytes,
-        "what is closed stays as it is"
+        "a closed capture does not change"
     );
     assert_eq!(
         FRAMES.load(Ordering::Relaxed) - begun,
         20,
-        "the other sink got all"
+        "the other sink received every frame"
     );
 }
 
 #[test]
-fn the_path_is_that_of_the_file_which_is_written() {
+fn the_path_is_the_path_of_the_written_file() {
     own_process!();
     no_capture();
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn the_path_is_that_of_the_file_which_is_written() {
 }
 
 #[test]
-fn a_capture_that_cannot_be_begun_stands_in_no_ones_way() {
+fn a_capture_that_cannot_start_blocks_nothing() {
     own_process!();
     no_capture();
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn a_capture_that_cannot_be_begun_stands_in_no_ones_way() {
 }
 
 #[test]
-fn a_sink_that_asks_gets_no_path_and_waits_for_nothing() {
+fn a_sink_gets_no_path_and_does_not_wait() {
     own_process!();
     static ASKED: AtomicU64 = AtomicU64::new(0);
     struct Asks;
@@ -189,10 +189,11 @@ fn a_sink_that_asks_gets_no_path_and_waits_for_nothing() {
 }
 
 #[test]
-fn captures_come_and_go_while_threads_record() {
+fn captures_start_and_close_while_threads_record() {
     own_process!();
     static STOP: AtomicBool = AtomicBool::new(false);
-    /// Ends the threads however the test ends: a failure must not leave it waiting for them.
+    /// Stops the threads on every way out of the test; a failing test would otherwise wait for them
+    /// for ever.
     struct StopAtTheEnd;
     impl Drop for StopAtTheEnd {
         fn drop(&mut self) {
@@ -259,7 +260,7 @@ fn io_from_before_recording_is_in_no_frame() {
         found.push((frame.system[ms], frame.system[mb]));
     }
     assert_eq!(found, [(0.0, 0.0), (10.0, 10.0), (0.0, 0.0)]);
-    // While off, only whoever asks for it sees it.
+    // While recording is off, the program can still read the numbers.
     vor::disable();
     vor::record_io(32, 32);
     assert_eq!(vor::drain_io().bytes, 32);

@@ -1,4 +1,4 @@
-//! Where the capture really is, when its place is taken.
+//! The path of the capture where another process already writes to the chosen one.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -10,12 +10,12 @@
 use vor_fixtures::own_process;
 
 #[test]
-fn the_capture_says_where_it_is() {
+fn capture_path_is_the_real_path() {
     own_process!();
     assert_eq!(vor::capture_path(), None);
     let folder = tempfile::tempdir().unwrap();
     let wanted = folder.path().join("run.vor");
-    // As another process that records there.
+    // Another process that records to this path holds this lock.
     let taken = std::fs::File::create(&wanted).unwrap();
     taken.lock().unwrap();
 

@@ -1,4 +1,4 @@
-//! `vor view`: starts the viewer that stands beside it or in the path, and passes everything on.
+//! `vor view` starts the viewer beside it or in `PATH`, and passes all arguments on.
 #![cfg(all(feature = "cli", unix))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,14 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Puts a program into a folder that says its arguments and ends with 7.
+/// Puts a program into a folder that prints its arguments and exits with 7.
 fn put_viewer(folder: &Path) {
     let path = folder.join("vor-viz");
     fs::write(&path, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 7\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a copy of the command, so that nothing else stands beside it.
+/// Runs a copy of the command in its own folder, so that no other program is beside it.
 fn view(folder: &Path, in_path: &Path) -> Output {
     let vor = folder.join("vor");
     if !vor.exists() {

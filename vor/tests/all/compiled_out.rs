@@ -1,5 +1,5 @@
-//! With the feature `off` a program runs as if vor were not there, and hears so where it asked for
-//! a file.
+//! With the feature `off`, a program runs as if vor were not there. It gets a message where it
+//! requested a file.
 
 #![cfg(all(unix, feature = "off"))]
 #![allow(
@@ -45,7 +45,7 @@ fn measured(n: u64) -> u64 {
     n
 }
 
-/// Uses everything, and sees nothing of it.
+/// Calls everything and checks that nothing has an effect.
 fn program() {
     let trace = vor::ChromeTraceSink {
         path: folder().join("trace.json"),
@@ -69,7 +69,7 @@ fn program() {
 }
 
 #[test]
-fn a_program_runs_as_if_vor_were_not_there() {
+fn a_program_runs_as_without_vor() {
     let test = test_name!();
     if role().is_some() {
         return program();

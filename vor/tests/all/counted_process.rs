@@ -1,5 +1,5 @@
-//! The table of counted scopes: at the end of a process, on SIGUSR1, in the child of a fork, beside
-//! a capture.
+//! The table of counted scopes: at the end of a process, on SIGUSR1, in the child of a fork, and
+//! beside a capture.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -7,7 +7,7 @@
     clippy::expect_used,
     reason = "a test fails by panicking"
 )]
-#![expect(unsafe_code, reason = "signals and forks are the C library's")]
+#![expect(unsafe_code, reason = "signals and forks are calls of the C library")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Output, Stdio};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::robust_support::{captures, child, read, role, run, vor_lines};
 use vor_fixtures::test_name;
 
-/// Two levels, a thread, and a name made at run time.
+/// Two levels of scopes, a second thread, and a name that is made at run time.
 fn work(count: usize) {
     let work = move || {
         for _ in 0..count {
@@ -35,7 +35,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Returns the counts that the tables on stderr tell of a scope.
+/// Returns the counts of a scope in the tables on stderr.
 fn counts(text: &str, name: &str) -> Vec<u64> {
     text.lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix("  "))
@@ -89,7 +89,7 @@ fn the_end_of_a_process_prints_the_table() {
     work(100);
 }
 
-/// Starts a child and waits until it says that it has worked.
+/// Starts a child and waits until it reports that its work is done.
 fn started(test: &str, role: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = child(test, role, folder.path())
@@ -104,7 +104,7 @@ fn started(test: &str, role: &str) -> (Child, BufReader<std::process::ChildStdou
     (child, stdout)
 }
 
-/// Reads up to the line that ends so.
+/// Reads lines up to and including one that ends with `end`.
 fn until(from: &mut impl BufRead, end: &str) -> String {
     let mut all = String::new();
     loop {
@@ -145,7 +145,7 @@ fn a_signal_prints_the_table() {
         vor::enable();
         work(100);
         wait_for_line();
-        // The worker sleeps long by now.
+        // By the second signal, the worker of vor is in its long sleep.
         work(100);
         std::thread::sleep(std::time::Duration::from_millis(1500));
         wait_for_line();
@@ -155,7 +155,7 @@ fn a_signal_prints_the_table() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     for times in [1, 2] {
         signal(&child);
-        // The heading, the names of the columns and three rows.
+        // The table is the heading, the names of the columns and three rows.
         let mut text = String::new();
         while text.lines().count() < 5 {
             assert!(stderr.read_line(&mut text).unwrap() > 0, "{text}");
@@ -173,12 +173,12 @@ fn a_signal_prints_the_table() {
     assert_eq!(
         counts(&rest, "outer"),
         [400],
-        "once more at the end: {rest}"
+        "printed again at the end: {rest}"
     );
 }
 
 #[test]
-fn a_handler_of_the_program_stays() {
+fn a_handler_of_the_program_stays_installed() {
     let test = test_name!();
     if role().is_some() {
         // SAFETY: the handler only adds to an atomic.
@@ -199,7 +199,7 @@ fn a_handler_of_the_program_stays() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(child(test, "child", folder.path()).env("VOR_COUNT_SCOPES", "1"));
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(counts(&stderr(&output), "outer"), [20], "at the end only");
+    assert_eq!(counts(&stderr(&output), "outer"), [20], "only at the end");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn the_child_of_a_fork_counts_its_own() {
         vor::enable();
         work(100);
         let around = vor::scope("around the fork");
-        // SAFETY: no other thread of this process runs but vor's own, and the child does no more
+        // SAFETY: the only other threads of this process are vor's own, and the child does no more
         // than the parent.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
@@ -220,7 +220,7 @@ fn the_child_of_a_fork_counts_its_own() {
             std::process::exit(0);
         }
         let mut status = 0;
-        // SAFETY: `status` is a valid place for the result.
+        // SAFETY: `status` is valid for writes.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
         assert_eq!(status, 0);
         work(100);
@@ -237,7 +237,7 @@ fn the_child_of_a_fork_counts_its_own() {
 }
 
 #[test]
-fn a_capture_beside_it_holds_no_spans_and_a_line_says_so() {
+fn a_capture_beside_the_table_holds_no_spans_and_a_line_reports_it() {
     let test = test_name!();
     if role().is_some() {
         vor::enable();
@@ -294,7 +294,7 @@ fn a_bad_value_is_one_line() {
 }
 
 #[test]
-fn a_misspelt_variable_is_one_line_with_the_name_that_was_meant() {
+fn a_misspelt_variable_is_one_line_with_the_right_name() {
     let test = test_name!();
     if role().is_some() {
         vor::enable();
@@ -304,7 +304,7 @@ fn a_misspelt_variable_is_one_line_with_the_name_that_was_meant() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut child = child(test, "child", folder.path());
-    // Variables of vor's build and tests are nobody's mistake.
+    // Variables of vor's build and tests are not reported as misspelt.
     child
         .env("VOR_RECRD", "run.vor")
         .env("VOR_CI_INSTALL", "1")

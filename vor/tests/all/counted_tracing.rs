@@ -1,5 +1,5 @@
-//! Scopes that are counted and not recorded, beside `tracing`: spans of the layer count too, and
-//! scopes are spans of a subscriber that wants them.
+//! Scopes that are counted and not recorded, beside `tracing`: spans of the layer are counted too,
+//! and a subscriber that wants scopes gets them as spans.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry;
 use vor_fixtures::own_process;
 
-/// Counts the spans of one name, of all levels.
+/// Counts the spans with one name, at all levels.
 #[derive(Clone, Default)]
 struct New(Arc<AtomicU64>);
 
@@ -73,7 +73,7 @@ fn spans_and_scopes_are_counted_once() {
     assert_eq!(
         new.0.load(Ordering::Relaxed),
         6,
-        "those under the subscriber"
+        "the spans under the subscriber"
     );
     let rows = vor::stats();
     let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();

@@ -1,4 +1,4 @@
-//! What `CriterionProfiler` leaves beside the reports of benchmarks.
+//! The files that `CriterionProfiler` writes beside the reports of benchmarks.
 
 #![cfg(feature = "criterion")]
 #![allow(
@@ -24,7 +24,7 @@ fn wait() {
     std::thread::sleep(Duration::from_micros(200));
 }
 
-/// Scopes of a name of their own, with those of another thread inside.
+/// Opens scopes with names of its own; those of another thread lie inside.
 macro_rules! work {
     ($outer:literal, $inner:literal) => {{
         vor::profile_scope!($outer);
@@ -40,7 +40,7 @@ macro_rules! work {
     }};
 }
 
-/// Runs this test again as a child that plays a part, and returns the lines that vor wrote.
+/// Runs this test again in a child that calls `part`. Returns the lines that vor wrote.
 fn play(test: &str, part: fn(&Path)) -> Option<(tempfile::TempDir, Vec<String>)> {
     if role().is_some() {
         part(&folder());
@@ -60,8 +60,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Checks that a capture is complete, and returns the names of its scopes and how many spans it
-/// has.
+/// Checks that a capture is complete. Returns the names of its scopes and the number of its spans.
 #[cfg(not(feature = "off"))]
 fn names(path: &Path) -> (BTreeSet<String>, u64) {
     let mut names = BTreeSet::new();
@@ -82,8 +81,7 @@ fn names(path: &Path) -> (BTreeSet<String>, u64) {
     (names, info.spans)
 }
 
-/// Checks that the elements of a flame graph are closed in order, and returns the titles of its
-/// frames.
+/// Checks that the elements of a flame graph are closed in order. Returns the titles of its frames.
 #[cfg(not(feature = "off"))]
 fn titles(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -131,7 +129,7 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
         criterion.bench_function("first", |bencher| {
             bencher.iter(|| work!("parse", "lex <a> & b"))
         });
-        assert!(!vor::is_enabled(), "it is off again");
+        assert!(!vor::is_enabled(), "recording is off again");
         work!("between", "between them");
         vor::Config::new().enable();
         work!("before", "before it");
@@ -140,7 +138,7 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
             bencher.iter(|| work!("decode", "unpack"))
         });
         group.finish();
-        assert!(vor::is_enabled(), "it was on before");
+        assert!(vor::is_enabled(), "recording was on before");
     }
     let test = test_name!();
     let Some((folder, lines)) = play(test, program) else {
@@ -196,11 +194,11 @@ fn files_of_an_earlier_run_are_replaced() {
             profiler.stop_profiling("again", folder);
             assert_eq!(names(&folder.join("run.vor")).1, 3 * (round + 1));
         }
-        // A capture without scopes has no flame graph, and does not keep that of another run.
+        // A capture without scopes writes no flame graph, and deletes the one of an earlier run.
         profiler.start_profiling("bare", folder);
         profiler.stop_profiling("bare", folder);
         assert_eq!(names(&folder.join("run.vor")).1, 0);
-        // What was not started cannot be stopped.
+        // A benchmark that was not started cannot be stopped.
         profiler.stop_profiling("bare", folder);
     }
     let Some((folder, lines)) = play(test_name!(), program) else {
@@ -216,7 +214,7 @@ fn files_of_an_earlier_run_are_replaced() {
 
 #[cfg(not(feature = "off"))]
 #[test]
-fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
+fn an_unwritable_file_is_one_line_and_the_benchmark_goes_on() {
     fn program(folder: &Path) {
         let mut profiler = vor::criterion::CriterionProfiler::new();
         let mut bench = |id: &str, folder: &Path| {
@@ -225,7 +223,7 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
             profiler.stop_profiling(id, folder);
             assert!(!vor::is_enabled());
         };
-        // A file stands where the folder should be, and folders where the files should be.
+        // A file takes the place of the folder, and folders take the places of the files.
         std::fs::write(folder.join("file"), "").unwrap();
         bench("no folder", &folder.join("file/profile"));
         std::fs::create_dir_all(folder.join("a/run.vor/full")).unwrap();
@@ -253,7 +251,7 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
     assert_eq!(
         files(&folder.path().join("b")).len(),
         2,
-        "the capture is there"
+        "the capture exists"
     );
     assert_eq!(names(&folder.path().join("d/run.vor")).1, 3);
     assert!(folder.path().join("d/flamegraph.svg").exists());
@@ -261,8 +259,8 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
 
 #[cfg(not(feature = "off"))]
 #[test]
-fn dropped_spans_are_told() {
-    /// Keeps the recorder from emptying the ring.
+fn dropped_spans_are_reported() {
+    /// Keeps the recorder from draining the ring.
     struct Slow;
     impl vor::sinks::FrameSink for Slow {
         fn interest(&self) -> vor::sinks::Interest {
@@ -309,7 +307,7 @@ fn dropped_spans_are_told() {
 
 #[cfg(feature = "off")]
 #[test]
-fn compiled_out_it_does_nothing_and_says_so() {
+fn compiled_out_it_does_nothing_and_reports_it() {
     fn program(folder: &Path) {
         let mut criterion = Criterion::default()
             .with_profiler(vor::criterion::CriterionProfiler::new())

@@ -1,4 +1,4 @@
-//! What functions under the attribute macros leave in a recording.
+//! The spans of functions under the attribute macros.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -30,7 +30,7 @@ struct Recorded {
     end_ticks: u64,
 }
 
-/// Keeps all spans, in the order in which they ended.
+/// Stores all spans, in the order in which they ended.
 struct Keep(Arc<Mutex<Vec<Recorded>>>);
 
 impl FrameSink for Keep {
@@ -105,7 +105,7 @@ impl Plain {
 }
 
 #[test]
-fn profile_names_the_bare_function() {
+fn profile_uses_the_bare_name_of_the_function() {
     own_process!();
     let spans = record(|| {
         Plain.method();
@@ -184,7 +184,7 @@ mod outer {
 }
 
 #[test]
-fn all_functions_names_the_place_too() {
+fn all_functions_adds_the_path_to_the_name() {
     own_process!();
     let spans = record(|| {
         let frame = Frame(1);
@@ -261,7 +261,7 @@ impl Lines {
         line!() - 1
     }
 
-    /// The position is that of the function, and not of its documentation.
+    /// The position is that of the function, not of its documentation.
     #[inline]
     async fn second() -> u32 {
         line!() - 1
@@ -269,7 +269,7 @@ impl Lines {
 }
 
 #[test]
-fn a_call_site_stands_where_its_function_does() {
+fn a_call_site_has_the_position_of_its_function() {
     own_process!();
     let mut lines = Vec::new();
     let spans = record(|| {

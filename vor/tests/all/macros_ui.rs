@@ -1,10 +1,9 @@
-//! What the attribute macros accept, and what they say of what they refuse.
+//! The items that the attribute macros accept, and the errors for those that they refuse.
 //!
-//! Each file in `ui/pass` has to build without a warning and to run; each in `ui/fail` has to give
-//! the errors in the `.stderr` file beside it, which `TRYBUILD=overwrite` writes anew. The errors
-//! in `ui/compiler` are worded by the compiler and only have to stand at the right place; their
-//! wording is that of the `rust-version` of this workspace, so they are checked with that one
-//! alone.
+//! Each file in `ui/pass` must build without a warning and run. Each file in `ui/fail` must give
+//! the errors in the `.stderr` file beside it; `TRYBUILD=overwrite` writes them again. The
+//! errors in `ui/compiler` come from the compiler and only need the right position. Their wording
+//! is that of the `rust-version` of this workspace, so they are checked with that version alone.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The tests of `vor` as programs use it, and of the command. Each test that records does so in a
-//! process of its own; those of the command share one recording, which this process makes.
+//! Tests of `vor` as programs use it, and of the command. Each test that records does so in a
+//! process of its own. The tests of the command share one recording, which this process makes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

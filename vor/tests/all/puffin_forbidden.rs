@@ -1,4 +1,4 @@
-//! `Config::puffin(false)` leaves puffin alone, whoever takes its frames.
+//! `Config::puffin(false)` does not change puffin, whether or not something takes its frames.
 
 #![cfg(all(feature = "puffin", not(feature = "off")))]
 #![allow(
@@ -11,7 +11,7 @@ use puffin::GlobalFrameView;
 use vor_fixtures::own_process;
 
 #[test]
-fn a_program_that_forbids_it_finds_puffin_as_it_left_it() {
+fn a_program_that_forbids_it_finds_puffin_unchanged() {
     own_process!();
     let view = GlobalFrameView::default();
     vor::Config::new().puffin(false).enable();

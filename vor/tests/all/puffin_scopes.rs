@@ -1,5 +1,5 @@
-//! A program with a viewer of puffin's frames: puffin is fed while its scopes are on, as it was by
-//! vor 0.2.1, and not while they are off.
+//! A program with a viewer of puffin's frames. As in vor 0.2.1, puffin gets frames while its scopes
+//! are on, and none while they are off.
 
 #![cfg(all(feature = "puffin", not(feature = "off")))]
 #![allow(
@@ -14,12 +14,12 @@ use puffin::{FrameData, GlobalFrameView, ScopeCollection, Stream};
 use vor::Sink;
 use vor_fixtures::own_process;
 
-/// A scope as puffin reads it: depth, name, start and duration in nanoseconds.
+/// A scope as puffin's reader returns it: depth, name, start and duration in nanoseconds.
 type Scope = (usize, String, i64, i64);
 
 /// Reads the scopes of all threads of a frame.
 fn scopes(frame: &FrameData, names: &ScopeCollection) -> Vec<Scope> {
-    // Puffin's reader has scopes of its own.
+    // Puffin's reader opens scopes of its own.
     puffin::set_scopes_on(false);
     let unpacked = frame.unpacked().unwrap();
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ fn step() {
         vor::profile_scope!("part");
         std::hint::black_box(());
     }
-    // Of puffin's own, on a thread that ends before the frame.
+    // A scope of puffin's own, on a thread that ends before the frame.
     let own = std::thread::spawn(|| {
         puffin::profile_scope!("puffin's own");
     });
@@ -104,7 +104,8 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
         assert!(within, "{found:?}");
     }
 
-    // Switched on in the middle of a frame: that frame is left out, the next one is there.
+    // Puffin's scopes are switched on in the middle of a frame: that frame is left out, and the
+    // next one arrives.
     step();
     vor::flush();
     puffin::set_scopes_on(true);
@@ -113,7 +114,7 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
     frame();
     let frames = new_frames();
     assert_eq!(frames.len(), 1);
-    // Puffin kept its own scope of the frame that was left out.
+    // Puffin kept its own scope of the frame that vor left out.
     let found = read(&frames[0]);
     assert!(
         found
@@ -124,7 +125,7 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
     );
     assert_eq!(found.iter().filter(|scope| scope.1 == "step").count(), 1);
 
-    // A sink that the program installs takes over, whether the scopes are on or off.
+    // A sink that the program installs takes over, with the scopes on or off.
     let sink = vor::puffin::PuffinSink::new().install();
     for on in [true, false] {
         puffin::set_scopes_on(on);
@@ -135,7 +136,7 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
     frame();
     assert!(new_frames().is_empty(), "puffin's scopes are off");
 
-    // What a program says about it counts, until it says something else.
+    // The program's choice counts until the program makes another.
     puffin::set_scopes_on(true);
     for (allowed, expected) in [(Some(false), 0), (None, 0), (Some(true), 1)] {
         let config = vor::Config::new();

@@ -1,5 +1,5 @@
-//! A program of vor 0.2.1 with a viewer of puffin's frames: `enable()` alone feeds it, and puffin
-//! is left alone while nobody takes its frames.
+//! A program of vor 0.2.1 with a viewer of puffin's frames. `enable()` alone feeds the viewer, and
+//! vor does not change puffin while nothing takes its frames.
 
 #![cfg(all(feature = "puffin", not(feature = "off")))]
 #![allow(
@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex};
 use puffin::{FrameData, GlobalProfiler};
 use vor_fixtures::own_process;
 
-/// A frame of the program's, with a scope of vor's and one of puffin's.
+/// A frame of the program, with one scope of vor and one of puffin.
 fn frame() {
     {
         vor::profile_scope!("step");
     }
-    // On a thread that ends before the frame: puffin reports what a thread has when its outermost
+    // The thread ends before the frame: puffin reports the scopes of a thread when its outermost
     // scope ends.
     let own = std::thread::spawn(|| {
         puffin::profile_scope!("puffin's own");
@@ -29,13 +29,13 @@ fn frame() {
 }
 
 #[test]
-fn a_viewer_is_fed_by_enable_alone_from_when_it_comes() {
+fn enable_alone_feeds_a_viewer_from_its_start_on() {
     own_process!();
     vor::enable();
     for _ in 0..3 {
         frame();
     }
-    assert!(!puffin::are_scopes_on(), "nobody takes puffin's frames");
+    assert!(!puffin::are_scopes_on(), "nothing takes puffin's frames");
 
     let seen: Arc<Mutex<Vec<Arc<FrameData>>>> = Arc::default();
     let viewer = Arc::clone(&seen);
@@ -44,7 +44,7 @@ fn a_viewer_is_fed_by_enable_alone_from_when_it_comes() {
     let scopes_of = |frames: &[Arc<FrameData>]| -> Vec<usize> {
         frames.iter().map(|frame| frame.meta().num_scopes).collect()
     };
-    // The viewer is seen at the next pass; from there on frames are whole.
+    // The next pass finds the viewer; from then on, frames are whole.
     vor::flush();
     assert!(puffin::are_scopes_on());
     for _ in 0..3 {
@@ -53,7 +53,7 @@ fn a_viewer_is_fed_by_enable_alone_from_when_it_comes() {
     let frames = std::mem::take(&mut *seen.lock().unwrap());
     assert_eq!(scopes_of(&frames), [2, 2, 2], "vor's and puffin's own");
 
-    // What the program says later counts, until it switches recording on anew.
+    // A later choice of the program counts until it switches recording on again.
     puffin::set_scopes_on(false);
     frame();
     vor::enable();
@@ -68,6 +68,6 @@ fn a_viewer_is_fed_by_enable_alone_from_when_it_comes() {
 
     vor::Config::new().puffin(false).enable();
     frame();
-    assert!(seen.lock().unwrap().is_empty(), "vor leaves puffin alone");
+    assert!(seen.lock().unwrap().is_empty(), "puffin is unchanged");
     GlobalProfiler::lock().remove_sink(id);
 }

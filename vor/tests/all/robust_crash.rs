@@ -1,4 +1,4 @@
-//! The last thing that a program did stands in its capture, however it ends.
+//! The capture holds the last scopes of a program, however it ends.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -23,8 +23,8 @@ use crate::robust_support::{captures, child, folder, read, role, run};
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
 
-/// Records, opens scopes on two threads, and ends in one of them by `end`. The scopes that are open
-/// have never ended before, so nothing in the file names them.
+/// Records, opens scopes on two threads, and calls `end` in one of them. The open scopes have never
+/// ended before, so nothing in the file names them.
 fn work_and(end: fn()) {
     vor::Config::new()
         .capture(folder().join("run.vor"))
@@ -49,7 +49,7 @@ fn work_and(end: fn()) {
     drop(helper);
 }
 
-/// Names of the open scopes per thread, of each note in turn.
+/// Returns the names of the open scopes per thread, for each note in order.
 fn open_in(path: &Path) -> Vec<(String, Vec<String>)> {
     let mut reader = Reader::open(path).unwrap();
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ fn open_in(path: &Path) -> Vec<(String, Vec<String>)> {
 fn check(folder: &Path, notes: usize) {
     let path = &captures(folder)[0];
     let summary = read(path);
-    // Nothing but that it was not closed.
+    // The missing end record is the only damage.
     assert!(
         summary.damage.len() == 1 && summary.damage[0].contains("end record"),
         "{:?}",
@@ -92,8 +92,8 @@ fn check(folder: &Path, notes: usize) {
     assert!(times.values().all(|times| *times == notes), "{open:?}");
 }
 
-/// Two threads crash, one while the note of the other is being written: many threads have many
-/// scopes open.
+/// Two threads crash, the second while the note of the first is being written. That takes time
+/// because many threads have many scopes open.
 #[test]
 fn a_second_crash_waits_for_the_note_of_the_first() {
     let test = test_name!();
@@ -128,7 +128,7 @@ fn a_second_crash_waits_for_the_note_of_the_first() {
             while !HAS_CRASHED.load(Ordering::SeqCst) {
                 std::hint::spin_loop();
             }
-            // The note of the first has begun, and takes longer than that.
+            // The note of the first crash has begun and takes longer than this sleep.
             std::thread::sleep(Duration::from_millis(1));
             // SAFETY: raising a signal touches no memory.
             unsafe { libc::raise(libc::SIGFPE) };
@@ -161,7 +161,7 @@ fn crash(test: &str, end: fn(), signal: i32, notes: usize) {
 #[test]
 fn a_bad_access() {
     fn end() {
-        // SAFETY: there is none; that is the point.
+        // SAFETY: none; the invalid access is the subject of the test.
         unsafe { std::ptr::without_provenance_mut::<u32>(8).write_volatile(1) };
     }
     crash(test_name!(), end, SIGSEGV, 1);
@@ -176,8 +176,8 @@ fn an_abort() {
 fn a_signal_from_outside() {
     fn end() {
         let own = std::process::id().to_string();
-        // The runtime's handler takes the first for an access that comes again by itself, and lets
-        // the next one end the process.
+        // The runtime's handler takes the first signal for an access that will fault again, and
+        // lets the next one end the process.
         for _ in 0..10 {
             let mut kill = std::process::Command::new("kill");
             assert!(kill.args(["-SEGV", &own]).status().unwrap().success());
@@ -186,8 +186,8 @@ fn a_signal_from_outside() {
     crash(test_name!(), end, SIGSEGV, 1);
 }
 
-/// The stack is used up, and the handler has one of its own, of 8 KiB or so. The runtime's own
-/// handler, which was there before, reports it and aborts.
+/// The stack is used up, and the handler runs on its own stack of about 8 KiB. The runtime's
+/// handler, which was installed before, reports the overflow and aborts.
 #[test]
 fn a_stack_that_overflows() {
     fn deeper(n: u64) -> u64 {
@@ -203,7 +203,7 @@ fn a_stack_that_overflows() {
     crash(test_name!(), end, SIGABRT, 1);
 }
 
-/// A panic that is caught makes a note, and the capture goes on behind it as if nothing had been.
+/// A caught panic writes a note, and the capture goes on after it as usual.
 #[test]
 fn a_panic_that_is_caught() {
     let test = test_name!();
@@ -234,7 +234,7 @@ fn a_panic_that_is_caught() {
     );
     let open = open_in(path);
     let last = |(_, scopes): &(String, Vec<String>)| scopes.last().cloned().unwrap();
-    // The note of the panic, and what the helper has open when the capture is closed.
+    // The note of the panic, and the scopes that the helper has open when the capture is closed.
     let last: Vec<_> = open.iter().map(last).collect();
     assert!(last.contains(&"last thing".to_owned()), "{open:?}");
     assert_eq!(
@@ -255,7 +255,7 @@ extern "C" fn mine(_: i32) {
 }
 
 #[test]
-fn the_handler_that_was_there_has_the_last_word() {
+fn the_earlier_handler_runs_last() {
     let test = test_name!();
     if role().is_some() {
         // SAFETY: the handler has the C signature and calls nothing that a handler may not.

@@ -26,7 +26,7 @@ use crate::robust_support::{child, folder, read, role};
 
 const ENDINGS: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
-/// A child that has said on stdout that it is ready.
+/// A child that has written "ready" to stdout.
 struct Running {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -34,7 +34,8 @@ struct Running {
 
 fn start(command: &mut Command) -> Running {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // A shell has programs in its background ignore some of these, and children inherit that.
+    // A shell has programs in its background ignore some of these signals, and children inherit
+    // that.
     let leave_to_the_system = || {
         for signal in ENDINGS {
             // SAFETY: the disposition is a constant of the system, and the call may be made between
@@ -61,7 +62,7 @@ fn start(command: &mut Command) -> Running {
 
 fn send(process: u32, signal: libc::c_int) {
     let process = libc::pid_t::try_from(process).unwrap();
-    // SAFETY: the call touches no memory, and the process is a child that nobody has waited for.
+    // SAFETY: the call touches no memory, and the process is a child that has not been waited for.
     let sent = unsafe { libc::kill(process, signal) };
     assert_eq!(sent, 0);
 }
@@ -75,7 +76,8 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// Waits for the end, which is a matter of seconds. What hangs is killed, and fails the test.
+    /// Waits for the end, which takes seconds at most. A child that hangs is killed and fails the
+    /// test.
     fn end(mut self) -> (ExitStatus, String) {
         let until = Instant::now() + Duration::from_secs(120);
         let status = loop {
@@ -103,8 +105,8 @@ fn wait_for_parent() {
     let _ = std::io::stdin().read(&mut [0]).unwrap();
 }
 
-/// Has this very thread take the signal when the parent says so: one that is sent to the process
-/// comes to any thread.
+/// Has this thread take the signal when the parent gives the word: a signal to the process may be
+/// delivered to any thread.
 fn take_when_told(signal: libc::c_int) {
     // SAFETY: the call takes nothing and touches no memory.
     let thread = unsafe { libc::pthread_self() } as usize;
@@ -157,7 +159,7 @@ fn record_and_pause() {
     say_ready();
     // SAFETY: the call waits for a handler to have run, and touches no memory.
     unsafe { libc::pause() };
-    // As a program would that takes the end of `pause` for a signal that it has handled.
+    // A program exits here where it takes the end of `pause` for a signal that it has handled.
     std::process::exit(9);
 }
 
@@ -209,9 +211,9 @@ fn a_signal_that_ends_the_program_closes_the_capture_first() {
     }
 }
 
-/// The signal may come while its thread has a lock of the recorder.
+/// The signal may arrive while its thread holds a lock of the recorder.
 #[test]
-fn whatever_the_thread_does_that_takes_the_signal_all_that_ended_is_there() {
+fn every_ended_span_is_there_wherever_the_signal_interrupts() {
     let test = test_name!();
     if let Some(role) = role() {
         let progress = std::fs::File::create(folder().join("progress")).unwrap();
@@ -261,7 +263,7 @@ fn whatever_the_thread_does_that_takes_the_signal_all_that_ended_is_there() {
             let held = summary.count("work") as u64 + summary.dropped_in_batches;
             assert!(
                 held >= made,
-                "{role} {run}: {made} had ended, {held} are there"
+                "{role} {run}: {made} had ended, the file has {held}"
             );
         }
     }
@@ -277,13 +279,13 @@ extern "C" fn mine(_: libc::c_int) {
 
 static BEFORE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
 
-/// As libraries do that share signals: calls the handler that was there before its own, where there
-/// was one, and has the program go on.
+/// Libraries that share signals do this: it calls the earlier handler, where there is one, and the
+/// program goes on.
 extern "C" fn polite(signal: libc::c_int) {
     match *BEFORE.get().unwrap() {
         libc::SIG_DFL | libc::SIG_IGN => {}
-        // SAFETY: the handler was installed by another part of the program. vor's takes two
-        // arguments more, which it looks at as little as this one.
+        // SAFETY: another part of the program installed the handler. vor's handler has two more
+        // arguments, and uses neither them nor this one.
         before => unsafe {
             type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *const libc::c_void);
             let handler: Handler = std::mem::transmute(before);
@@ -295,13 +297,12 @@ extern "C" fn polite(signal: libc::c_int) {
 }
 
 fn handle(handler: usize) -> usize {
-    // SAFETY: the handler has the C signature, or is one of the two that mean something of their
-    // own.
+    // SAFETY: the handler has the C signature, or is one of the two constants of the system.
     unsafe { libc::signal(libc::SIGTERM, handler) }
 }
 
 #[test]
-fn a_program_that_handles_the_signal_does_as_without_vor() {
+fn a_program_that_handles_the_signal_behaves_as_without_vor() {
     let test = test_name!();
     if let Some(role) = role() {
         let (what, when) = role.split_once(' ').unwrap();
@@ -347,7 +348,7 @@ fn a_program_that_handles_the_signal_does_as_without_vor() {
 }
 
 #[test]
-fn signals_can_be_left_alone() {
+fn signal_handling_can_be_switched_off() {
     let test = test_name!();
     if role().is_some() {
         return record_and_pause();
@@ -366,7 +367,7 @@ fn signals_can_be_left_alone() {
     }
 }
 
-/// A child of a fork that has not recorded leaves its parent's capture alone, and ends by the
+/// The child of a fork that has not recorded does not touch its parent's capture, and ends by the
 /// signal.
 #[test]
 fn a_forked_child_ends_by_the_signal_alone() {
@@ -382,7 +383,7 @@ fn a_forked_child_ends_by_the_signal_alone() {
             }
         }
         let mut status = 0;
-        // SAFETY: the child is this process's, and `status` has room for what is asked.
+        // SAFETY: the child belongs to this process, and `status` is valid for writes.
         unsafe {
             libc::kill(forked, libc::SIGTERM);
             libc::waitpid(forked, &raw mut status, 0);

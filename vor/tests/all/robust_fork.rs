@@ -1,4 +1,5 @@
-//! `fork` while recording: each process keeps its own spans in its own file, and none stands twice.
+//! `fork` while recording: each process writes its own spans to its own file, and no span is
+//! written twice.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -6,7 +7,7 @@
     clippy::expect_used,
     reason = "a test fails by panicking"
 )]
-#![expect(unsafe_code, reason = "fork is the C library's")]
+#![expect(unsafe_code, reason = "fork is a call of the C library")]
 
 use std::path::Path;
 use std::process::Output;
@@ -19,10 +20,10 @@ use vor_fixtures::test_name;
 static DISTRIBUTION: vor::Histogram = vor::Histogram::new("latency", "ns");
 static COUNTER: vor::Counter = vor::Counter::new("jobs", "");
 
-/// Runs `in_child` in a fork and returns the number of the child.
+/// Runs `in_child` in a fork and returns the process ID of the child.
 fn fork(in_child: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the tests are run as one thread, or fork from a program whose other threads only
-    // record; the child does no more than they do.
+    // SAFETY: the tests run as one thread, or fork from a program whose other threads only record;
+    // the child does no more than they do.
     match unsafe { libc::fork() } {
         0 => {
             in_child();
@@ -36,11 +37,11 @@ fn fork(in_child: impl FnOnce()) -> libc::pid_t {
     }
 }
 
-/// Waits for a child, and fails when it takes unreasonably long: then it waits for a lock.
+/// Waits for a child. Fails if that takes very long: then the child waits for a lock.
 fn wait(pid: libc::pid_t) {
     for _ in 0..60_000 {
         let mut status = 0;
-        // SAFETY: `status` is a valid place for the result.
+        // SAFETY: `status` is valid for writes.
         match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
             0 => std::thread::sleep(std::time::Duration::from_millis(1)),
             done => {
@@ -60,7 +61,7 @@ fn spans(name: &'static str, count: usize) {
     }
 }
 
-/// Plays a part of the tests below, recording to `VOR_RECORD`.
+/// Runs one part of the tests below, recording to `VOR_RECORD`.
 fn play(part: &str) {
     vor::enable();
     match part {
@@ -150,7 +151,7 @@ fn play(part: &str) {
         "storm" => storm(4),
         "silent" => {
             spans("before", 10);
-            // Children that record nothing write nothing, however they end.
+            // Children that record nothing write nothing, on every kind of exit.
             wait(fork(|| {}));
             wait(fork(|| std::process::exit(0)));
             wait(fork(|| {
@@ -162,7 +163,7 @@ fn play(part: &str) {
     }
 }
 
-/// Uses everything that takes a lock at its first use, under names that are new.
+/// Uses everything that takes a lock at its first use, under new names.
 fn register(name: &str) {
     let name: &'static str = String::leak(name.to_owned());
     let histogram: &'static _ = Box::leak(Box::new(vor::Histogram::new(name, "ns")));
@@ -175,9 +176,9 @@ fn register(name: &str) {
     spans(name, 2);
 }
 
-/// Waits until a span reaches a sink without being fetched, by the worker of a child. The standard
-/// library can start no thread in a child that was forked while another thread started or ended:
-/// its own lock is left behind.
+/// Waits until the worker of a child delivers a span to a sink without a flush. The standard
+/// library cannot start a thread in a child that was forked while another thread started or ended:
+/// its own lock stays locked.
 fn its_worker_comes() {
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     struct Counts;
@@ -227,7 +228,7 @@ fn play_in_child(test: &str, part: &str, folder: &Path) -> Output {
     output
 }
 
-/// Reads all captures of a folder: that of the first process, and the others.
+/// Reads all captures of a folder: the one of the first process, and the others.
 fn read_all(folder: &Path) -> (Summary, Vec<Summary>) {
     let first = folder.join("run.vor");
     let others = captures(folder).into_iter().filter(|path| *path != first);
@@ -264,7 +265,7 @@ fn parent_and_child_write_their_own_spans_each() {
         assert_eq!(counts(&parent), [500, 200, 0], "{part}");
         assert_eq!(counts(&inside), [0, 0, 300], "{part}");
         assert_eq!(parent.count("in the child"), 0);
-        // The child that exits does so inside of two scopes, one of which the parent opened.
+        // The child that exits does so inside two scopes, one of which the parent opened.
         assert_eq!(inside.open_at_close, if part == "exit" { 2 } else { 0 });
         assert_eq!(inside.count("in the child"), usize::from(part == "_exit"));
         assert!(parent.closed, "{part}");
@@ -279,7 +280,7 @@ fn parent_and_child_write_their_own_spans_each() {
             inside.count("last words"),
             if part == "exit" { 10 } else { 0 }
         );
-        // What the parent counted before the fork is in the parent's frame only.
+        // A metric that the parent recorded before the fork is in the parent's frame only.
         let metric = |of: &Summary, name: &str| of.frames[0].0.metric(name);
         assert_eq!(metric(&parent, "jobs"), Some(1000.0), "{part}");
         assert_eq!(metric(&inside, "jobs"), Some(1.0), "{part}");
@@ -315,9 +316,9 @@ fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
     }
 }
 
-/// A lock that another thread holds at the moment of the fork is never let go in the child.
+/// A lock that another thread holds at the moment of the fork is never released in the child.
 #[test]
-fn a_fork_amid_first_uses_leaves_no_lock_behind() {
+fn a_fork_during_first_uses_leaves_no_lock_behind() {
     let test = test_name!();
     if let Some(part) = role() {
         return play(&part);

@@ -1,4 +1,4 @@
-//! A process that is killed loses what its rings held since the last drain, and no more.
+//! A killed process loses at most the records that its rings held since the last drain.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::robust_support::{child, folder, read, role};
 use vor_fixtures::test_name;
 
-/// Kills in one run of the test.
+/// Kills per run of the test.
 const KILLS: usize = 50;
-/// The promise: what ended longer before the kill is in the file.
+/// The guarantee: a span that ended more than this before the kill is in the file.
 const INTERVAL_NS: u64 = 50_000_000;
 
 fn now_ns() -> u64 {
@@ -24,21 +24,21 @@ fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap()
 }
 
-/// How often the witness looks.
+/// Interval of the witness.
 const WITNESS_NS: u64 = 5_000_000;
 
-/// What the witness notes.
+/// A note of the witness.
 #[derive(Clone, Copy, Debug, Default)]
 struct Note {
     at_ns: u64,
-    /// How long the worker has been ready to run and was not let, as the system counts it once it
-    /// is let again; 0 where it does not count.
+    /// How long the worker was ready to run and got no core. The system adds a wait when the wait
+    /// ends; 0 where the system does not count it.
     delay_ns: u64,
     /// How long the worker has run.
     ran_ns: u64,
-    /// 1 where the worker runs or is ready to.
+    /// 1 while the worker runs or is ready to run.
     is_ready: u64,
-    /// What the host took from this machine's processors.
+    /// Time that the host took from this machine's processors.
     stolen_ns: u64,
 }
 
@@ -52,7 +52,7 @@ impl Note {
             at_ns: now_ns(),
             ..Self::default()
         };
-        // Hundredths of a second, the eighth number of the first line.
+        // Hundredths of a second: the eighth number of the first line.
         let stat = read("/proc/stat".as_ref());
         note.stolen_ns = 10_000_000 * number(stat.split_whitespace().nth(8));
         let tasks = std::fs::read_dir("/proc/self/task");
@@ -104,8 +104,8 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// Notes a few times per drain interval that a thread got a core, and how long the worker did not:
-/// what the machine keeps from them is not the recorder's.
+/// Notes a few times per drain interval that this thread got a core, and how long the worker got
+/// none. Time that the machine withholds from both is not the recorder's fault.
 fn witness() {
     let mut notes = std::fs::File::create(folder().join("witness")).unwrap();
     loop {
@@ -128,8 +128,8 @@ fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
         .chain([last_ns.saturating_sub(last.at_ns)])
         .max()
         .unwrap_or(0);
-    // A wait that had not ended at the kill is not counted yet: the worker was ready in each of the
-    // last notes and did not get on.
+    // A wait that had not ended at the kill is not counted yet. The worker was ready in each of the
+    // last notes, and its run time did not grow.
     let is_waiting = |note: &&Note| note.is_ready == 1 && note.ran_ns == last.ran_ns;
     let since = recent.iter().rev().take_while(is_waiting).last();
     let pending = since.map_or(0, |note| last_ns.saturating_sub(note.at_ns));
@@ -137,7 +137,7 @@ fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
     longest.saturating_sub(WITNESS_NS) + counted + pending
 }
 
-/// A sink behind the capture: notes how many spans the capture has been handed before it.
+/// A sink after the capture: notes how many spans the capture received before it.
 struct Delivered {
     spans: u64,
     notes: std::fs::File,
@@ -165,12 +165,12 @@ impl vor::sinks::FrameSink for Delivered {
     }
 }
 
-/// Records at full speed for ever; a line of progress each millisecond: how many spans had ended,
-/// and when that was.
+/// Records at full speed without end. Writes a line of progress each millisecond: how many spans
+/// had ended, and when.
 fn record_flat_out() {
     let mut progress = std::fs::File::create(folder().join("progress")).unwrap();
-    // Without optimisation the worker takes some hundred nanoseconds per span, so a ring of the
-    // default size holds more than an interval's work.
+    // Without optimisation, the worker takes some hundred nanoseconds per span, so a ring of the
+    // default size holds more than one interval's work.
     let ring_kib = if cfg!(debug_assertions) {
         256
     } else {
@@ -213,8 +213,7 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
     }
     let mut seed = now_ns();
     let (mut late, mut delivered_in_all) = (Vec::new(), 0);
-    // In memory where that can be had: how long a disk keeps the worker waiting is not the
-    // question.
+    // In memory where possible: the test does not measure how long a disk keeps the worker waiting.
     let memory = std::path::Path::new("/dev/shm");
     let place = if memory.is_dir() {
         memory.to_owned()
@@ -244,13 +243,13 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
         let summary = read(&folder.path().join("run.vor"));
         assert!(
             summary.damage.len() <= 1,
-            "kill {kill}: at most one torn record was expected: {:?}",
+            "kill {kill}: expected at most one torn record: {:?}",
             summary.damage
         );
         assert!(!summary.closed, "kill {kill}");
         let held = summary.count("work") as u64 + summary.dropped_in_batches;
-        // Exactly: what was delivered before the kill is in the file, but for the record that was
-        // being written.
+        // The exact check: each span delivered before the kill is in the file, except the record
+        // that was being written.
         let notes_of = |name| std::fs::read(folder.path().join(name)).unwrap_or_default();
         let delivered = notes_of("delivered")
             .chunks_exact(8)
@@ -261,8 +260,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
             "kill {kill}: {delivered} spans were delivered, the file holds {held}"
         );
         delivered_in_all += delivered;
-        // In time: the last note of progress is at most a millisecond and one preemption before the
-        // kill.
+        // The check of time: the last note of progress is at most a millisecond and one preemption
+        // before the kill.
         let missing_since = notes
             .iter()
             .find(|(made, _)| *made > held)
@@ -276,7 +275,7 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
         let most_ns = INTERVAL_NS + kept_waiting_ns(&stamps, last_ns);
         assert!(
             late_ns <= most_ns,
-            "kill {kill}: at most {most_ns} ns were to be lost, {late_ns} ns were"
+            "kill {kill}: expected at most {most_ns} ns to be lost, lost {late_ns} ns"
         );
         late.push(late_ns);
     }

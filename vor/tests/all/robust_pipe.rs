@@ -1,4 +1,5 @@
-//! Outputs whose path is a FIFO: nobody reads it, its reader stops, or its reader reads on.
+//! Outputs whose path is a FIFO: without a reader, with a reader that stops, and with one that goes
+//! on.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -38,7 +39,7 @@ fn open_reader(path: &Path) -> File {
     options.open(path).unwrap()
 }
 
-/// Records that many frames of that many spans into the FIFO by the output that the role names.
+/// Records so many frames of so many spans into the FIFO, through the output that the role names.
 fn record(output: &str, frames: u32, spans: u32) {
     let path = folder().join("run.fifo");
     let guard = match output {
@@ -49,7 +50,7 @@ fn record(output: &str, frames: u32, spans: u32) {
             None
         }
     };
-    // Also where the output could not be opened.
+    // Recording starts even where the output could not be opened.
     vor::Config::new().enable();
     for _ in 0..frames {
         for _ in 0..spans {
@@ -57,7 +58,7 @@ fn record(output: &str, frames: u32, spans: u32) {
         }
         vor::frame_mark();
     }
-    // As at a `std::process::exit`: the end of the process finishes it.
+    // As with `std::process::exit`: the end of the process finishes the output.
     std::mem::forget(guard);
     println!("done {}", vor::is_enabled());
 }
@@ -67,7 +68,7 @@ fn is_done(output: &Output) -> bool {
 }
 
 #[test]
-fn a_fifo_that_nobody_reads_is_one_line() {
+fn a_fifo_without_a_reader_is_one_line() {
     let test = test_name!();
     if let Some(role) = role() {
         return record(&role, 10, 10);
@@ -97,7 +98,7 @@ fn number_before(line: &str, word: &str) -> u64 {
 }
 
 #[test]
-fn a_reader_that_stops_holds_up_no_exit_and_what_it_misses_is_counted() {
+fn a_reader_that_stops_delays_no_exit_and_missed_spans_are_counted() {
     let test = test_name!();
     const FRAMES: u32 = 1_000;
     const SPANS: u32 = 1_000;
@@ -124,7 +125,8 @@ fn a_reader_that_stops_holds_up_no_exit_and_what_it_misses_is_counted() {
             "{output}: {lines:?}"
         );
         if output == "capture" {
-            // What went into the pipe is there, and with what was missed it is everything.
+            // The bytes that reached the pipe are there; together with the missed spans they are
+            // complete.
             let mut bytes = Vec::new();
             reader.read_to_end(&mut bytes).unwrap();
             let copy = folder.path().join("copy.vor");
@@ -157,7 +159,7 @@ fn a_reader_that_is_slow_gets_everything() {
             let mut bytes = Vec::new();
             loop {
                 match reader.read(&mut piece) {
-                    // Nobody writes yet, or nobody does any more.
+                    // There is no writer yet, or no longer.
                     Ok(0) if !bytes.is_empty() => break,
                     Ok(n) => bytes.extend_from_slice(&piece[..n]),
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),

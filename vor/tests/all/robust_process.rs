@@ -1,4 +1,4 @@
-//! Bad surroundings, two processes with one path, and ends of a process without a word.
+//! Bad environments, two processes with one path, and processes that end without a flush.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -15,7 +15,7 @@ use std::process::Output;
 use crate::robust_support::{captures, child, folder, read, role, run, vor_lines};
 use vor_fixtures::test_name;
 
-/// What most children do: some frames with some spans, under the settings of the environment.
+/// The work of most children: some frames with some spans, under the settings of the environment.
 fn work(frames: u32, spans: u32) {
     vor::enable();
     for _ in 0..frames {
@@ -26,7 +26,7 @@ fn work(frames: u32, spans: u32) {
     }
 }
 
-/// Runs `test` again with variables set, and checks that the program itself did not notice.
+/// Runs `test` again with variables set. Checks that the program itself runs as usual.
 fn run_with(test: &str, folder: &Path, variables: &[(&str, &str)]) -> Output {
     let mut command = child(test, "child", folder);
     let output = run(command.envs(variables.iter().copied()));
@@ -85,7 +85,7 @@ fn a_path_that_cannot_be_written_is_one_line() {
 }
 
 #[test]
-fn bad_values_are_one_line_each_and_left_out() {
+fn bad_values_are_one_line_each_and_ignored() {
     let test = test_name!();
     if role().is_some() {
         work(3, 10);
@@ -223,7 +223,7 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
     }
 }
 
-/// The worker takes no signals, but a flush and the end of a sink write on the program's own
+/// The worker blocks all signals, but a flush and the end of a sink write on the program's own
 /// thread.
 #[test]
 fn a_file_size_limit_ends_a_chrome_trace_and_not_the_program() {
@@ -302,7 +302,7 @@ fn two_processes_with_one_path_write_two_files() {
         work(1, 100);
         vor::flush();
         println!("ready");
-        // The parent closes stdin when both are there.
+        // The parent closes stdin when both processes are ready.
         std::io::read_to_string(std::io::stdin()).unwrap();
         return;
     }
@@ -388,7 +388,7 @@ fn panic_inside_a_scope() {
     panic!("on purpose");
 }
 
-/// Ends in the way that its part names, without a flush.
+/// Ends in the way that `how` names, without a flush.
 fn end(how: &str) {
     work(10, 100);
     match how {
@@ -401,7 +401,8 @@ fn end(how: &str) {
         "uncaught" => panic_inside_a_scope(),
         "thread" => assert!(std::thread::spawn(panic_inside_a_scope).join().is_err()),
         "abort" => {
-            // A panic while panicking aborts: what ended before the first one is there.
+            // A panic while panicking aborts; spans that ended before the first one are in the
+            // file.
             struct Again;
             impl Drop for Again {
                 fn drop(&mut self) {
@@ -411,7 +412,7 @@ fn end(how: &str) {
             let _again = Again;
             panic_inside_a_scope();
         }
-        // Both orders of the destructors: before and after vor's own.
+        // Both orders of the destructors: before and after the one of vor.
         "destructor" => {
             std::thread::spawn(|| {
                 AT_THREAD_END.with(|_| {});
@@ -436,12 +437,13 @@ fn end(how: &str) {
 }
 
 #[test]
-fn a_process_that_ends_without_a_word_loses_nothing() {
+fn a_process_that_ends_without_a_flush_loses_nothing() {
     let test = test_name!();
     if let Some(role) = role() {
         return end(&role);
     }
-    // How it ends, whether the file is ended in order, and the spans expected beside the work.
+    // How the process ends, whether the file is closed in order, and the spans expected beside the
+    // work.
     type Case = (&'static str, bool, &'static [(&'static str, usize)]);
     let cases: [Case; 7] = [
         ("return", true, &[]),
@@ -472,7 +474,7 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
         assert_eq!(summary.count("work"), 1000, "{how}: {output:?}");
         assert_eq!(summary.frames.len(), 10, "{how}");
         assert_eq!(summary.closed, closed, "{how}: {output:?}");
-        // The end record alone is missing where the process could not write it.
+        // Only the end record is missing, where the process could not write it.
         assert_eq!(
             summary.damage.len(),
             usize::from(!closed),
@@ -486,7 +488,7 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
             assert_eq!(output.status.code(), Some(3));
             assert_eq!(
                 summary.open_at_close, 1,
-                "a scope that is open at the end is told"
+                "a scope that is open at the end is reported"
             );
         }
     }
@@ -538,7 +540,7 @@ fn a_thread_per_task_ten_thousand_times() {
         .unwrap();
     assert!(
         peak_kib < 64 * 1024,
-        "rings of ended threads are used again: {peak_kib} KiB at most"
+        "rings of ended threads are reused: at most {peak_kib} KiB"
     );
     assert_eq!(captures(folder.path()).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What is told of a program that stands still.
+//! Reports about a program that stalls.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -13,8 +13,8 @@ use std::time::Duration;
 use crate::robust_support::{captures, child, folder, read, role, run, vor_lines};
 use vor_fixtures::test_name;
 
-/// What the children stand still for: several times the limit of 100 ms, of which a scope that is
-/// opened with another may be late by half.
+/// How long the children stall: several times the limit of 100 ms. A scope that is opened with
+/// another may be reported late by half the limit.
 const STALL: Duration = Duration::from_millis(600);
 
 fn stand_still() {
@@ -43,7 +43,7 @@ fn stand_still() {
 }
 
 #[test]
-fn a_stall_is_told_on_stderr_and_in_the_capture() {
+fn a_stall_is_reported_on_stderr_and_in_the_capture() {
     let test = test_name!();
     if role().is_some() {
         return stand_still();
@@ -65,7 +65,7 @@ fn a_stall_is_told_on_stderr_and_in_the_capture() {
         line_of(": waits for the lock ").contains(" `helper`:"),
         "{lines:?}"
     );
-    // One frame stood still, so one line says so, however long it does.
+    // One frame stalled, so one line reports it, however long the stall lasts.
     let of_frames = lines.iter().filter(|line| line.contains("no frame mark"));
     assert_eq!(of_frames.count(), 1, "{lines:?}");
 
@@ -79,7 +79,7 @@ fn a_stall_is_told_on_stderr_and_in_the_capture() {
 }
 
 #[test]
-fn who_is_in_time_is_not_told_of() {
+fn a_stall_below_the_limit_is_not_reported() {
     let test = test_name!();
     if role().is_some() {
         return stand_still();

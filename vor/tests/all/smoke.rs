@@ -1,4 +1,4 @@
-//! The thinnest whole path: scopes in, a capture out, read back.
+//! The shortest complete path: scopes are recorded into a capture, and the capture is read back.
 
 #![cfg(not(feature = "off"))]
 

@@ -1,5 +1,5 @@
-//! Functions under `#[tracing::instrument]`, as tokio-rs/tracing says that they behave: what the
-//! layer and the subscriber record of them.
+//! Functions under `#[tracing::instrument]`, with the behaviour that tokio-rs/tracing documents:
+//! what the layer and the subscriber record for them.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(
@@ -26,7 +26,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Spans of a name in the order in which they ended, with their arguments.
+/// Returns the arguments of the spans named `name`, in the order in which the spans ended.
 fn args(kept: &Kept, name: &str) -> Vec<String> {
     kept.called(name)
         .iter()
@@ -105,8 +105,8 @@ fn results_and_errors_are_messages_at_their_levels() {
             ];
             assert_eq!(kept.messages, expected);
             assert_eq!(kept.called("half").len(), 4);
-            // The second poll has the inner function in it. `Instrumented` enters the span once
-            // more where the future is dropped.
+            // The second poll contains the inner function. `Instrumented` enters the span once more
+            // where the future is dropped.
             let outer = kept.called("half_later");
             assert_eq!(outer.len(), 2 * 3);
             let with_inner = outer
@@ -127,12 +127,12 @@ async fn fetch(name: &str, pauses: u32) -> usize {
 }
 
 #[test]
-fn each_poll_of_an_async_function_is_a_scope_and_its_whole_life_a_task() {
+fn each_poll_of_an_async_function_is_a_scope_and_the_whole_call_a_task() {
     own_process!();
     both(
         || {
             for _ in 0..2 {
-                // Interleaved: the polls of one lie between those of the other.
+                // Interleaved: polls of the one lie between polls of the other.
                 let (mut first, mut second) = (pin!(fetch("a", 2)), pin!(fetch("bc", 1)));
                 assert!(poll(first.as_mut()).is_pending());
                 assert!(poll(second.as_mut()).is_pending());
@@ -140,7 +140,7 @@ fn each_poll_of_an_async_function_is_a_scope_and_its_whole_life_a_task() {
                 assert_eq!(poll(second.as_mut()), Poll::Ready(2));
                 assert_eq!(poll(first.as_mut()), Poll::Ready(1));
             }
-            // Dropped before it is done.
+            // Dropped before it completes.
             let mut dropped = Box::pin(fetch("dropped", 5));
             assert!(poll(dropped.as_mut()).is_pending());
             drop(dropped);
@@ -148,7 +148,7 @@ fn each_poll_of_an_async_function_is_a_scope_and_its_whole_life_a_task() {
         |kept| {
             let tasks = kept.tasks_called("fetch");
             let polls: Vec<usize> = tasks.iter().map(|task| kept.polls(task.id).len()).collect();
-            // Entered once more each where they are dropped, as `Instrumented` does.
+            // `Instrumented` enters each once more where it is dropped.
             assert_eq!(tasks.len(), 5);
             let of_first = [&polls[..2], &polls[2..4]];
             assert!(
@@ -184,7 +184,7 @@ fn with_parent(parent: &Span, number: u32) {
 fn follows(causes: impl IntoIterator<Item = Option<Id>>) {}
 
 #[test]
-fn parents_and_causes_are_no_matter_of_where_the_thread_is() {
+fn explicit_parents_and_causes_do_not_change_the_order_of_the_thread() {
     own_process!();
     both(
         || {
@@ -198,7 +198,7 @@ fn parents_and_causes_are_no_matter_of_where_the_thread_is() {
             assert_eq!(args(kept, "with_parent"), ["number=2", "number=3"]);
             let parent = kept.the("parent");
             let children = kept.called("with_parent");
-            // As the thread had them: the first one ended before its parent was entered.
+            // The order is that of the thread: the first child ended before its parent was entered.
             assert!(!parent.has(children[0]) && parent.has(children[1]));
             assert!(parent.has(kept.the("follows")));
         },

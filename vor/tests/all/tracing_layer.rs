@@ -19,10 +19,10 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry;
 use vor_fixtures::own_process;
 
-/// A span as the capture has it: its frame, the name of its thread, its depth, name and arguments.
+/// A span in the capture: its frame, the name of its thread, its depth, name and arguments.
 type Found = (u64, String, u32, String, Vec<String>);
 
-/// Records what `work` does under a layer, and returns the spans and how many frames there are.
+/// Records `work` under a layer. Returns the spans and the number of frames.
 fn record(layer: vor::tracing::TracingLayer, work: impl FnOnce()) -> (Vec<Found>, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
@@ -68,7 +68,7 @@ fn found(path: &Path) -> (Vec<Found>, u64) {
     (found, frames)
 }
 
-/// Names without what tells one run from another.
+/// Formats the spans without the fields that differ between runs.
 fn tree(found: &[Found]) -> Vec<String> {
     let line = |(frame, _, depth, name, args): &Found| {
         format!("{frame} {depth} {name} {}", args.join(" "))
@@ -144,7 +144,7 @@ fn spans_are_followed_over_threads_and_out_of_order() {
         );
         drop(first);
         drop(second);
-        // Entered while recording is off, and left while it is on.
+        // Entered while recording is off, left while it is on.
         vor::disable();
         let off = info_span!("off").entered();
         vor::Config::new().enable();
@@ -168,7 +168,7 @@ fn spans_are_followed_over_threads_and_out_of_order() {
     assert_eq!(counts, BTreeMap::from(expected));
 }
 
-/// Writes down the names of all spans that there are.
+/// Writes down the names of all spans.
 #[derive(Clone, Default)]
 struct Names(Arc<Mutex<Vec<&'static str>>>);
 
@@ -236,7 +236,7 @@ mod game {
 }
 
 #[test]
-fn the_macros_of_profiling_land_in_a_capture() {
+fn the_macros_of_profiling_record_into_a_capture() {
     own_process!();
     let (found, frames) = record(vor::tracing::TracingLayer::new(), || {
         let dispatch = tracing::dispatcher::get_default(Clone::clone);

@@ -1,4 +1,4 @@
-//! What the layer and the subscriber make of spans and events, however these are entered and left.
+//! Spans and events of the layer and the subscriber, in every order of entering and leaving.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(
@@ -22,7 +22,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry;
 use vor_fixtures::own_process;
 
-/// Lets the clock go on.
+/// Waits until the clock has advanced.
 fn pause() {
     let begin = vor::ticks();
     while vor::ticks() < begin + 10_000 {
@@ -31,7 +31,7 @@ fn pause() {
 }
 
 #[test]
-fn events_are_messages_at_their_place_and_marks_are_not() {
+fn events_are_messages_in_order_and_marks_are_not() {
     own_process!();
     both(
         || {
@@ -57,7 +57,7 @@ fn events_are_messages_at_their_place_and_marks_are_not() {
 }
 
 #[test]
-fn levels_and_targets_are_chosen_by_the_usual_filters() {
+fn the_usual_filters_choose_levels_and_targets() {
     own_process!();
     let work = || {
         let _outer = info_span!("outer").entered();
@@ -120,7 +120,7 @@ fn a_span_that_is_entered_again_is_a_task_whose_busy_time_is_the_sum_of_its_poll
                 let polls = kept.polls(task.id);
                 assert_eq!(polls, times.collect::<Vec<_>>());
                 let (first, last) = (of_task[0].start, of_task[2].end);
-                // That they are tasks was learnt of the first one, or in an earlier recording.
+                // The first one, or an earlier recording, showed that this site makes tasks.
                 if nth > 0 {
                     assert!(task.start_ticks + 10_000 <= first);
                 }
@@ -128,7 +128,7 @@ fn a_span_that_is_entered_again_is_a_task_whose_busy_time_is_the_sum_of_its_poll
                 let idle = task.duration_ticks - kept.busy(task.id);
                 assert!(idle >= 30_000, "{idle}");
             }
-            // Plain scopes are no tasks.
+            // Plain scopes are not tasks.
             assert_eq!(kept.called("inside").len(), 9);
             assert_eq!(kept.tasks_called("inside"), []);
         },
@@ -136,7 +136,7 @@ fn a_span_that_is_entered_again_is_a_task_whose_busy_time_is_the_sum_of_its_poll
 }
 
 #[test]
-fn a_span_that_waits_is_a_task_once_its_site_is_known_and_any_may_be() {
+fn waiting_spans_are_tasks_once_their_site_is_known_or_with_whole_lives() {
     own_process!();
     let queued = || {
         let first = info_span!("queued");
@@ -183,7 +183,7 @@ fn a_span_that_waits_is_a_task_once_its_site_is_known_and_any_may_be() {
 }
 
 #[test]
-fn threads_that_enter_a_span_at_once_are_polls_each_on_its_own() {
+fn threads_that_enter_one_span_at_once_make_separate_polls() {
     own_process!();
     both(
         || {
@@ -197,7 +197,7 @@ fn threads_that_enter_a_span_at_once_are_polls_each_on_its_own() {
                             tracing::dispatcher::with_default(&dispatch, || {
                                 span.in_scope(|| {
                                     barrier.wait();
-                                    // Entered within itself: the outer time has this one in it.
+                                    // Entered within itself: the outer time includes this one.
                                     span.in_scope(pause);
                                 });
                             });
@@ -221,7 +221,7 @@ fn threads_that_enter_a_span_at_once_are_polls_each_on_its_own() {
 }
 
 #[test]
-fn spans_that_are_left_out_of_order_have_their_own_times() {
+fn spans_left_out_of_order_have_their_own_times() {
     own_process!();
     both(
         || {
@@ -256,7 +256,7 @@ fn spans_that_are_left_out_of_order_have_their_own_times() {
 }
 
 #[test]
-fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
+fn hundreds_of_nested_spans_are_recorded_and_nest() {
     own_process!();
     fn descend(left: u64) {
         if left > 0 {
@@ -267,8 +267,8 @@ fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
     both(
         || {
             descend(300);
-            // Left from the outermost on, which takes each from the bottom of what the thread has
-            // entered.
+            // The outermost is left first, so each is taken from the bottom of the thread's stack
+            // of entered spans.
             let mut spans: Vec<_> = (0..100_u64)
                 .map(|i| info_span!("row", i).entered())
                 .collect();
@@ -300,11 +300,11 @@ fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
 }
 
 #[test]
-fn what_is_never_closed_or_left_harms_nothing_else() {
+fn spans_that_are_never_closed_or_left_do_not_affect_others() {
     own_process!();
     both(
         || {
-            // On a thread of its own, since what it enters stays entered.
+            // On its own thread, because its spans stay entered.
             let dispatch = tracing::dispatcher::get_default(Clone::clone);
             let forgets = move || {
                 tracing::dispatcher::with_default(&dispatch, || {
@@ -341,7 +341,7 @@ fn what_is_never_closed_or_left_harms_nothing_else() {
 }
 
 #[test]
-fn fields_are_those_that_a_span_has_when_it_is_left() {
+fn fields_have_the_values_from_when_the_span_is_left() {
     own_process!();
     both(
         || {
@@ -358,7 +358,7 @@ fn fields_are_those_that_a_span_has_when_it_is_left() {
             });
             span.record("size", -1.5);
             span.in_scope(|| {});
-            // The memory of its texts goes on to others.
+            // The next span reuses the memory of its texts.
             drop(span);
             info_span!("request", path = %format_args!("{:>5}", "x"), status = Empty, size = 3_i8, ok = false).in_scope(|| {});
         },
@@ -381,9 +381,9 @@ fn fields_are_those_that_a_span_has_when_it_is_left() {
 }
 
 #[test]
-fn texts_of_spans_that_are_entered_again_are_theirs_however_many_there_are() {
+fn any_number_of_reentered_spans_keep_their_texts() {
     own_process!();
-    // More than a thread's ring keeps texts of at a time.
+    // More texts than the ring of one thread holds at a time.
     const SPANS: usize = 300;
     both(
         || {
@@ -401,7 +401,7 @@ fn texts_of_spans_that_are_entered_again_are_theirs_however_many_there_are() {
                 span.record("late", "now");
             });
             enter_all();
-            // The same one again and again, which needs no text anew.
+            // The same span is entered again and again, which stores no new text.
             (0..SPANS).for_each(|_| spans[7].in_scope(|| {}));
         },
         |kept| {
@@ -441,7 +441,7 @@ fn fields_that_are_recorded_together_are_seen_together() {
             let with_text = info_span!("torn", a = 0_u64, b = 0_u64, c = 0_u64, text = "0");
             let numbers = info_span!("torn", a = 0_u64, b = 0_u64, c = 0_u64, d = 0_u64);
             let recorded = AtomicU32::new(0);
-            // At least so often, and until something has been recorded between.
+            // At least this often, and until a value was recorded in between.
             let enter = || {
                 for i in 0.. {
                     if i < TIMES {
@@ -524,7 +524,7 @@ fn self_time_is_right_where_a_span_is_entered_many_times() {
             let (outer, inner) = (of("self: outer"), of("self: inner"));
             assert_eq!(2 * outer.count, inner.count);
             assert_eq!(inner.self_ns, inner.total_ns);
-            // To the nanosecond that each conversion from ticks may be off.
+            // Each conversion from ticks may be off by one nanosecond.
             let expected = outer.total_ns - inner.total_ns;
             assert!(
                 outer.self_ns.abs_diff(expected) <= inner.count,
@@ -535,7 +535,7 @@ fn self_time_is_right_where_a_span_is_entered_many_times() {
     }
 }
 
-/// Records the roots of one name.
+/// Samples the roots with one name.
 struct Named(&'static str, AtomicU32);
 
 impl vor::tracing::Sampler for Named {
@@ -562,7 +562,7 @@ fn traces() {
 }
 
 #[test]
-fn the_root_decides_for_all_that_is_in_it() {
+fn the_root_decides_for_all_its_children() {
     own_process!();
     let dispatches = [
         Dispatch::new(
@@ -589,7 +589,7 @@ fn the_root_decides_for_all_that_is_in_it() {
 }
 
 #[test]
-fn a_probability_is_kept_and_bad_ones_are_never_or_always() {
+fn a_probability_is_met_and_invalid_ones_mean_never_or_always() {
     own_process!();
     let count = |probability: f64| {
         let sampler = vor::tracing::Probabilistic(probability);
@@ -638,7 +638,7 @@ fn handles_of_a_span_are_counted_and_the_current_one_is_known() {
         assert_eq!(Span::current().id(), same);
         drop(entered);
         assert!(Span::current().is_none());
-        // It is open as long as there is a handle, here or elsewhere.
+        // The span is open as long as it has a handle on any thread.
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         let elsewhere = move || {
             tracing::dispatcher::with_default(&dispatch, || {
@@ -648,7 +648,7 @@ fn handles_of_a_span_are_counted_and_the_current_one_is_known() {
             })
         };
         thread::spawn(elsewhere).join().unwrap();
-        // Its place is free again.
+        // Its slot is free again.
         let places: Vec<u64> = (0..10)
             .map(|_| info_span!("again").id().unwrap().into_u64() & 0xff_ffff)
             .collect();
@@ -683,7 +683,7 @@ fn two_registries_may_give_the_same_ids() {
 }
 
 #[test]
-fn what_the_tap_makes_of_scopes_is_not_recorded_twice_by_the_subscriber() {
+fn the_subscriber_does_not_record_spans_of_the_tap_twice() {
     own_process!();
     let dispatch =
         Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::TRACE));

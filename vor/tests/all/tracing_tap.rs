@@ -1,4 +1,5 @@
-//! The live tap: scopes as `tracing` spans, seen by a subscriber that writes down what it is told.
+//! The live tap: a subscriber gets scopes as `tracing` spans and writes down each call that it
+//! gets.
 
 #![cfg(all(feature = "tracing", not(feature = "off")))]
 #![allow(
@@ -14,7 +15,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use vor_fixtures::own_process;
 
-/// What a subscriber was told, one line each.
+/// The calls that a subscriber got, one line each.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +29,7 @@ impl Told {
     }
 }
 
-/// Wants spans of all levels up to one.
+/// Takes spans of all levels up to one.
 struct Listener {
     told: Told,
     up_to: Level,
@@ -68,7 +69,7 @@ impl Subscriber for Listener {
         assert_eq!(metadata.file(), Some(file!()));
         assert_eq!(metadata.target(), module_path!());
         assert!(metadata.line().is_some());
-        // A scope in the subscriber is not tapped in turn.
+        // The tap skips a scope inside the subscriber.
         vor::profile_scope!("inside the subscriber");
         self.names.lock().unwrap().push(metadata.name());
         Id::from_u64(self.next_id.fetch_add(1, Ordering::Relaxed))
@@ -103,7 +104,7 @@ const EXPECTED: [&str; 8] = [
 ];
 
 #[test]
-fn a_subscriber_sees_scopes_nested_and_only_while_it_wants_them() {
+fn a_subscriber_gets_nested_scopes_and_only_while_it_takes_them() {
     own_process!();
     let told = Told::default();
     let before_ns = {
@@ -126,14 +127,15 @@ fn a_subscriber_sees_scopes_nested_and_only_while_it_wants_them() {
             [EXPECTED, EXPECTED].concat(),
             "recording: {is_recording}"
         );
-        // One that wants less is not asked.
+        // A subscriber with a lower level gets nothing.
         tracing::subscriber::with_default(Listener::new(&told, Level::DEBUG), outer);
         assert_eq!(told.take(), [""; 0]);
         outer();
         assert_eq!(told.take(), [""; 0]);
     }
 
-    // A scope that began before the subscriber came, or ends after it went, is no half span.
+    // A scope that began before the subscriber was set, or ends after it was removed, makes no half
+    // span.
     {
         vor::profile_scope!("before");
         let guard = tracing::subscriber::set_default(Listener::new(&told, Level::TRACE));
@@ -142,7 +144,7 @@ fn a_subscriber_sees_scopes_nested_and_only_while_it_wants_them() {
     }
     assert_eq!(told.take(), ["> during", "< during"]);
 
-    // A subscriber's panic is not the program's.
+    // A panic of the subscriber does not reach the program.
     let mistaken = Listener {
         panics: true,
         ..Listener::new(&told, Level::TRACE)

@@ -1,7 +1,7 @@
-//! Programs written for vor 0.2.1: every public name with its old signature, and what it does.
+//! Programs written for vor 0.2.1: every public name, with its old signature and behaviour.
 //!
-//! What is not here yet (the panel under `viz`, `BrowserSink`, the GPU fields of `SystemSample`) is
-//! missing here too. What is different on purpose is in the changelog.
+//! Names that do not exist yet are missing here too: the panel under `viz`, `BrowserSink`, and the
+//! GPU fields of `SystemSample`. The changelog lists the intended differences.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::robust_support::{child, read, role, run, vor_lines};
 use vor_fixtures::{own_process, test_name};
 
-/// The old signatures, as types: this compiles or the API has changed.
+/// The old signatures, as types: this fails to compile when the API changes.
 #[test]
 fn functions_have_their_old_signatures() {
     own_process!();
@@ -42,7 +42,7 @@ fn functions_have_their_old_signatures() {
 fn io_is_read_and_zeroed() {
     own_process!();
     fn is_copy<T: Copy>(_: &T) {}
-    // No frame is running, so this is what was recorded here and nothing else.
+    // No frame is running, so these are exactly the numbers recorded here.
     vor::record_io(5, 6);
     vor::record_io(7, 8);
     let io = vor::drain_io();
@@ -68,7 +68,7 @@ fn frame_stats_answer_as_before() {
         (stats.p95_ns(), 95e6),
         (stats.p99_ns(), 99e6),
     ] {
-        // Three significant digits.
+        // The numbers have three significant digits.
         assert!(
             (found as f64 / expected - 1.0).abs() < 1e-3,
             "{found} for {expected}"
@@ -79,8 +79,8 @@ fn frame_stats_answer_as_before() {
     assert_eq!((stats.count(), stats.p99_ns()), (0, 0));
 }
 
-/// The fields that 0.2.1 had on every platform, with their types; no public function of it returned
-/// one.
+/// The fields that 0.2.1 had on every platform, with their types. No public function of 0.2.1
+/// returned a sample.
 fn system_fields(sample: vor::SystemSample) -> (u64, f64, u64, u64) {
     let copy = sample;
     (sample.frame_ns, sample.memory_mb, copy.io_ns, copy.io_bytes)
@@ -97,7 +97,7 @@ fn a_system_sample_has_the_old_fields() {
 }
 
 #[test]
-fn memory_is_told() {
+fn current_memory_is_reported() {
     own_process!();
     let bytes = vor::current_memory_bytes();
     assert_eq!(
@@ -130,7 +130,7 @@ fn plain_structs_are_made_and_taken_apart() {
 }
 
 #[test]
-fn a_sink_of_ones_own_flushes_when_its_guard_is_dropped() {
+fn a_custom_sink_flushes_when_its_guard_is_dropped() {
     own_process!();
     static FLUSHED: AtomicU32 = AtomicU32::new(0);
     struct Flushes;
@@ -206,7 +206,7 @@ fn free() -> u32 {
     skipped_elsewhere() + constant_function()
 }
 
-/// What a program for 0.2.1 does; everything else comes from its environment.
+/// A program for 0.2.1; its settings come from the environment.
 fn program() {
     vor::enable();
     vor::record_metric_unit("speed", "m/s");
@@ -226,8 +226,8 @@ fn program() {
     vor::flush_recording();
 }
 
-/// Runs the program with variables and returns its capture's path in a folder that lives as long as
-/// the first value.
+/// Runs the program with variables. Returns the path of its capture, in a folder that lives as long
+/// as the first value.
 fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
@@ -251,12 +251,13 @@ fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathB
     (folder, path)
 }
 
-/// As 0.2.1's was, this is constant.
+/// Constant, like the function of 0.2.1.
 const fn has_flames<R: Read>(reader: &vor::Reader<R>) -> bool {
     reader.flame_enabled()
 }
 
-/// Reads with the old interface: the names and units of the columns, and the frames.
+/// Reads with the old interface. Returns the names and units of the columns, whether there are
+/// flames, and the frames.
 fn frames(path: &std::path::Path) -> (Vec<String>, bool, Vec<vor::Frame>) {
     let mut reader: vor::Reader<BufReader<File>> = vor::Reader::open(path).unwrap();
     let mut frames = Vec::new();
@@ -301,7 +302,7 @@ fn a_metrics_only_run_reads_back() {
         assert_eq!(frame.user, expected, "the last write of a frame wins");
         assert_eq!(frame.flame, None);
     }
-    // The same from anything that reads.
+    // Any source of bytes gives the same.
     let bytes = std::fs::read(&path).unwrap();
     let mut reader = vor::Reader::new(&bytes[..]).unwrap();
     assert!(reader.next_frame().unwrap().is_some());
@@ -310,7 +311,7 @@ fn a_metrics_only_run_reads_back() {
 
 #[cfg(feature = "puffin")]
 #[test]
-fn flames_are_those_that_the_variables_ask_for() {
+fn variables_choose_the_frames_with_flames() {
     let test = test_name!();
     if role().is_some() {
         return program();
@@ -331,7 +332,7 @@ fn flames_are_those_that_the_variables_ask_for() {
             &[("VOR_RECORD_FLAME", "1"), ("VOR_RECORD_MAX_FRAMES", "0")],
             &[],
         ),
-        // The largest values that 0.2.1 took.
+        // The largest values that 0.2.1 accepted.
         (
             &[
                 ("VOR_RECORD_FLAME", "1"),
@@ -353,7 +354,7 @@ fn flames_are_those_that_the_variables_ask_for() {
             let data = puffin::FrameData::read_next(&mut &flame[..])
                 .unwrap()
                 .unwrap();
-            // Seven scopes in a frame.
+            // A frame has seven scopes.
             assert_eq!(data.meta().num_scopes, 7, "{variables:?}");
         }
     }
@@ -394,7 +395,7 @@ fn a_chrome_trace_is_whole_once_its_guard_is_dropped() {
         .install();
         program();
         drop(guard);
-        // What comes after the guard is not in the trace.
+        // Scopes after the end of the guard are not in the trace.
         free();
         vor::flush_recording();
         return;
@@ -411,7 +412,7 @@ fn a_chrome_trace_is_whole_once_its_guard_is_dropped() {
     assert_eq!((named("free"), named("Renderer::sort")), (6, 6));
 }
 
-/// In a process of its own, since nothing may have been calibrated before.
+/// In its own process, because nothing may have been calibrated before.
 #[test]
 fn calibration_fills_in_the_cost_of_a_scope() {
     let test = test_name!();

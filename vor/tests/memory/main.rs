@@ -1,4 +1,4 @@
-//! Tests of what recording allocates, under an allocator that counts.
+//! Tests of the allocations made while recording, under an allocator that counts.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,4 @@
-//! Spans come and go without memory: what the layer and the subscriber keep is for those that are
-//! open.
+//! Spans leave no memory behind: the layer and the subscriber store data for open spans only.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(
@@ -11,7 +10,7 @@
 use tracing::{Dispatch, info_span};
 use vor_fixtures::memory::{live_bytes, thread_allocations};
 
-/// Makes so many spans, as a program does, and returns how often they allocated.
+/// Makes `count` spans as a program does, and returns the number of allocations.
 fn spans(count: u64) -> u64 {
     let mut allocations = 0;
     for _ in 0..count / 4000 {
@@ -30,7 +29,8 @@ fn spans(count: u64) -> u64 {
     allocations
 }
 
-/// Returns how often `count` spans allocate, and how many bytes are left of them.
+/// Returns the number of allocations of `count` spans, and the bytes that remain allocated after
+/// them.
 fn measure(dispatch: &Dispatch, count: u64) -> (u64, i64) {
     tracing::dispatcher::with_default(dispatch, || {
         spans(40_000);
@@ -41,7 +41,7 @@ fn measure(dispatch: &Dispatch, count: u64) -> (u64, i64) {
 }
 
 #[test]
-fn a_million_spans_leave_nothing_and_those_of_the_subscriber_allocate_nothing() {
+fn a_million_spans_leave_nothing_and_the_subscriber_allocates_nothing() {
     vor::Config::new().puffin(false).inline_drain(true).enable();
     let (_, left) = measure(&crate::tracing_support::layer(), 1_000_000);
     assert!(left.abs() < 1 << 20, "{left} bytes are left by the layer");

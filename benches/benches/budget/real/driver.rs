@@ -1,7 +1,7 @@
-//! Parses every source given, with the parser as it is, with the one that reads the clock in its
-//! functions, and with the one that has scopes there, in turn.
+//! Parses every given source with each parser in turn: the unchanged one, the one with clock reads
+//! in its functions, and the one with scopes.
 //!
-//! `driver SECONDS CAPTURE FILE…` prints one `key value` per line, as the budget's children do.
+//! `driver SECONDS CAPTURE FILE…` prints one `key value` per line, like the children of the budget.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

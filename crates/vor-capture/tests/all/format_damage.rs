@@ -1,5 +1,5 @@
-//! Seeded damage to encoded captures: never a panic or a wrong record, every untouched record
-//! survives, and loss is always said.
+//! Seeded damage to encoded captures: the decoder never panics, returns no wrong record, keeps
+//! every untouched record, and reports every loss.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ use vor_capture::model::timeline::ClockSync;
 use vor_fixtures::decoded;
 use vor_fixtures::random::Random;
 
-/// A capture, and where its records are.
+/// A capture and the positions of its records.
 struct Capture {
     header: Header,
     bytes: Vec<u8>,
     records: Vec<Range<usize>>,
-    /// What each sequence number says.
+    /// The record with each sequence number.
     contents: BTreeMap<u32, Record>,
 }
 
@@ -139,7 +139,7 @@ struct Decoded {
     missing_records: u64,
 }
 
-/// Decodes in pieces; a sequence number that comes twice fails the test.
+/// Decodes in pieces; a repeated sequence number fails the test.
 fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
     let decoded = decoded::decode(bytes, piece_bytes)?;
     assert!(decoded.refused.is_empty(), "{:?}", decoded.refused);
@@ -151,7 +151,7 @@ fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
             assert_eq!(records.get(&seq), found.record.as_ref(), "record {seq}");
         } else {
             let before = records.insert(seq, found.record.unwrap());
-            assert!(before.is_none(), "record {seq} came twice");
+            assert!(before.is_none(), "record {seq} is repeated");
         }
     }
     Ok(Decoded {
@@ -166,8 +166,8 @@ fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
     })
 }
 
-/// Damages a copy of a capture. Returns it, and the part of the original bytes that is no longer
-/// there or no longer in one piece.
+/// Damages a copy of a capture. Returns the copy, and the part of the original bytes that is
+/// missing or split.
 fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>, Range<usize>) {
     let mut bytes = capture.bytes.clone();
     let len = bytes.len();
@@ -208,7 +208,7 @@ fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>,
             (bytes, at..end)
         }
         7 => {
-            // Whole records of another file, at a boundary between two.
+            // Whole records of another file, inserted between two records.
             let from = other.records[random.below(other.records.len())].start;
             bytes.splice(
                 record.end..record.end,
@@ -217,7 +217,7 @@ fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>,
             (bytes, 0..0)
         }
         _ => {
-            // A stretch of the same file, put anywhere: early, late or within a record.
+            // A range of the same file, inserted anywhere: earlier, later or within a record.
             let copy = bytes[at..end].to_vec();
             let into = random.below(len);
             bytes.splice(into..into, copy);
@@ -227,7 +227,7 @@ fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>,
 }
 
 #[test]
-fn damage_costs_only_what_it_touches_and_is_always_reported() {
+fn damage_costs_only_the_records_it_touches_and_is_always_reported() {
     let mut random = Random(20_260_101);
     let capture_a = capture(1, &mut random);
     let capture_b = capture(2, &mut random);
@@ -257,7 +257,7 @@ fn damage_costs_only_what_it_touches_and_is_always_reported() {
         }
         let complete = decoded.records.len() == capture_a.contents.len();
         let said = !decoded.damage.is_empty() || !decoded.closed;
-        assert!(complete || said, "case {case}: loss was not said");
+        assert!(complete || said, "case {case}: loss was not reported");
         if decoded.closed {
             let missing = capture_a.contents.len() - decoded.records.len();
             assert_eq!(decoded.missing_records, missing as u64, "case {case}");
@@ -265,7 +265,7 @@ fn damage_costs_only_what_it_touches_and_is_always_reported() {
         if bytes.len() > capture_a.bytes.len() {
             assert!(
                 !decoded.damage.is_empty(),
-                "case {case}: bytes were added without a word"
+                "case {case}: added bytes were not reported"
             );
         }
     }
@@ -304,8 +304,8 @@ fn every_kind_of_damage_has_its_reason() {
     bytes.splice(late.end..late.end, copy.clone());
     assert_eq!(reasons(&bytes), [(repeated(40, 41), size(&late))]);
 
-    // A later record in front of its place: the records that it jumps over are missing at first, and
-    // then late. The first of them says so for all that follow it in order.
+    // A later record before its place: the records that it skips are missing at first, and then
+    // late. The first late one reports it for all that follow in order.
     let mut bytes = capture.bytes.clone();
     bytes.splice(early.start..early.start, copy);
     let late_20 = DamageReason::Late { seq: 20, next: 41 };
@@ -344,7 +344,7 @@ fn a_growing_file_waits_and_is_not_damaged() {
     for byte in &capture.bytes[HEADER_BYTES..] {
         assert!(!is_closed);
         decoder.push(std::slice::from_ref(byte));
-        // A follower does not know whether more bytes will come.
+        // A follower does not know whether more bytes will arrive.
         for at_end in [false, true] {
             while let Some(event) = next(&mut decoder, at_end) {
                 let Event::Record(raw) = event else {

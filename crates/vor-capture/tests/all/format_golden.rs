@@ -1,5 +1,5 @@
-//! The kept file of format version 3: this build reads the same values from it, and writes the same
-//! bytes for them.
+//! The golden file of format version 3: this build reads the same values from it, and writes the
+//! same bytes for them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_fixtures::decoded::records;
 
-/// Never replaced: a change that does not fit it needs a new version of the format, and a second
-/// file.
+/// Never replaced: an incompatible change needs a new version of the format and a second file.
 const GOLDEN: &[u8] = include_bytes!("../data/golden_v3.vor");
 
 const HEADER: Header = Header {
@@ -177,7 +176,7 @@ fn open_scopes() -> OpenScopes {
     })
 }
 
-/// The declarations of a catalog, in the order in which this file has them.
+/// The declarations of a catalog, in the order of this file.
 fn declarations(catalog: &Catalog) -> Vec<RecordRef<'_>> {
     vec![
         RecordRef::Process(&catalog.process),
@@ -202,7 +201,7 @@ fn declarations(catalog: &Catalog) -> Vec<RecordRef<'_>> {
 }
 
 #[test]
-fn the_golden_file_is_written_as_ever() {
+fn the_golden_file_is_written_unchanged() {
     let catalog = catalog();
     let mut encoder = Encoder::new(HEADER);
     let mut bytes = Vec::new();
@@ -226,7 +225,7 @@ fn the_golden_file_is_written_as_ever() {
 }
 
 #[test]
-fn the_golden_file_reads_as_ever() {
+fn the_golden_file_reads_unchanged() {
     let (header, _) = Header::decode(GOLDEN).unwrap().unwrap();
     assert_eq!(header, HEADER);
     let mut read = Catalog::default();

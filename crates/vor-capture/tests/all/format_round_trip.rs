@@ -1,4 +1,4 @@
-//! Every record that is written reads back as it was, in pieces of any size.
+//! Every written record reads back unchanged, in pieces of any size.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ const HEADER: Header = Header {
     start_ticks: 1 << 50,
 };
 
-/// Encodes one record alone in a file, and returns what the file holds.
+/// Encodes one record into a file of its own, and returns the records of the file.
 fn through(record: RecordRef<'_>, piece_bytes: usize) -> Vec<Record> {
     let mut encoder = Encoder::new(HEADER);
     let mut file = Vec::new();
@@ -48,7 +48,7 @@ fn through(record: RecordRef<'_>, piece_bytes: usize) -> Vec<Record> {
     records
 }
 
-/// Returns the records of a file, and what is damaged.
+/// Returns the records of a file and its damage.
 fn read(file: &[u8], piece_bytes: usize) -> (Vec<Record>, Vec<String>) {
     let decoded = decode(file, piece_bytes).unwrap();
     assert_eq!(decoded.header, HEADER);
@@ -61,7 +61,7 @@ fn read(file: &[u8], piece_bytes: usize) -> (Vec<Record>, Vec<String>) {
     )
 }
 
-/// Puts the parts of a split batch together again.
+/// Joins the parts of a split batch.
 fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
     let parts = records.into_iter().flat_map(|record| match record {
         Record::Batch(threads) => threads,
@@ -102,7 +102,7 @@ fn without_events(threads: &[ThreadBatch]) -> Vec<ThreadBatch> {
     threads.iter().map(without).collect()
 }
 
-/// Returns the threads that have events or points of flows, with these.
+/// Returns the threads that have events or points of flows, each with both.
 fn events(threads: &[ThreadBatch]) -> Vec<(ThreadId, &[TaskEvent], &[FlowPoint])> {
     let with_events = threads.iter().filter(|thread| !thread.has_no_events());
     with_events
@@ -159,8 +159,8 @@ fn arg() -> impl Strategy<Value = ArgValue> {
     ]
 }
 
-/// A nested program's spans: walks up and down a stack, so that the tree code is used as well as
-/// the flat one.
+/// The spans of a nested program: it walks up and down a stack, so that both the code for trees and
+/// the code for flat spans run.
 fn nested() -> impl Strategy<Value = Vec<(u64, u64)>> {
     vec((any::<bool>(), 0..300_u64), 0..400).prop_map(|steps| {
         let (mut now, mut open, mut spans) = (1_u64 << 33, Vec::new(), Vec::new());
@@ -274,7 +274,7 @@ prop_compose! {
     }
 }
 
-/// Bits of the metrics, since a NaN is not equal to itself.
+/// The bits of the metrics, because a NaN is not equal to itself.
 fn metric_bits(metrics: &[MetricValue]) -> Vec<(u32, u64)> {
     metrics
         .iter()
@@ -309,7 +309,7 @@ proptest! {
         let records = through(RecordRef::Batch(&batch), piece_bytes);
         let read = joined(records.clone());
         let (with_events, has_events) = (batch.event_count() > 0, records.len() > 1);
-        prop_assert_eq!(with_events, has_events, "events stand in a record of their own");
+        prop_assert_eq!(with_events, has_events, "events are in a record of their own");
         let Some(Record::Batch(spans)) = records.last() else { panic!("expected a batch, found {records:?}") };
         prop_assert_eq!(format!("{spans:?}"), format!("{:?}", without_events(&batch.threads)));
         prop_assert_eq!(events(&read), events(&batch.threads));
@@ -363,7 +363,7 @@ proptest! {
                 expected.end_ticks = frame.end_ticks;
                 expected.dropped_spans = expected.dropped_spans.saturating_add(frame.dropped_spans);
                 behind = 0;
-                // So few frames all have their place.
+                // With so few frames, the index has a place for each.
                 expected.seeks.push(Seek { ordinal: main, index: frame.index, offset: begin, start_ticks: frame.start_ticks });
                 main += 1;
                 begin = file.len() as u64;
@@ -462,15 +462,15 @@ proptest! {
         heap.ticks = at;
         heap.stacks = stacks.into_iter().map(stack).collect();
         let records = through(RecordRef::Heap(&heap), 99);
-        // The most bytes first; equal ones stay in the order of their scopes, in which they stand
-        // here.
+        // Sorted by bytes, most first; equal ones keep the order of their scopes, which is the
+        // order here.
         heap.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
         prop_assert_eq!(records, [Record::Heap(heap)]);
     }
 
     #[test]
     fn hostile_payloads_are_records_or_errors(kind in 0..16_u8, payload: Vec<u8>) {
-        // The checksum is made right, so that the payload itself is what gets judged.
+        // The checksum is made valid, so that the payload itself is tested.
         let mut file = Vec::new();
         HEADER.encode(&mut file);
         let bytes = sealed(0, kind, 0, &payload);
@@ -537,7 +537,7 @@ fn a_compressed_payload_cannot_claim_more_than_it_can_hold() {
     );
 }
 
-/// The ids that a table holds at most, and those that it refuses.
+/// The ids that a table accepts, and those that it refuses.
 #[test]
 fn a_declaration_beyond_its_table_is_refused() {
     // Kind, cap, and one entry of that kind.
@@ -570,7 +570,7 @@ fn a_declaration_beyond_its_table_is_refused() {
     }
 }
 
-/// A batch of every awkward size at once: more spans than a record takes, long texts, many
+/// A batch that exceeds every size at once: more spans than a record holds, long texts, many
 /// messages.
 #[test]
 fn a_large_batch_is_split_and_loses_nothing() {
@@ -655,7 +655,7 @@ fn a_text_beyond_the_cap_is_cut_at_a_character() {
 }
 
 #[test]
-fn a_closed_file_is_found_through_its_index() {
+fn a_closed_file_is_read_through_its_index() {
     let mut encoder = Encoder::new(HEADER);
     let mut file = Vec::new();
     encoder.header(&mut file);
@@ -781,7 +781,7 @@ fn metrics_alone_take_tens_of_bytes_per_frame() {
 #[test]
 fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
     let mut heap = HeapSnapshot::default();
-    assert_eq!(through(RecordRef::Heap(&heap), 99), [], "nothing is known");
+    assert_eq!(through(RecordRef::Heap(&heap), 99), [], "the mode is off");
     heap.mode = HeapMode::Exact;
     let scope = |site| filled!(HeapScope { site: SiteId(site) });
     let stack = |site: u32| {
@@ -807,8 +807,8 @@ fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
     );
 }
 
-/// A stack that claims more of the one before it than that has, one that is too deep, and a record
-/// with too many scopes in all.
+/// Three invalid heaps: a stack that shares more scopes with the previous one than that has, a
+/// stack that is too deep, and a record with too many scopes in total.
 #[test]
 fn heaps_that_contradict_themselves_are_refused() {
     let refused = |payload: &[u8]| {
@@ -823,7 +823,7 @@ fn heaps_that_contradict_themselves_are_refused() {
     deep.extend([1; 257]);
     deep.extend([1, 1]);
     assert!(refused(&deep));
-    // Each further stack is one more of 256 scopes, in five bytes.
+    // Each further stack adds one with 256 scopes, in five bytes.
     let count = 2_000_u32;
     let mut many = vec![0, 0, 0xd0, 15, 0, 0x80, 2];
     many.extend([1; 256]);

@@ -1,8 +1,8 @@
-//! The corpus of the fuzz targets, as ordinary tests: seeds, and every input that once broke a
+//! The corpus of the fuzz targets, as ordinary tests: the seeds, and every input that once broke a
 //! reader.
 //!
-//! The targets are in `fuzz/fuzz_targets`; a new finding goes from `fuzz/artifacts` into
-//! `fuzz/corpus` under a name that says what is wrong with it.
+//! The targets are in `fuzz/fuzz_targets`. A new finding moves from `fuzz/artifacts` into
+//! `fuzz/corpus`, under a name that describes its fault.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ fn corpus(target: &str) -> PathBuf {
         .join(target)
 }
 
-/// Runs a target over its folder and over every beginning of its shorter files.
+/// Runs a target over its folder, and over every prefix of its shorter files.
 fn run(target: &str, body: fn(&[u8])) {
     let mut files = 0;
     for entry in fs::read_dir(corpus(target)).unwrap() {
@@ -50,8 +50,8 @@ fn header_survives_its_corpus() {
     run("header", vor_fixtures::any_input::header);
 }
 
-/// The seeds of version 3 are what `vor_fixtures::make` writes; with `VOR_FUZZ_SEEDS` they are written
-/// anew.
+/// The seeds of version 3 are files of `vor_fixtures::make`; with `VOR_FUZZ_SEEDS` they are written
+/// again.
 #[test]
 fn seeds_are_captures_of_this_version() {
     for (name, close) in [("v3_closed.vor", true), ("v3_torn.vor", false)] {

@@ -1,4 +1,4 @@
-//! The tests of `vor-capture` by its public interface. None of them starts a recorder.
+//! Tests of `vor-capture` through its public interface. None of them starts a recorder.
 
 mod format_damage;
 mod format_golden;

@@ -1,5 +1,4 @@
-//! Spans of a frame in columns instead of trees, and files that are searched for their frames
-//! later.
+//! The spans of a frame in columns instead of trees, and files whose frames are searched for later.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot be set up should stop"
@@ -31,7 +30,7 @@ fn batches_make_the_trees_of_the_frame() {
 }
 
 #[test]
-fn a_frame_with_more_than_is_held_has_trees() {
+fn a_frame_above_the_limit_of_spans_has_trees() {
     let made = make(32, 40, 12, true);
     let mut capture = Capture::new(Cursor::new(made.bytes)).unwrap();
     capture.set_max_spans(3);

@@ -1,4 +1,4 @@
-//! Columns against the trees and the statistics that are built from the same batches.
+//! Columns against the trees and the statistics of the same batches.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use vor_capture::reader::{Capture, Columns, ColumnsBuilder, Piece, Pieces};
 use vor_capture::stats::StatsBuilder;
 use vor_fixtures::{Random, make};
 
-/// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch
-/// to batch.
+/// Makes the ends of scopes of a thread, with up to `deep` scopes open at a time; open scopes may
+/// continue in the next batch.
 fn batch(
     random: &mut Random,
     thread: u32,
@@ -26,7 +26,7 @@ fn batch(
         thread: ThreadId(thread)
     });
     for _ in 0..random.below(40) {
-        // A step of 0 is a scope without duration, or two that end together.
+        // A step of 0 makes a scope without duration, or two that end together.
         *now += random.below(3) as u64 * 7;
         if open.len() < deep && random.below(2) == 0 {
             open.push(*now);
@@ -39,7 +39,7 @@ fn batch(
     batch
 }
 
-/// Returns the depths of a tree's spans by their start, end and site.
+/// Returns the depths of a tree's spans, by start, end and site.
 fn depths(builder: &mut TreeBuilder) -> BTreeMap<(u32, u64, u64, u32), Vec<u32>> {
     let mut found: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for tree in builder.finish().threads {
@@ -59,7 +59,7 @@ fn depths(builder: &mut TreeBuilder) -> BTreeMap<(u32, u64, u64, u32), Vec<u32>>
 
 proptest! {
     #[test]
-    fn depths_are_those_of_trees_and_self_times_those_of_statistics(seed: u64, frames in 1..6_u64, deep in 1..9_usize) {
+    fn depths_match_the_trees_and_self_times_match_the_statistics(seed: u64, frames in 1..6_u64, deep in 1..9_usize) {
         let mut random = Random(seed);
         let catalog = Arc::new(Catalog::default());
         let mut builder = ColumnsBuilder::with_room(8);
@@ -82,7 +82,7 @@ proptest! {
                 builder.add_batch(batch);
             }
             if skips {
-                // Statistics can only begin anew; so does what is compared.
+                // Statistics can only restart here, so the expected values restart too.
                 builder.skip_frame();
                 stats.restart();
                 expected.clear();
@@ -99,7 +99,7 @@ proptest! {
         let mut row = 0;
         for run in &columns.runs {
             for at in row..row + run.rows {
-                // The times of this catalog are ticks, so a row is known by its own.
+                // The times of this catalog are ticks, so the times of a row identify it.
                 let key = (run.thread.0, columns.start_ns[at] as u64, columns.dur_ns[at] as u64, columns.sites[at]);
                 if at >= kept {
                     found.entry((run.frame.unwrap(), key)).or_default().push(columns.depths[at]);
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// Reads all of a capture into columns.
+/// Reads a whole capture into columns.
 fn columns_of(path: &std::path::Path) -> Columns {
     let mut capture = Capture::open(path).unwrap();
     let mut pieces = Pieces::open(path, &mut capture).unwrap();

@@ -1,4 +1,4 @@
-//! A file that is no capture gets one line that names it and says what is wrong.
+//! A file that is not a capture gets one line that names it and says what is wrong with it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use vor_capture::reader::{Capture, Reader};
 
-/// Opens a file both ways; both must fail, and with the same complaint.
+/// Opens a file with both readers; both must fail with the same message.
 fn complaint(path: &Path) -> String {
     let streamed = Reader::open(path).unwrap_err().to_string();
     let error = Capture::open(path).unwrap_err();

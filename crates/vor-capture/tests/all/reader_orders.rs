@@ -1,5 +1,5 @@
-//! Both readers, in any order of access, give the same frames of a damaged capture; each is as it
-//! was recorded, or is flagged.
+//! Both readers return the same frames of a damaged capture, in any order of access. Each frame is
+//! unchanged or flagged.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use vor_fixtures::decoded;
 use vor_fixtures::mutation::{mutate, mutate_any, v2_records};
 use vor_fixtures::{Random, catalog, make, thread_batch};
 
-/// A frame without its catalog, which each reader knows to its own extent.
+/// A frame without its catalog: each reader has read a different part of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 struct Found {
     number: u64,
@@ -53,10 +53,10 @@ fn of(recovered: &Recovered) -> Found {
     }
 }
 
-/// A capture that is whole.
+/// An undamaged capture.
 struct Sound {
     bytes: Vec<u8>,
-    /// Offsets of the records, and the file's length.
+    /// Offsets of the records, and the length of the file.
     records: Vec<usize>,
     declarations: Vec<Range<usize>>,
     /// By the numbers that the program gave them.
@@ -94,7 +94,7 @@ impl Sound {
         self.records[i]..self.records[i + 1]
     }
 
-    /// Puts pieces of the file together.
+    /// Joins pieces of the file.
     fn of_pieces(&self, pieces: &[Range<usize>]) -> Vec<u8> {
         pieces
             .iter()
@@ -114,7 +114,7 @@ impl Sound {
         ])
     }
 
-    /// Takes record `from` and puts it before record `to`.
+    /// Moves record `from` before record `to`.
     fn moved(&self, from: usize, to: usize) -> Vec<u8> {
         let (record, place, end) = (self.record(from), self.records[to], self.bytes.len());
         if place <= record.start {
@@ -130,8 +130,8 @@ impl Sound {
     }
 }
 
-/// A capture that declares a site before each of its frames, whose frames have several batches, and
-/// whose numbers may leave gaps.
+/// A capture that declares a site before each frame. Its frames have several batches, and their
+/// numbers may have gaps.
 fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
     let mut random = Random(seed);
     let mut known = catalog();
@@ -221,7 +221,7 @@ fn streamed(bytes: &[u8]) -> (Vec<Found>, bool) {
     (given, !reader.damage().is_none())
 }
 
-/// Frames by their place in the capture; `None` where damage took one.
+/// Frames by their place in the capture; `None` for a frame lost to damage.
 type Given = BTreeMap<u64, Option<Found>>;
 
 fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
@@ -233,11 +233,11 @@ fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
         }
     };
     if let Some(before) = given.insert(i, found.clone()) {
-        assert_eq!(before, found, "{what}: frame {i} read once more");
+        assert_eq!(before, found, "{what}: frame {i} read again");
     }
 }
 
-/// Reads all frames in an order, and holds the capture to telling of what is gone.
+/// Reads all frames in an order, and checks that the capture reports the missing ones.
 fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec<u64>) -> Given {
     let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
     let what = format!("{what}, {name}");
@@ -258,7 +258,7 @@ fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec
     given
 }
 
-/// Summaries of all frames, between which frames are read.
+/// Summaries of all frames; frames are read between them.
 fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
     let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
     let mut given = Given::new();
@@ -284,7 +284,7 @@ fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
     (given, summaries)
 }
 
-/// Holds both readers to what they promise; returns how many frames are whole.
+/// Checks the guarantees of both readers. Returns the number of whole frames.
 fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize {
     let (given, is_reported) = streamed(bytes);
     let given_count = given.len();
@@ -292,7 +292,7 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         .into_iter()
         .map(|found| (found.number, found))
         .collect();
-    assert_eq!(streamed.len(), given_count, "{what}: a frame came twice");
+    assert_eq!(streamed.len(), given_count, "{what}: a repeated frame");
     for (number, found) in &streamed {
         if found.lost_records == 0 {
             assert_eq!(
@@ -314,8 +314,8 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
 
     let capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
     if streamed.is_empty() && !capture.info().closed {
-        // A file without marks that nobody closed: `Reader` waits for a mark, `Capture` calls it
-        // one frame.
+        // The file has no marks and is not closed: `Reader` waits for a mark, and `Capture` treats
+        // it as one frame.
         assert!(capture.frame_count() <= 1, "{what}: no frame has a mark");
         return 0;
     }
@@ -336,7 +336,7 @@ fn numbers(given: &Given) -> Vec<u64> {
     given.values().flatten().map(|found| found.number).collect()
 }
 
-/// Holds a capture to giving the same frames in any order; returns them.
+/// Checks that a capture returns the same frames in any order. Returns the frames.
 fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> Given {
     let forwards = in_order(bytes, "forwards", what, |count| (0..count).collect());
     for found in forwards.values().flatten() {
@@ -354,7 +354,7 @@ fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) ->
         .indexed;
     assert!(
         numbers.is_sorted() || !is_indexed,
-        "{what}: frames out of their places"
+        "{what}: frames out of order"
     );
     let distinct: BTreeSet<_> = numbers.iter().collect();
     assert_eq!(
@@ -419,7 +419,7 @@ fn a_bit_in_a_declaration_costs_no_frame() {
             bytes[place] ^= 1 << random.below(8);
             let what = format!("capture {at}, a bit flipped in byte {place}");
             let whole = judge(sound, &bytes, &mut random, &what);
-            // The declaration is among the records of one frame at most.
+            // The declaration is among the records of at most one frame.
             assert!(whole + 1 >= sound.frames.len(), "{what}: {whole} frames");
         }
     }
@@ -442,8 +442,8 @@ fn swapped_records_cost_only_their_frames() {
             }
             let what = format!("capture {at}, records {a} and {b} swapped");
             let whole = judge(sound, &sound.swapped(a, b), &mut random, &what);
-            // Each of the two is missing where it was, and ends the wrong frame where it is; so is
-            // the frame behind that one.
+            // Each of the two is missing at its old place, and ends the wrong frame at its new
+            // place. The frame after that one is damaged too.
             assert!(whole + 4 >= sound.frames.len(), "{what}: {whole} frames");
         }
     }
@@ -487,8 +487,8 @@ fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
             let len = (1 + random.below(60)).min(end - place);
             let mut longer = sound.bytes.clone();
             longer.splice(place..place, (0..len).map(|_| random.next() as u8));
-            // As many bytes are inserted further on as were removed: the end is where the index says,
-            // and all between does not.
+            // Further on, as many bytes are inserted as were removed. The end is at the place in
+            // the index; everything in between is shifted.
             let mut shifted = sound.of_pieces(&[0..place, place + len..end]);
             let back = place + random.below(shifted.len() + 1 - place);
             shifted.splice(back..back, vec![0; len]);
@@ -527,10 +527,10 @@ fn all_orders_agree_under_any_damage() {
     }
 }
 
-/// The stream gives the first of two records with one number, and cannot know that a better one
-/// comes.
+/// The stream returns the first of two records with one number, because it cannot know that a
+/// better one follows.
 #[test]
-fn records_that_overwrite_others_leave_all_orders_alike() {
+fn all_orders_agree_where_records_overwrite_others() {
     let (mut random, mut cases) = (Random(9), 0);
     for (at, sound) in captures().iter().enumerate() {
         let records = sound.records.len() - 1;
@@ -564,15 +564,14 @@ fn batches_out_of_order_make_the_same_tree() {
     for pair in neighbours {
         let what = format!("batches {pair:?} swapped");
         let whole = judge(&sound, &sound.swapped(pair[0], pair[1]), &mut random, &what);
-        // All of the frame is there.
+        // The frame is complete.
         assert_eq!(whole, sound.frames.len(), "{what}");
         swaps += 1;
     }
     assert!(swaps > 6);
 }
 
-/// More frames than an index has places for, so that frames are counted from the places before
-/// them.
+/// More frames than an index has places, so frames are counted from the place before them.
 #[test]
 fn frames_between_the_places_of_an_index_are_distinguished() {
     for number_step in [1, 3] {
@@ -601,8 +600,8 @@ fn frames_between_the_places_of_an_index_are_distinguished() {
                 );
                 known += 1;
             }
-            // Behind a lost frame whose neighbours left out numbers, none is known up to the next
-            // place of the index.
+            // After a lost frame whose neighbours leave gaps in the numbers, no frame is known up
+            // to the next place of the index.
             assert!(known > 440, "{what}: {known} frames");
         }
     }
@@ -643,8 +642,8 @@ fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
     bytes
 }
 
-/// Version 2 has neither checksums nor numbers, so a frame is right as far as the bytes can tell.
-/// Frames are the same in any order of reading.
+/// Version 2 has neither checksums nor numbers, so a frame is right as far as its bytes show. The
+/// frames are the same in any order of reading.
 #[test]
 fn frames_of_version_2_are_the_same_in_any_order() {
     let mut random = Random(8);

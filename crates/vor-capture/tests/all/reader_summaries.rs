@@ -1,4 +1,4 @@
-//! The frames of a capture without their spans, and captures that grow while they are looked at.
+//! The frames of a capture without their spans, and captures that grow while they are read.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -66,7 +66,7 @@ fn a_lost_frame_is_an_error_in_its_place() {
         made.bytes[last] ^= 1;
         let mut capture = Capture::new(Cursor::new(made.bytes)).unwrap();
         let found: Vec<_> = capture.summaries(0).collect();
-        // Without an index nobody knows that there was a frame.
+        // Without an index, nothing shows that the frame existed.
         let after = if close { 51 } else { 50 };
         assert_eq!(found.len(), if close { 100 } else { 99 });
         if close {
@@ -88,8 +88,8 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
         let mut led_astray = 0;
         for (a, &at) in made.records.iter().enumerate() {
             let payload = at + RECORD_HEAD_BYTES..made.records.get(a + 1).copied().unwrap_or(at);
-            // The head leads to one of the records that follow, over those between, when exactly
-            // their bytes are missing.
+            // The head leads to a later record, past those in between, when exactly the bytes of
+            // those are missing.
             for &led_to in made.records.iter().skip(a + 2) {
                 let lost = led_to - payload.end;
                 if lost >= payload.len() {
@@ -128,7 +128,7 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
     }
 }
 
-/// Counts the bytes that are read.
+/// Counts the bytes read.
 struct Counting(Cursor<Vec<u8>>, Arc<AtomicU64>);
 
 impl Read for Counting {
@@ -195,7 +195,7 @@ impl Seek for Growing {
 fn a_growing_file_is_read_once_however_small_its_pieces() {
     let v2 = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/data/v2/flame.vor");
     let v2 = std::fs::read(v2).unwrap();
-    // Version 3 in records of some hundred kilobytes.
+    // Version 3, with records of some hundred kilobytes.
     for (bytes, first) in [(make(28, 4, 60_000, false).bytes, 100), (v2, 200)] {
         for piece in [200_000, 3000, 100] {
             let file = Growing {
@@ -228,7 +228,7 @@ fn a_growing_file_is_followed_frame_by_frame() {
     let mut capture = Capture::open(&path).unwrap();
     let mut scan = FrameScan::new(0);
     let (mut written, mut known) = (first, 0);
-    // Pieces of any length end anywhere within records.
+    // Pieces of any length end at any point within records.
     for piece in (1..).map(|i| i * 37 % 1999) {
         let end = (written + piece).min(made.bytes.len());
         file.write_all(&made.bytes[written..end]).unwrap();
@@ -304,7 +304,7 @@ fn version_2_is_summed_up_and_followed() {
                 found.push(summary.unwrap());
             }
         }
-        // Where no frame had a flame yet, times counted from elsewhere: compare what does not
+        // Before the first flame, times have another origin: compare only the numbers that do not
         // depend on it.
         assert_eq!(found.len(), expected.len(), "{name}");
         for (found, expected) in found.iter().zip(&expected) {

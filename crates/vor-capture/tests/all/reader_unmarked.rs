@@ -25,7 +25,7 @@ fn a_capture_without_marks_is_one_frame() {
         assert_eq!(capture.frame_count(), 1);
         let info = capture.info();
         assert_eq!((info.frames, info.spans), (1, made.spans));
-        // A tick is two nanoseconds.
+        // One tick is two nanoseconds.
         assert_eq!(
             info.duration_ns,
             2 * (expected.end_ticks - expected.start_ticks)
@@ -49,7 +49,7 @@ fn a_capture_without_marks_is_one_frame() {
             (expected.start_ticks, expected.end_ticks)
         );
         assert!(capture.next_summary(&mut scan).is_none());
-        // Frames of other sets and spans in columns are read from the same file in between.
+        // In between, frames of other sets and spans in columns are read from the same file.
         assert_eq!(capture.batches().unwrap().count(), BATCHES);
         assert_eq!(&capture.frame(0).unwrap(), expected);
         capture.select_frame_set(1).unwrap();
@@ -87,14 +87,14 @@ fn a_stream_returns_the_frame_at_the_end_record() {
         }
     }
     assert_eq!(frames, [(closed.spans, 0)]);
-    // What may still grow may still get a mark.
+    // A file that may grow may still get a mark.
     let open = make_without_marks(43, BATCHES, 9, false);
     let mut reader = Reader::new(&open.bytes[..]).unwrap();
     assert!(reader.next_recovered().unwrap().is_none());
 }
 
 #[test]
-fn the_frame_comes_behind_its_batches() {
+fn the_frame_follows_its_batches() {
     let folder = tempfile::tempdir().unwrap();
     for close in [true, false] {
         let made = make_without_marks(44, BATCHES, 9, close);
@@ -110,7 +110,7 @@ fn the_frame_comes_behind_its_batches() {
             }
         }
         assert_eq!(frames, [(BATCHES, made.spans)], "closed: {close}");
-        // Opening without reading gives the frame of a file that its recorder closed.
+        // Opening alone returns the frame of a file that its recorder closed.
         let mut lazy = Capture::open_lazily(&path).unwrap();
         assert_eq!(lazy.frame_count(), u64::from(close));
         assert_eq!(lazy.extend().unwrap(), 1);
@@ -120,7 +120,7 @@ fn the_frame_comes_behind_its_batches() {
 }
 
 #[test]
-fn a_mark_ends_the_frame_of_a_file_that_grows() {
+fn a_mark_ends_the_frame_of_a_growing_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let made = make(45, 3, 9, false);
@@ -148,7 +148,7 @@ fn a_mark_ends_the_frame_of_a_file_that_grows() {
 fn missing_records_of_the_frame_are_reported() {
     for close in [true, false] {
         let mut made = make_without_marks(46, BATCHES, 9, close);
-        // A batch in the middle; those before it are declarations.
+        // A batch in the middle; the records before it are declarations.
         let at = made.records[BATCHES / 2] + RECORD_HEAD_BYTES;
         made.bytes[at] ^= 1;
         let mut capture = open(&made);

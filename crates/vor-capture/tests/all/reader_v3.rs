@@ -28,7 +28,7 @@ fn bits(frame: &Frame) -> (Vec<u64>, Vec<(String, u64)>) {
     )
 }
 
-/// Bit by bit, since metrics may be NaN.
+/// Compares bit by bit, because metrics may be NaN.
 fn assert_same(
     found: &vor_capture::model::frame::FrameSnapshot,
     expected: &vor_capture::model::frame::FrameSnapshot,
@@ -141,7 +141,7 @@ fn the_predecessors_reader_interface_reads_version_3() {
     }
 }
 
-/// A file that another process writes to.
+/// A file that another process writes.
 #[derive(Clone, Default)]
 struct Growing(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -198,7 +198,7 @@ fn spans_beyond_the_limit_are_counted() {
     }
 }
 
-/// Spans in the batches of a file, and how many of them were dropped, as the stream gives them.
+/// Returns the spans in the batches of a file, and the dropped ones, according to the stream.
 fn counted(bytes: &[u8]) -> (u64, u64) {
     let mut reader = Reader::new(bytes).unwrap();
     let (mut spans, mut dropped) = (0, 0);
@@ -216,11 +216,11 @@ fn counted(bytes: &[u8]) -> (u64, u64) {
 }
 
 #[test]
-fn a_torn_file_counts_the_spans_behind_its_last_frame() {
+fn a_torn_file_counts_the_spans_after_its_last_frame() {
     let made = make(8, 12, 9, true);
     let (mut behind_frames, mut cuts) = (0, 0);
     for pair in made.records.windows(2) {
-        // At the record, and within it.
+        // At a record, and within it.
         for cut in [pair[0], (pair[0] + pair[1]) / 2] {
             let torn = &made.bytes[..cut];
             let capture = Capture::new(Cursor::new(torn.to_vec())).unwrap();
@@ -265,7 +265,7 @@ fn dropped_spans_are_the_same_with_and_without_an_index() {
             })
         };
         encoder.encode(RecordRef::Batch(&batch(3)), &mut bytes);
-        // A flight recorder may give up spans of a frame, which then no batch has.
+        // A flight recorder may discard spans of a frame, which are then in no batch.
         let frame = filled!(FrameSnapshot {
             span_count: 2,
             dropped_spans: 3 + given_up
@@ -283,7 +283,7 @@ fn dropped_spans_are_the_same_with_and_without_an_index() {
     assert_eq!(with_drops(100), [(false, 1, 4, 107), (true, 1, 4, 107)]);
 }
 
-/// Sequence numbers wrap at 2^32, and what each frame holds does not depend on where.
+/// Sequence numbers wrap at 2^32; the contents of a frame do not depend on the place of the wrap.
 #[test]
 fn frames_are_whole_where_sequence_numbers_wrap() {
     let made = make(9, 20, 6, false);
@@ -311,7 +311,7 @@ fn frames_are_whole_where_sequence_numbers_wrap() {
             assert_same(&recovered.frame, frames.next().unwrap());
         }
         assert_eq!(frames.len(), 0);
-        // The first record says that all before it are missing.
+        // The first record shows that all records before it are missing.
         assert_eq!(reader.damage().count, u64::from(before_wrap > 0));
 
         let mut capture = Capture::new(Cursor::new(bytes)).unwrap();

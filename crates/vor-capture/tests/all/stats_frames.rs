@@ -36,7 +36,7 @@ fn durations_out_of_range_are_clamped_and_counted() {
     stats.clear();
     assert_eq!((stats.count(), stats.clamped(), stats.p99_ns()), (0, 0, 0));
     assert_eq!(stats.mean_ns(), 0.0);
-    assert_eq!(before.clamped(), 2, "a clone is on its own");
+    assert_eq!(before.clamped(), 2, "a clone is independent");
     let shown = format!("{before:?}");
     assert!(
         shown.contains("count: 5") && shown.contains("clamped: 2"),

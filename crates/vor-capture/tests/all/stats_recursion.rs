@@ -1,5 +1,5 @@
-//! Totals of `StatsBuilder` where call sites are open inside themselves, against a model that looks
-//! at every moment of every thread.
+//! Totals of `StatsBuilder` where call sites are open inside themselves, against a model that
+//! checks every moment of every thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::measures::Measures;
 use vor_capture::stats::StatsBuilder;
 
-/// Spans that a thread holds one by one without knowing what is open.
+/// Number of single spans that a thread keeps without knowing what is open.
 const HELD: u64 = if cfg!(miri) { 64 } else { 32_768 };
 
-/// What a generated program does next.
+/// A step of a generated program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(u32),
     Close,
     Wait(u64),
-    /// So many scopes one after the other, each of them inside nothing but what is open.
+    /// A number of scopes one after the other, each directly inside the open scopes.
     Flat(u32, u64),
 }
 
@@ -30,13 +30,13 @@ struct Span {
     site: SiteId,
     start_ticks: u64,
     end_ticks: u64,
-    /// Sites of all scopes around it on its thread whose spans were recorded.
+    /// Whether a scope of the same site, whose span was recorded, was open around it.
     is_nested: bool,
     off_cpu_ns: u64,
 }
 
-/// Runs a program on one thread: returns its spans in the order of their ends. Of every
-/// `drop_one_in` scopes one is not recorded.
+/// Runs a program on one thread and returns its spans in the order of their ends. One in
+/// `drop_one_in` scopes is not recorded.
 fn run(thread: u32, steps: &[Step], drop_one_in: u64) -> Vec<Span> {
     let mut now_ticks = 1_000;
     let mut opened = 0_u64;
@@ -86,7 +86,7 @@ fn run(thread: u32, steps: &[Step], drop_one_in: u64) -> Vec<Span> {
     ended
 }
 
-/// Sites 1 to 5 measure nothing but their durations, sites 6 to 9 off-CPU time.
+/// Sites 1 to 5 measure only their duration, sites 6 to 9 also off-CPU time.
 fn catalog() -> Catalog {
     let site = |id: u32| {
         let names = Measures::CPU.arg_names().filter(|_| id > 5);
@@ -120,8 +120,8 @@ fn batch_of(spans: &[Span]) -> SpanBatch {
     })
 }
 
-/// The time during which each site was open, per thread and added up, and the number of its calls
-/// inside others.
+/// Returns for each site: the time during which it was open, summed over threads, and the number of
+/// its calls inside others.
 fn model(spans: &[Span]) -> BTreeMap<SiteId, (u64, u64, u64)> {
     let mut intervals: BTreeMap<(SiteId, u32), Vec<(u64, u64)>> = BTreeMap::new();
     let mut sites: BTreeMap<SiteId, (u64, u64, u64)> = BTreeMap::new();
@@ -175,7 +175,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Fewer sites and more of the same, so that subtrees wait by the ten thousands.
+/// Fewer sites with more scopes each, so that tens of thousands of subtrees wait.
 fn long_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_u32..4).prop_map(Step::Open),
@@ -228,7 +228,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 12 }))]
 
     #[test]
-    fn a_second_pass_is_exact_however_many_spans_wait(
+    fn a_second_pass_is_exact_for_any_number_of_waiting_spans(
         steps in proptest::collection::vec(long_step(), 1..30),
         batch_len in 1_000_usize..200_000,
     ) {
@@ -261,9 +261,9 @@ proptest! {
 }
 
 #[test]
-fn time_waits_for_the_right_parent_behind_more_spans_than_are_held() {
-    // run_all { leaf × HELD; parse { leaf × 40 000 } }: both parents are open while more spans
-    // wait than are held one by one.
+fn time_goes_to_the_right_parent_beyond_the_limit_of_held_spans() {
+    // run_all { leaf × HELD; parse { leaf × 40 000 } }: both parents are open while more spans wait
+    // than are kept singly.
     let steps = [
         Step::Open(1),
         Step::Flat(3, HELD + 10_003),
@@ -303,7 +303,7 @@ fn time_waits_for_the_right_parent_behind_more_spans_than_are_held() {
 
 #[test]
 fn correction_takes_the_cost_of_a_recursive_call_from_the_total_once() {
-    // Site 1 calls itself, and that call a leaf.
+    // Site 1 calls itself, and the inner call calls a leaf.
     let steps = [
         Step::Open(1),
         Step::Wait(100),

@@ -1,4 +1,4 @@
-//! `StatsBuilder` against a tree that is built the obvious way.
+//! `StatsBuilder` against a tree that is built naively.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::stats::{ScopeStats, StatsBuilder};
 
-/// What a generated program does next.
+/// A step of a generated program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(u32),
@@ -18,7 +18,7 @@ enum Step {
     Wait(u64),
 }
 
-/// A span of the naive tree; it knows its parent because it was there when it opened.
+/// A span of the naive tree; its parent was known when it opened.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     site: SiteId,
@@ -27,8 +27,8 @@ struct Node {
     parent: Option<usize>,
 }
 
-/// Runs the steps, and returns the spans in the order in which they opened, and their indices in
-/// the order in which they ended.
+/// Runs the steps. Returns the spans in the order in which they opened, and their indices in the
+/// order in which they ended.
 fn run(steps: &[Step], mut now_ticks: u64) -> (Vec<Node>, Vec<usize>) {
     let (mut nodes, mut ended, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let close_all = std::iter::repeat_n(&Step::Close, steps.len());
@@ -71,7 +71,7 @@ fn batch_of(nodes: &[Node], ended: &[usize]) -> ThreadBatch {
 #[derive(Debug, Default, PartialEq)]
 struct Naive {
     durations_ns: Vec<u64>,
-    /// Without those of spans inside others of the site.
+    /// Without the totals of spans inside others of the same site.
     total_ns: u64,
     self_ns: u64,
 }
@@ -102,12 +102,12 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (1_u32..8).prop_map(Step::Open),
         3 => Just(Step::Close),
-        // Ticks stand still now and then, as coarse clocks do.
+        // The clock sometimes does not advance, as coarse clocks do.
         3 => prop_oneof![Just(0_u64), 1_u64..40, 1_000_u64..100_000_000].prop_map(Step::Wait),
     ]
 }
 
-/// A timeline whose rate changes on the way through the spans.
+/// A timeline whose rate changes during the spans.
 fn timeline(starts: &[(u64, u64)]) -> Timeline {
     let mut timeline = Timeline::default();
     let mut ticks = 500;
@@ -215,8 +215,8 @@ proptest! {
         for part in ended.chunks(batch_len) {
             stats.add(&timeline, &batch_of(&nodes, part));
             taken += part.len();
-            // The view of a worker at the moment when the last span of the batch ended: all that began
-            // by then and ended later.
+            // The open scopes that a worker reads when the last span of the batch ends: those that
+            // began by then and ended later.
             let as_of_ticks = nodes[part[part.len() - 1]].end_ticks;
             let mut open: Vec<(SiteId, u64)> = ended[taken..]
                 .iter()
@@ -311,7 +311,7 @@ fn rows_have_names_and_unknown_sites_a_question_mark() {
 
 #[test]
 fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
-    // A root of 1 000 ns holds 3 scopes of 100 ns, one of which holds one of 40 ns.
+    // A root of 1 000 ns holds 3 scopes of 100 ns; one of these holds a scope of 40 ns.
     let batch = filled!(ThreadBatch {
         start_ticks: vec![10, 210, 430, 410, 0],
         duration_ticks: vec![100, 100, 40, 100, 1_000],
@@ -380,8 +380,8 @@ fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
 
 #[test]
 fn many_flat_children_across_batches_belong_to_their_root() {
-    // A warm-up of flat roots, then a root with 300 000 children; the warm-up may not end up in the
-    // root.
+    // A warm-up of flat roots, then a root with 300 000 children; the warm-up must not end up in
+    // the root.
     let timeline = Timeline::default();
     let mut stats = StatsBuilder::new();
     let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[(SiteId, u64)]| {

@@ -1,4 +1,4 @@
-//! The tree builder against a quadratic one, on random threads with many equal edges.
+//! The tree builder against a quadratic one, on random threads with many equal begins and ends.
 
 use proptest::prelude::*;
 use vor_capture::filled;
@@ -6,10 +6,10 @@ use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBa
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::{Span, ThreadTree, TreeBuilder};
 
-/// `(start, end)` in the order of ending.
+/// `(start, end)` in the order of the ends.
 type Ended = Vec<(u64, u64)>;
 
-/// Opens and closes scopes as `moves` say, with a clock that often does not advance.
+/// Opens and closes scopes according to `moves`, with a clock that often does not advance.
 fn run_thread(moves: &[(bool, u8)]) -> Ended {
     let mut now = 1_000;
     let mut open = Vec::new();
@@ -28,8 +28,8 @@ fn run_thread(moves: &[(bool, u8)]) -> Ended {
     ended
 }
 
-/// Site `i + 1` is the span that ended as the `i`-th, so that a mix-up cannot hide behind equal
-/// times. Every third span has arguments.
+/// Site `i + 1` belongs to the span that ended as the `i`-th, so that equal times cannot hide a
+/// mix-up. Every third span has arguments.
 fn batch_of(thread: u32, ended: &Ended, range: std::ops::Range<usize>) -> ThreadBatch {
     let mut batch = filled!(ThreadBatch {
         thread: ThreadId(thread)
@@ -56,7 +56,7 @@ fn args_of(i: usize) -> Vec<ArgValue> {
     vec![ArgValue::U64(i as u64), ArgValue::Bool(i.is_multiple_of(2))]
 }
 
-/// The parent of a span is the first one to end after it that contains it; the tree follows by
+/// The parent of a span is the first span that ends after it and contains it; the tree follows by
 /// recursion.
 fn naive(ended: &Ended) -> Vec<Span> {
     let parent: Vec<Option<usize>> = (0..ended.len())
@@ -104,7 +104,7 @@ fn assert_same(tree: &ThreadTree, expected: &[Span]) {
     }
 }
 
-/// What holds of every tree, whatever went in.
+/// Checks the properties of every tree, for any input.
 fn assert_sound(tree: &ThreadTree) {
     for (i, span) in tree.spans.iter().enumerate() {
         let subtree = i + 1..i + span.subtree_len as usize;
@@ -137,7 +137,7 @@ proptest! {
         for threads in &frames {
             let threads: Vec<Ended> = threads.iter().map(|moves| run_thread(moves)).collect();
             let longest = threads.iter().map(Vec::len).max().unwrap_or(0);
-            // Batches of all threads alternate, as drains do.
+            // The batches of all threads alternate, as those of drains do.
             for from in (0..longest).step_by(cut) {
                 let part = |(id, ended): (usize, &Ended)| {
                     let to = ended.len().min(from + cut);
@@ -178,8 +178,8 @@ proptest! {
         };
         prop_assert_eq!(tree.spans.len(), ended.len().min(limit));
         assert_sound(tree);
-        // Every span that is shown has the depth and the place that it has in the whole tree, since
-        // whatever is around it is shown too.
+        // Every span that is kept has the depth and the order of the whole tree, because the spans
+        // around it are kept too.
         let whole = naive(&ended);
         let mut rest = whole.iter();
         for span in &tree.spans {
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn any_order_and_any_edges_give_a_sound_tree(
+    fn any_order_and_any_times_give_a_sound_tree(
         spans in prop::collection::vec((0_u64..20, 0_u64..20), 0..100),
         far in any::<bool>(),
     ) {
@@ -249,7 +249,7 @@ fn children_of_a_parent_that_ends_in_a_later_frame_are_roots_of_theirs() {
 
 #[test]
 fn the_limit_keeps_the_scopes_around_the_first_spans() {
-    // 1000 leaves inside `step`, inside `run`: the limit of 10 shows both scopes and the first
+    // 1000 leaves inside `step`, inside `run`: the limit of 10 keeps both scopes and the first
     // eight leaves.
     let mut ended: Ended = (0..1_000).map(|i| (100 + i * 10, 105 + i * 10)).collect();
     ended.push((90, 20_000));

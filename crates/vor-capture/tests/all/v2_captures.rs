@@ -1,4 +1,5 @@
-//! Captures of the predecessor, judged by what its own reader and puffin found in them.
+//! Captures of the predecessor, compared with the values that its own reader and puffin found in
+//! them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -35,7 +36,7 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// Compares bit by bit: finite numbers stand as their shortest text, others as a name.
+/// Compares bit by bit: finite numbers are stored as their shortest text, others by name.
 fn assert_number(expected: &Value, found: f64, what: &str) {
     let bits = match expected {
         Value::String(text) => match text.as_str() {
@@ -163,7 +164,7 @@ fn a_torn_capture_names_its_unfinished_record() {
     assert_eq!(damage.tail.as_ref().unwrap().bytes, 223);
 }
 
-/// A flame that repeats the one before it is no new one.
+/// A flame that repeats the previous one is not a new one.
 fn fresh_flames(expected: &Value) -> Vec<Option<&Value>> {
     let mut last = None;
     let frames = array(&expected["frames"]).iter();
@@ -192,7 +193,7 @@ fn captures_give_any_frame_with_its_trees() {
             .map(|flame| flame["num_scopes"].as_u64().unwrap())
             .sum();
         assert_eq!(info.spans, spans, "{name}");
-        // From the back, so that every frame is sought; then in order.
+        // Backwards, so that every frame is sought; then forwards.
         for i in (0..flames.len()).rev().chain(0..flames.len()) {
             let frame = capture.frame(i as u64).unwrap();
             let what = format!("{name}, frame {i}");
@@ -243,7 +244,7 @@ fn captures_give_any_frame_with_its_trees() {
 }
 
 #[test]
-fn flames_are_what_puffin_reads() {
+fn flames_equal_those_that_puffin_reads() {
     for name in ["flame", "every3_threads", "max5", "torn"] {
         let mut reader = Reader::open(data(&format!("{name}.vor"))).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {

@@ -148,7 +148,7 @@ fn every_span_is_there_with_its_time_place_and_name() {
     let found = of_phase(&events, "X");
     let catalog = catalog();
     let tids = [42, 43, (1 << 30) + 2];
-    // Events of a thread are in their order; the last ones of a batch follow with the next one.
+    // The events of a thread are in order; the last ones of a batch follow with the next batch.
     let mut of_threads = tids.map(|tid| found.iter().filter(move |event| event["tid"] == tid));
     let mut i = 0;
     for thread in batches.iter().flat_map(|batch| &batch.threads) {
@@ -187,7 +187,7 @@ fn every_span_is_there_with_its_time_place_and_name() {
 }
 
 #[test]
-fn arguments_and_messages_survive_whatever_they_hold() {
+fn arguments_and_messages_with_any_contents_survive() {
     let lists = vec![
         vec![ArgValue::Bool(true), ArgValue::Str(NASTY.into())],
         vec![ArgValue::I64(i64::MIN), ArgValue::U64(i64::MAX as u64)],
@@ -313,7 +313,7 @@ fn metrics_frames_and_drops_become_counters_and_tracks() {
 }
 
 #[test]
-fn of_spans_with_equal_times_the_parent_comes_first() {
+fn the_parent_comes_first_among_spans_with_equal_times() {
     let mut thread = spans(
         0,
         &[
@@ -340,8 +340,7 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
             )
         })
         .collect();
-    // The first span ends a nanosecond before the others, whose ticks fall into the same
-    // nanoseconds.
+    // The first span ends a nanosecond before the others, whose ticks are in the same nanoseconds.
     let found: Vec<(Option<&str>, Option<i64>)> = found
         .into_iter()
         .map(|(name, value)| (name.as_str(), value))
@@ -357,7 +356,7 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
     );
 }
 
-/// A scope around others, or none: call site, ticks before it begins, and ticks at its end.
+/// A scope with or without children: call site, ticks before it begins, and ticks at its end.
 fn grow(
     random: &mut vor_fixtures::Random,
     now: &mut u64,
@@ -380,7 +379,7 @@ fn grow(
 }
 
 #[test]
-fn parents_are_around_their_children_where_both_begin_or_end_in_one_nanosecond() {
+fn parents_contain_children_that_begin_or_end_in_the_same_nanosecond() {
     for seed in 0..200 {
         let mut random = vor_fixtures::Random(seed);
         let (mut now, mut made) = (3_000, Vec::new());
@@ -563,7 +562,7 @@ fn a_full_disk_is_an_error() {
 
 /// Nested spans of three threads, with arguments.
 #[test]
-fn nested_spans_are_found_where_they_were_recorded() {
+fn nested_spans_have_their_recorded_times_and_depths() {
     let mut random = vor_fixtures::Random(77);
     let mut draw = |below: u64| random.below(below as usize) as u64;
     let catalog = catalog();

@@ -419,7 +419,7 @@ fn a_frame_beyond_the_bound_has_all_its_spans() {
     let mut sink = SpanParquet::new(Vec::new(), origin()).unwrap();
     give(&mut sink, &pieces);
     let file = sink.into_inner().unwrap();
-    // A million rows are read as columns, since the test is not optimised.
+    // A million rows are read as columns, because the test is not optimised.
     let [frames, depths] = ["frame", "depth"].map(|column| ints(&file, column));
     let [lengths, own] = ["dur_ns", "self_ns"].map(|column| ints(&file, column));
     assert_eq!(lengths.len() as u64, SPANS + 1);
@@ -427,7 +427,7 @@ fn a_frame_beyond_the_bound_has_all_its_spans() {
     let unknown = depths.iter().filter(|depth| depth.is_none()).count();
     assert!(
         (1 << 20..depths.len()).contains(&unknown),
-        "{unknown} of a frame of which 2^20 are held"
+        "{unknown} depths are unknown, of a frame that holds 2^20 spans"
     );
     let (last, known) = depths[unknown..].split_last().unwrap();
     assert!(known.iter().all(|&depth| depth == Some(1)) && *last == Some(0));
@@ -436,7 +436,7 @@ fn a_frame_beyond_the_bound_has_all_its_spans() {
     assert_eq!(
         sum(&own),
         root_ns,
-        "self times of a root and all in it add up to its length"
+        "self times of a root and its descendants add up to its duration"
     );
     assert_eq!(sum(&lengths), root_ns + SPANS as i64 * 8);
 }
@@ -467,7 +467,7 @@ fn metrics_have_a_row_per_value() {
     let rows = rows(sink.into_inner().unwrap());
     let value = |row: &Row| match &row["value"] {
         parquet::record::Field::Double(value) => value.to_bits(),
-        other => panic!("a number was expected, found {other:?}"),
+        other => panic!("expected a number, found {other:?}"),
     };
     let found: Vec<_> = rows
         .iter()

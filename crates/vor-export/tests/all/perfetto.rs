@@ -1,8 +1,8 @@
 //! Random programs as Perfetto traces: an independent reader of the wire format and of the schema's
-//! sequences finds the same trees.
+//! sequences reads the same trees.
 //!
-//! With `VOR_ORACLE_OUT`, a trace of equal times goes into that folder beside the recorded spans as
-//! lines of JSON, so that Perfetto itself can check it.
+//! With `VOR_ORACLE_OUT`, a trace of equal times is written into that folder, beside the recorded
+//! spans as lines of JSON. Perfetto itself can then check it.
 
 #![allow(
     clippy::unwrap_used,
@@ -83,7 +83,7 @@ struct Sequence {
     track: u64,
 }
 
-/// A slice, as a viewer shows it.
+/// A slice, as a viewer displays it.
 #[derive(Clone, Debug, PartialEq)]
 struct Slice {
     track: u64,
@@ -522,7 +522,7 @@ proptest! {
 /// Thousands of parents begin in the nanosecond of their children and end in a later batch:
 /// duration, depth and name equal those of the CSV.
 #[test]
-fn thousands_of_equal_starts_are_those_of_the_csv() {
+fn thousands_of_equal_starts_match_the_csv() {
     let mut steps = vec![(true, 0, 7)];
     for i in 0..6_000 {
         steps.extend([(true, 200, i), (true, 1, i + 1), (true, 1, i + 2)]);
@@ -581,7 +581,7 @@ fn thousands_of_equal_starts_are_those_of_the_csv() {
         found.sort_unstable();
         let mut rows: Vec<_> = expected.iter().map(|line| csv_row(line)).collect();
         rows.sort_unstable();
-        assert!(found == rows, "a slice is another than its row");
+        assert!(found == rows, "a slice differs from its row");
     }
 }
 
@@ -654,7 +654,7 @@ fn begins_wait_only_for_an_open_scope_of_their_nanosecond() {
 }
 
 #[test]
-fn long_batches_are_written_in_blocks_and_nothing_is_lost_between() {
+fn long_batches_are_written_in_blocks_without_loss() {
     // A deep chain that outlives several blocks of leaves.
     let mut steps = vec![(true, 10, 1), (true, 10, 2), (true, 10, 3)];
     for i in 0..5000 {

@@ -371,7 +371,7 @@ fn values_beyond_those_of_a_profile_are_bounded_and_damage_is_no_panic() {
 }
 
 #[test]
-fn a_custom_profile_has_what_was_added() {
+fn a_custom_profile_has_the_added_samples() {
     let mut builder = ProfileBuilder::new(&[SampleType::INUSE_OBJECTS, SampleType::INUSE_BYTES]);
     builder.set_period(&SampleType::new("space", "bytes"), 512 * 1024);
     builder.set_time(1_700_000_000_000_000_000, 5);

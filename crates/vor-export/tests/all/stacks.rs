@@ -1,5 +1,5 @@
-//! Sums per stack of random programs: every nanosecond counts for the scopes that were open,
-//! however many spans waited for one of them to end.
+//! Sums per stack of random programs: every nanosecond counts for the open scopes, even while very
+//! many spans wait for one of them to end.
 
 #![allow(
     clippy::unwrap_used,
@@ -108,7 +108,7 @@ fn same(found: &Sums, expected: &Sums, what: &str) {
         "{what}: {wrong} of {all} ns are misplaced; {first:?}"
     );
     let made_up = found.keys().find(|key| !expected.contains_key(*key));
-    assert_eq!(made_up, None, "{what}: a stack that never was");
+    assert_eq!(made_up, None, "{what}: a stack that never existed");
 }
 
 /// Compares the exports without and with reports of open scopes.
@@ -146,7 +146,7 @@ fn same_stats(batches: &[SpanBatch], self_ns: &Sums) {
     }
     assert!(
         by_site(batches) == expected,
-        "the sums of `vor stats` are others"
+        "the sums of `vor stats` differ"
     );
 }
 
@@ -213,8 +213,8 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
     check(2, threaded);
 }
 
-/// A regression test: one scope around a second one around 40 000 leaves, over two frames, and
-/// leaves of the first before.
+/// A regression test over two frames: one scope around a second one around 40 000 leaves, and
+/// leaves of the first scope before them.
 #[test]
 fn forty_thousand_leaves_over_two_frames_stay_below_their_parent() {
     let catalog = programs::catalog(1, 3, 1_000);

@@ -1,4 +1,4 @@
-//! Random trees of spans on several threads, exported and read back: every view has the same tree,
+//! Random trees of spans on several threads, exported and read back: every view has the same tree
 //! with the same times.
 #![allow(
     clippy::unwrap_used,
@@ -172,7 +172,7 @@ fn speedscope_profiles_have_every_span_at_its_depth() {
                     event["at"].as_u64().unwrap(),
                     event["frame"].as_u64().unwrap(),
                 );
-                assert!(at >= now, "events never step back");
+                assert!(at >= now, "events never go back");
                 now = at;
                 if event["type"] == "O" {
                     open.push(found.len());
@@ -212,7 +212,7 @@ fn damaged_spans_are_shortened_and_not_fatal() {
             let (mut open, mut now) = (Vec::new(), 0);
             for event in view["events"].as_array().unwrap() {
                 let at = event["at"].as_u64().unwrap();
-                assert!(at >= now, "events never step back");
+                assert!(at >= now, "events never go back");
                 now = at;
                 if event["type"] == "O" {
                     open.push(&event["frame"]);

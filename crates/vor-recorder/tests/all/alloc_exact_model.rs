@@ -1,5 +1,5 @@
 //! The counting and the exact allocator against a model, for any sequence of requests. Neither is
-//! the allocator of this program, so that only the requests count.
+//! the allocator of this program, so only the requests count.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -33,7 +33,7 @@ fn is_counted(before: AllocCounts, expected: Expected) {
     assert_eq!(seen, expected);
 }
 
-/// What the exact allocator says is in use: objects and bytes.
+/// Returns the live objects and bytes according to the exact allocator.
 fn in_use() -> (u64, u64) {
     let total = heap_snapshot().total();
     (total.inuse_objects, total.inuse_bytes)
@@ -67,7 +67,7 @@ fn a_size_that_leaves_no_room_for_the_trailer_is_refused() {
     static HUGE: TrackingAllocator = TrackingAllocator::system().exact();
     let huge = Layout::from_size_align(isize::MAX as usize, 1).unwrap();
     let small = Layout::new::<u64>();
-    // SAFETY: the layouts are not empty, and the object is given back as it was made.
+    // SAFETY: the layouts are not empty, and the object is freed with the layout of its allocation.
     unsafe {
         assert!(HUGE.alloc(huge).is_null());
         assert!(HUGE.alloc_zeroed(huge).is_null());
@@ -83,16 +83,17 @@ fn a_size_that_leaves_no_room_for_the_trailer_is_refused() {
     assert_ne!(heap_snapshot().mode, HeapMode::Off);
 }
 
-/// glibc's sizes go in steps of 16.
+/// The size classes of glibc are 16 bytes apart.
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 #[test]
-fn the_trailer_takes_four_bytes_in_the_mean() {
+fn the_trailer_takes_four_bytes_on_average() {
     own_process!();
     static SYSTEM: TrackingAllocator = TrackingAllocator::system().exact();
     let sizes = 25..25 + 4096;
     let usable = |allocator: &dyn GlobalAlloc, bytes| {
         let layout = Layout::from_size_align(bytes, 1).unwrap();
-        // SAFETY: the object is the C library's, and is given back as it was made.
+        // SAFETY: the object comes from the C library, and is freed with the layout of its
+        // allocation.
         unsafe {
             let object = allocator.alloc(layout);
             let usable = libc::malloc_usable_size(object.cast());
@@ -104,7 +105,7 @@ fn the_trailer_takes_four_bytes_in_the_mean() {
         .clone()
         .map(|bytes| usable(&SYSTEM, bytes) - usable(&std::alloc::System, bytes))
         .sum();
-    // Whatever lies free may be a step larger than what was asked for.
+    // A free block that is reused may be one step larger than the request.
     let mean = extra as f64 / sizes.len() as f64;
     assert!((3.0..=5.0).contains(&mean), "{mean}");
 }

@@ -1,7 +1,7 @@
-//! An allocator under the tracked one that checks what it is asked, and sequences of requests that
-//! are compared with a model.
+//! An allocator below the tracked one that checks its calls, and sequences of requests that are
+//! compared with a model.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 /// Larger requests are refused.
 pub const REFUSED_BYTES: usize = 1 << 20;
 
-/// Passes on to the system's allocator, and fails the test where an object is given back in another
-/// way than it was made.
+/// Passes calls on to the system's allocator. Fails the test where an object is freed with another
+/// layout than that of its allocation.
 pub struct Checked {
     made: Mutex<Option<HashMap<usize, Layout>>>,
 }
@@ -28,7 +28,7 @@ impl Checked {
     fn keep(&self, object: *mut u8, layout: Layout) -> *mut u8 {
         let mut made = self.made.lock().unwrap();
         let before = made.get_or_insert_default().insert(object.addr(), layout);
-        assert_eq!(before, None, "the address was in use");
+        assert_eq!(before, None, "the address is already live");
         object
     }
 
@@ -40,7 +40,7 @@ impl Checked {
             .as_mut()
             .unwrap()
             .remove(&object.addr());
-        assert_eq!(made, Some(layout), "given back as it was made");
+        assert_eq!(made, Some(layout), "freed with another layout");
     }
 
     pub fn objects(&self) -> usize {
@@ -48,14 +48,14 @@ impl Checked {
     }
 }
 
-/// The system's allocator has no objects without bytes.
+/// The system's allocator has no empty objects.
 fn at_least_one_byte(layout: Layout) -> Layout {
     Layout::from_size_align(layout.size().max(1), layout.align()).unwrap()
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to write")]
-// SAFETY: every call is passed on to the system's allocator, with at least one byte each time; none
-// unwinds in a test that passes.
+// SAFETY: every call goes to the system's allocator, with at least one byte; none unwinds in a test
+// that passes.
 unsafe impl GlobalAlloc for Checked {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > REFUSED_BYTES {
@@ -67,7 +67,7 @@ unsafe impl GlobalAlloc for Checked {
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         self.let_go(object, layout);
-        // SAFETY: as it was made.
+        // SAFETY: the layout is that of the allocation.
         unsafe { System.dealloc(object, at_least_one_byte(layout)) }
     }
 
@@ -76,7 +76,7 @@ unsafe impl GlobalAlloc for Checked {
             return std::ptr::null_mut();
         }
         self.let_go(object, layout);
-        // SAFETY: as it was made, and the new size is one that fits a layout.
+        // SAFETY: the layout is that of the allocation, and the new size fits a layout.
         let moved = unsafe { System.realloc(object, at_least_one_byte(layout), new_size.max(1)) };
         self.keep(
             moved,
@@ -85,7 +85,7 @@ unsafe impl GlobalAlloc for Checked {
     }
 }
 
-/// A request; places are taken modulo the number of objects.
+/// A request; places count modulo the number of objects.
 #[derive(Clone, Debug)]
 pub enum Request {
     Make {
@@ -124,7 +124,7 @@ pub fn requests(least: usize) -> impl Strategy<Value = Vec<Request>> {
     proptest::collection::vec(prop_oneof![4 => make, 3 => remake, 2 => give_back], 1..60)
 }
 
-/// What the model has counted.
+/// The counts of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     pub alloc_objects: u64,
@@ -142,7 +142,7 @@ struct Object {
 impl Object {
     #[expect(unsafe_code, reason = "memory by hand")]
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the object has as many bytes, all of them written when it was made.
+        // SAFETY: the object has this size, and all its bytes were written after the allocation.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.layout.size()) }
     }
 
@@ -156,9 +156,9 @@ impl Object {
     }
 }
 
-/// Plays requests to `allocator`, checking every object's place and content, and calls `check`
-/// after each with what the model has counted and what is in use: objects and bytes. Gives
-/// everything back at the end.
+/// Sends the requests to `allocator`, and checks the address and content of every object. After
+/// each request, it calls `check` with the counts of the model and the live objects and bytes.
+/// Frees everything at the end.
 #[expect(unsafe_code, reason = "allocators are called by hand")]
 pub fn play(
     allocator: &impl GlobalAlloc,
@@ -177,7 +177,7 @@ pub fn play(
                 zeroed,
             } => {
                 let layout = Layout::from_size_align(bytes, 1 << align_bits).unwrap();
-                // SAFETY: the allocator below takes empty layouts too.
+                // SAFETY: the allocator below accepts empty layouts too.
                 let address = unsafe {
                     if zeroed {
                         allocator.alloc_zeroed(layout)
@@ -195,7 +195,7 @@ pub fn play(
                         object.check();
                     }
                     object.mark = mark;
-                    // SAFETY: the object has as many bytes.
+                    // SAFETY: the object has this size.
                     unsafe { address.write_bytes(mark, bytes) };
                     objects.push(object);
                     counted.alloc_objects += 1;
@@ -208,7 +208,8 @@ pub fn play(
             Request::Remake { place, bytes } if !objects.is_empty() => {
                 let count = objects.len();
                 let object = &mut objects[place % count];
-                // SAFETY: made by this allocator with this layout; the new size fits one.
+                // SAFETY: this allocator made the object with this layout; the new size fits a
+                // layout.
                 let moved = unsafe { allocator.realloc(object.address, object.layout, bytes) };
                 if moved.is_null() {
                     assert!(bytes + 4 > REFUSED_BYTES);
@@ -225,7 +226,7 @@ pub fn play(
                     object.check();
                     object.layout = Layout::from_size_align(bytes, object.layout.align()).unwrap();
                     object.mark = mark;
-                    // SAFETY: the object has as many bytes.
+                    // SAFETY: the object has this size.
                     unsafe { moved.write_bytes(mark, bytes) };
                 }
             }
@@ -251,7 +252,8 @@ fn give_back(
     in_use: &mut (u64, u64),
 ) {
     object.check();
-    // SAFETY: made by this allocator with this layout, and forgotten by the caller.
+    // SAFETY: this allocator made the object with this layout, and the caller does not use it
+    // again.
     unsafe { allocator.dealloc(object.address, object.layout) };
     let bytes = object.layout.size() as u64;
     counted.free_objects += 1;

@@ -1,4 +1,4 @@
-//! Snapshots of a heap that nobody keeps are asked for in vain, and that is said once.
+//! Heap snapshots are requested under an allocator that does not track the heap; one line says so.
 
 #![cfg(not(any(feature = "off", target_family = "wasm")))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -11,7 +11,7 @@ use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
 #[test]
-fn an_allocator_that_does_not_keep_the_heap_is_told_of_once() {
+fn an_allocator_that_does_not_track_the_heap_is_reported_once() {
     if role().is_some() {
         for _ in 0..3 {
             Config::new()

@@ -1,6 +1,6 @@
-//! The sampled heap: whether its estimates are right, and whether what is gone is forgotten. Its
-//! allocators are not the one of this program, so that what is allocated is known to the byte; the
-//! samples begin from a seed, so that every run sees the same.
+//! The sampled heap: its estimates are right, and freed samples are removed. Its allocators are not
+//! the one of this program, so the allocations are known to the byte. The samples start from a
+//! seed, so every run has the same ones.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -42,12 +42,12 @@ fn make(bytes: usize) -> Object {
 }
 
 fn give_back(Object(object, layout): Object) {
-    // SAFETY: made by this allocator with this layout, and gone now.
+    // SAFETY: this allocator made the object with this layout, and the caller does not use it
+    // again.
     unsafe { SAMPLED.dealloc(object, layout) }
 }
 
-/// Objects of three kinds: small ones, some about as large as the interval, and few that are far
-/// larger.
+/// Sizes of three kinds: many small ones, some near the interval, and a few that are far larger.
 fn size(random: &mut Random) -> usize {
     match random.below(100) {
         0..90 => 16 + random.below(500),
@@ -71,7 +71,7 @@ fn estimates_lie_within_their_interval_in_200_runs() {
             profile_scope!("sampled run");
             objects.push(make(size(&mut random)));
         }
-        // Half of them die, in no order.
+        // Half of them are freed, in no particular order.
         for _ in 0..2000 {
             give_back(objects.swap_remove(random.below(objects.len())));
         }
@@ -89,13 +89,13 @@ fn estimates_lie_within_their_interval_in_200_runs() {
             expected[1] + objects.len() as f64,
         ];
         objects.into_iter().for_each(give_back);
-        assert!(stack("sampled run").is_none(), "nothing is left of the run");
+        assert!(stack("sampled run").is_none(), "no sample remains");
     }
-    // 190 of 200 are expected of an interval of 95 %, with a standard deviation of 3.
+    // Of 200 intervals at 95 %, 190 are expected to hold, with a standard deviation of 3.
     assert!((181..=199).contains(&bytes_within), "{bytes_within}");
     assert!((181..=199).contains(&objects_within), "{objects_within}");
-    // Unbiased: an error of a few per cent in each run is one of some tenths of a per cent in the
-    // mean of all.
+    // The estimate is unbiased: an error of a few per cent in each run averages to some tenths of a
+    // per cent.
     for (estimated, expected) in estimated.into_iter().zip(expected) {
         let ratio = estimated / expected;
         assert!((0.99..1.01).contains(&ratio), "{ratio}");
@@ -120,10 +120,10 @@ fn an_object_that_grows_is_one_object() {
     for step in 1..2000 {
         profile_scope!("grows");
         let bytes = 100_000 + step % 7 * 10_000;
-        // SAFETY: made by this allocator with this layout; the new size fits one.
+        // SAFETY: this allocator made the object with this layout; the new size fits a layout.
         let moved = unsafe { SAMPLED.realloc(object.0, object.1, bytes) };
         object = Object(moved, Layout::from_size_align(bytes, 8).unwrap());
-        // A chance of 1 in 10^10 to have no sample.
+        // The chance of no sample is 1 in 10^10.
         let seen = stack("grows").unwrap();
         assert_eq!(
             (seen.samples, seen.inuse_objects, seen.inuse_bytes),
@@ -135,7 +135,7 @@ fn an_object_that_grows_is_one_object() {
 }
 
 #[test]
-fn what_is_untracked_is_no_sample_and_what_was_sampled_is_forgotten_anywhere() {
+fn untracked_objects_are_no_samples_and_samples_freed_anywhere_are_removed() {
     own_process!();
     Config::new().enable();
     seed_samples(6);
@@ -158,15 +158,15 @@ fn what_is_untracked_is_no_sample_and_what_was_sampled_is_forgotten_anywhere() {
     .join()
     .unwrap();
     assert!(stack("elsewhere").is_none());
-    // A request that is refused leaves the object where it is.
+    // A refused request leaves the object unchanged.
     let object = make(1_000_000);
-    // SAFETY: made by this allocator with this layout; the new size fits one.
+    // SAFETY: this allocator made the object with this layout; the new size fits a layout.
     assert!(unsafe { SAMPLED.realloc(object.0, object.1, isize::MAX as usize - 7) }.is_null());
     assert_eq!(stack("elsewhere").unwrap().inuse_bytes, 1_000_000);
     give_back(object);
 }
 
-/// With an interval far below the sizes every object is a sample.
+/// With an interval far below the sizes, every object is a sample.
 #[test]
 fn the_table_agrees_with_the_model() {
     own_process!();
@@ -177,8 +177,8 @@ fn the_table_agrees_with_the_model() {
             let total = heap_snapshot().total();
             assert_eq!((total.samples, total.inuse_objects, total.inuse_bytes), (objects, objects, bytes));
         });
-        // The first sample of the next test is drawn at its own interval, which the snapshots go
-        // by.
+        // The first sample of the next test is drawn with that test's interval, which the snapshots
+        // use.
         seed_samples(8);
     });
 }

@@ -1,5 +1,5 @@
-//! Scopes that are counted and not recorded: what their statistics say of programs whose counts and
-//! nesting are known.
+//! Scopes that are counted and not recorded: the statistics of programs with known counts and
+//! nesting.
 #![cfg(not(feature = "off"))]
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use vor_recorder::hot::scope;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_phase, profile_scope, setup};
 
-/// What reaches sinks: spans, messages, frames.
+/// Numbers of records that sinks receive: spans, messages, frames.
 #[derive(Default)]
 struct Seen {
     spans: AtomicU64,
@@ -79,15 +79,15 @@ fn burn(time: Duration) {
     }
 }
 
-/// Returns whether what took `ns` is at least as long as the system's clock said it was: that clock
-/// and ours may differ by the 50 parts per million by which the one follows the other, the same for
-/// what the first calibration lacked, and the rounding.
+/// Returns whether `ns` is at least as long as the system's clock reported. The two clocks may
+/// differ by the 50 parts per million of their adjustment, by as much again for the first
+/// calibration, and by the rounding.
 fn lasted(ns: u64, least_ns: u64) -> bool {
     ns + least_ns / 10_000 + 1 >= least_ns
 }
 
-/// Fails unless both are the same but for the nanoseconds that rounding takes, one for each number
-/// that went into them.
+/// Fails unless both are equal up to rounding, which may take one nanosecond for each number in the
+/// sums.
 #[track_caller]
 fn assert_adds_up(left_ns: u64, right_ns: u64, roundings: u64) {
     assert!(
@@ -96,7 +96,7 @@ fn assert_adds_up(left_ns: u64, right_ns: u64, roundings: u64) {
     );
 }
 
-/// A tree: `root` holds twice `left`, which holds `leaf`, and once `right`.
+/// A tree: `root` contains `left` twice, which contains `leaf`, and `right` once.
 fn tree() {
     profile_scope!("root");
     for i in 0..2 {
@@ -127,7 +127,7 @@ fn a_tree_on_several_threads() {
             named.spawn_scoped(threads, work).unwrap();
         }
         counted.wait();
-        // While the threads live, each has rows of its own. A check that fails must not leave them
+        // While the threads live, each has its own rows. A failed check must not leave the threads
         // waiting.
         let all = drain::stats_by_thread();
         done.wait();
@@ -142,7 +142,8 @@ fn a_tree_on_several_threads() {
             check_tree(&by_name(worker.scopes.clone()), TREES);
         }
     });
-    // They may be ending still: what they counted is found here or there, and once.
+    // The threads may still be ending: each of their counts is found exactly once, with its thread
+    // or without.
     check_tree(&rows(), THREADS * TREES);
 }
 
@@ -156,7 +157,7 @@ fn check_tree(rows: &Rows, trees: u64) {
         lasted(leaf.min_ns, 10_000) && lasted(right.min_ns, 30_000) && lasted(left.min_ns, 50_000)
     );
     assert!(lasted(left.self_ns, 2 * trees * 20_000));
-    // Each self time is what is left of the total, and so all of them add up to the root's.
+    // Each self time is the rest of the total, so all of them add up to the total of the root.
     assert_adds_up(leaf.self_ns, leaf.total_ns, 0);
     assert_adds_up(right.self_ns, right.total_ns, 0);
     assert_adds_up(left.self_ns + leaf.total_ns, left.total_ns, 3);
@@ -197,8 +198,8 @@ fn ten_thousand_short_threads() {
     );
 }
 
-/// A reader sees what threads are just counting, and what one hands over at its end, neither twice
-/// nor not at all.
+/// A reader sees the counts of running threads, and those that a thread hands over at its end, each
+/// exactly once.
 fn reading_meanwhile() {
     const LONG: u64 = 300_000;
     const SHORT: u64 = 400;
@@ -231,7 +232,7 @@ fn down(depth: u32) {
     }
 }
 
-/// Deeper than the scopes that a thread shows as open.
+/// Deeper than the open scopes that a thread publishes.
 fn deep_recursion() {
     let begin = Instant::now();
     {
@@ -244,7 +245,7 @@ fn deep_recursion() {
     let (down, around) = (&rows["down"], &rows["around"]);
     assert_eq!(down.count, 1500);
     assert!(lasted(down.min_ns, 2_000_000));
-    // The total counts a recursive call once, as the self times do; the mean is that of single
+    // The total counts a recursive call once, as the self times do; the mean is the mean of single
     // calls.
     assert!(lasted(down.mean_ns as u64, 2_000_000));
     assert_adds_up(down.self_ns, down.total_ns, 3);
@@ -268,7 +269,7 @@ fn odd(depth: u32) {
     }
 }
 
-/// Shallow, so that the short way of a scope's end meets the recursion.
+/// Shallow, so that the fast path of a scope's end handles the recursion.
 fn mutual_recursion() {
     for _ in 0..10 {
         even(6);
@@ -278,11 +279,11 @@ fn mutual_recursion() {
     assert_eq!((even.count, odd.count), (40, 30));
     assert!(lasted(even.self_ns, 4_000_000) && lasted(odd.self_ns, 3_000_000));
     assert_adds_up(even.total_ns, even.self_ns + odd.self_ns, 3);
-    // All but the outermost call of `even`.
+    // The total has all calls of `odd` but only the outermost call of `even`.
     assert!(odd.total_ns < even.total_ns && odd.total_ns + even.self_ns > even.total_ns);
 }
 
-/// More sites inside each other than the set of a level tells apart.
+/// More nested sites than the set of a level distinguishes.
 fn many_sites_inside_each_other() {
     const LEVELS: usize = 200;
     let open: Vec<_> = (0..LEVELS)
@@ -308,7 +309,7 @@ fn out_of_order() {
     let third = scope::scope("third");
     let inside = scope::scope("inside the third");
     burn(Duration::from_millis(1));
-    // Neither `inside` nor what follows it may take this for their own.
+    // Neither `inside` nor the scopes after it may get the time of this one.
     drop(second);
     let innermost = scope::scope("innermost");
     burn(Duration::from_millis(1));
@@ -326,7 +327,7 @@ fn out_of_order() {
     }
     let [first, second, third, inside, innermost] =
         ["first", "second", "third", "inside the third", "innermost"].map(|name| &rows[name]);
-    // It had ended before the one that was opened in it.
+    // The first scope ended before the scope that was opened in it.
     assert_eq!(first.self_ns, first.total_ns);
     assert!(lasted(second.total_ns, 2_000_000) && second.self_ns == second.total_ns);
     assert_adds_up(inside.self_ns + innermost.total_ns, inside.total_ns, 3);
@@ -371,7 +372,7 @@ thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
-/// Opens scopes when its thread ends, before and after vor has given up the thread.
+/// Opens scopes when its thread ends, before and after vor released the thread.
 struct Late;
 
 impl Drop for Late {
@@ -424,12 +425,12 @@ fn many(count: u64) {
     }
 }
 
-/// One test: the mode is the process's, and for good.
+/// One test: the mode belongs to the process and cannot be changed back.
 #[test]
 fn counts_and_times_are_exact() {
     own_process!();
     let seen = Arc::new(Seen::default());
-    // A ring so small that spans would be dropped.
+    // The ring is so small that it would drop spans.
     let config = Config::new()
         .ring_kib(4)
         .count_scopes(true)
@@ -447,7 +448,7 @@ fn counts_and_times_are_exact() {
     in_destructors();
     futures_by_their_polls();
 
-    // Names made at run time, with one that is a call site's too.
+    // Names made at run time; one of them is also the name of a call site.
     for i in 0..500 {
         let _named = scope::scope(&format!("name {i}"));
     }
@@ -459,7 +460,7 @@ fn counts_and_times_are_exact() {
         500
     );
 
-    // Switched off, nothing is counted but what was open; on again, it goes on.
+    // Switched off, only open scopes are counted; switched on again, counting goes on.
     many(1_000_000);
     {
         profile_scope!("open meanwhile");
@@ -475,7 +476,7 @@ fn counts_and_times_are_exact() {
     many(1_000);
     assert_eq!(rows()["many"].count, 1_001_000);
 
-    // No scope has reached a ring; what else there is goes on to sinks.
+    // No scope reached a ring; all other records go to sinks.
     message!("a message");
     drain::frame_mark();
     drain::flush();

@@ -1,8 +1,8 @@
-//! Processor time of spans against the thread's clock, which is read outside the spans only:
-//! reading it inside would refresh what the kernel knows.
+//! CPU time of spans against the thread's clock. That clock is read only outside the spans, because
+//! reading it inside would refresh the numbers of the kernel.
 //!
-//! Everything here runs twice: with the source that this system has, and in a process of its own
-//! with the thread's clock.
+//! Every test here runs twice: with the source of CPU time of this system, and in a process of its
+//! own with the thread's clock.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -23,13 +23,13 @@ use vor_recorder::__private::{
 use vor_recorder::clock::cpu::{Source, thread_cpu_ns};
 use vor_recorder::clock::ticks;
 
-/// By how much a span and the thread's clock may differ: interrupts between the readings of a test
-/// count for one of them only.
+/// The difference that a span and the thread's clock may have: interrupts between the readings of a
+/// test count for only one of them.
 const BOUND_NS: u64 = 500_000;
-/// How often a comparison may be repeated; one round in many is interrupted for longer.
+/// Attempts per comparison; a few rounds are interrupted for longer.
 const ROUNDS: usize = 8;
 
-/// Ticks per nanosecond, as the system's clock has it over some time.
+/// Ticks per nanosecond, measured with the system's clock over some time.
 fn ticks_per_ns() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -43,21 +43,21 @@ fn ns(ticks: u64) -> u64 {
     (ticks as f64 / ticks_per_ns()) as u64
 }
 
-/// Whether there is something to test; says so where not.
+/// Returns whether there is a source to test; prints a line if not.
 fn has_source() -> bool {
     let _ = ticks_per_ns();
     let source = init_cpu();
     if source == Source::None {
-        eprintln!("SKIPPED: this system does not tell a thread's processor time");
+        eprintln!("SKIPPED: this system does not report a thread's CPU time");
     } else if source == Source::Clock && std::env::var_os(FORCED).is_none() {
         eprintln!(
-            "SKIPPED: marks; this system has none that are good, and the thread's clock is tested in their stead"
+            "SKIPPED: marks; this system has no usable ones; the thread's clock is tested instead"
         );
     }
     source != Source::None
 }
 
-/// Keeps the processor busy, about as long as asked when nobody else wants it.
+/// Keeps a processor busy; the duration is proportional to `steps` on an idle machine.
 fn burn(steps: u64) -> u64 {
     (0..steps).fold(1, |x, step| black_box(x).wrapping_mul(step | 1))
 }
@@ -66,7 +66,7 @@ fn burn(steps: u64) -> u64 {
 struct Span {
     length_ns: u64,
     off_ns: u64,
-    /// What the thread's clock went on by around the span.
+    /// The growth of the thread's clock around the span.
     clock_ns: u64,
 }
 
@@ -95,7 +95,7 @@ impl Span {
     }
 }
 
-/// Repeats a comparison until it holds, and fails where it never does.
+/// Repeats a comparison until it holds; fails if it never does.
 fn in_one_round(what: &str, mut round: impl FnMut() -> Result<(), String>) {
     let mut why = String::new();
     for _ in 0..ROUNDS {
@@ -125,14 +125,14 @@ fn work_counts_and_waiting_does_not() {
     }
     in_one_round("a span of work and waiting", || {
         let wait = Duration::from_millis(20);
-        // What is lost without a switch is known after the next one at the latest, so the waiting
+        // Off-CPU time without a switch is known after the next switch at the latest, so the wait
         // comes last.
         let span = Span::of(|| {
             black_box(burn(STEPS));
             std::thread::sleep(wait);
         });
-        // The system counts the waiting from when it is asked for it, and on a busy machine takes
-        // the thread from the processor some microseconds later: then another round tells.
+        // The system counts the wait from the call on. On a busy machine, it takes the thread off
+        // the processor some microseconds later; then another round decides.
         let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
         ensure(
             has_waited && span.agrees() && span.clock_ns > 1_000_000,
@@ -164,10 +164,10 @@ fn every_thread_has_a_time_of_its_own() {
     });
 }
 
-/// The time never falls, however often it is asked, and spans side by side have no more of it than
+/// The time never decreases, however often it is read. Spans side by side have no more of it than
 /// the span around them.
 #[test]
-fn spans_inside_add_up_to_no_more_than_the_span_around() {
+fn inner_spans_add_up_to_no_more_than_the_outer_span() {
     own_process!();
     if !has_source() {
         return;
@@ -198,12 +198,12 @@ fn spans_inside_add_up_to_no_more_than_the_span_around() {
         inside <= around && around <= end - start,
         "{inside} {around}"
     );
-    // 20 waits of 50 µs at the least.
+    // At least 20 waits of 50 µs.
     assert!(ns(inside) >= 900_000, "{inside}");
 }
 
-/// What the kernel says of the program and of itself is current, though nobody read the thread's
-/// clock for a while.
+/// The user and kernel times of the system are current, even if nothing read the thread's clock for
+/// a while.
 #[test]
 fn the_split_adds_up_to_the_clock() {
     own_process!();
@@ -215,7 +215,7 @@ fn the_split_adds_up_to_the_clock() {
         let (clock, split) = (thread_cpu_ns().unwrap(), sum());
         black_box(burn(STEPS * 4));
         let (split, clock) = (sum() - split, thread_cpu_ns().unwrap() - clock);
-        // Windows counts these by ticks of its timer.
+        // Windows counts these in ticks of its timer.
         let bound_ns = if cfg!(windows) { 40_000_000 } else { BOUND_NS };
         ensure(
             split.abs_diff(clock) <= bound_ns && clock > 4_000_000,
@@ -224,11 +224,11 @@ fn the_split_adds_up_to_the_clock() {
     });
 }
 
-/// Set in the process in which there are no marks.
+/// Set in the process that has no marks.
 const FORCED: &str = "VOR_CPU_SOURCE";
 
 #[test]
-fn all_of_this_holds_without_marks() {
+fn every_test_holds_without_marks() {
     if std::env::var_os(FORCED).is_some() {
         let expected = if has_source() {
             Source::Clock
@@ -241,7 +241,7 @@ fn all_of_this_holds_without_marks() {
     let mut child = this_program();
     match child.arg("cpu_time::").env(FORCED, "clock").output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        // An emulator of another processor may not be able to start a second program of that
+        // An emulator of another processor may be unable to start a second program for that
         // processor.
         Err(error) => {
             assert_ne!(error.kind(), std::io::ErrorKind::NotFound);
@@ -256,11 +256,11 @@ mod linux {
 
     use super::*;
 
-    /// Leaves the calling thread, and those that it starts, one processor: the first that it may
-    /// use.
+    /// Restricts the calling thread, and the threads that it starts, to one processor: the first
+    /// one allowed.
     fn stay_on_one_processor() {
-        // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and both calls
-        // concern the calling thread alone.
+        // SAFETY: the set is plain memory of this frame, all zeros are an empty set, and both calls
+        // affect only the calling thread.
         unsafe {
             let mut allowed: libc::cpu_set_t = std::mem::zeroed();
             let size = size_of_val(&allowed);
@@ -312,10 +312,10 @@ mod linux {
                 std::thread::sleep(Duration::from_micros(50));
             });
             let seen = (&whole, spans, beyond, longest_beyond_ns);
-            // Both threads want the processor all the time, so each gets about half of it.
+            // Both threads always want the processor, so each gets about half of it.
             let shared = whole.off_ns > whole.length_ns / 10;
-            // Only a span with a switch in it can have more off-CPU time than its length; a switch
-            // comes once in a millisecond or less.
+            // Only a span with a switch in it can have more off-CPU time than its duration; a
+            // switch comes at most about once per millisecond.
             let few = beyond * 1_000_000 <= 2 * whole.length_ns;
             ensure(whole.agrees() && shared && few, &seen)
         });
@@ -323,7 +323,7 @@ mod linux {
         competitor.join().unwrap();
     }
 
-    /// A signal takes the mark away too, and its handler's time is the thread's own.
+    /// A signal also removes the mark, and the time of its handler belongs to the thread.
     #[test]
     fn signals_take_no_time_away() {
         own_process!();
@@ -364,7 +364,7 @@ mod linux {
         });
         use std::os::unix::thread::JoinHandleExt;
         while !stormed.is_finished() {
-            // SAFETY: the thread is not joined yet, so its handle is good.
+            // SAFETY: the thread is not joined yet, so its handle is valid.
             unsafe { libc::pthread_kill(stormed.as_pthread_t(), libc::SIGALRM) };
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -372,9 +372,9 @@ mod linux {
         assert!(CAUGHT.load(Ordering::Relaxed) >= 300);
     }
 
-    /// The child's clock begins at zero, and so must what it is compared with.
+    /// The child's clock begins at zero, and so must the time that it is compared with.
     #[test]
-    fn the_child_of_a_fork_begins_anew() {
+    fn the_child_of_a_fork_starts_again() {
         own_process!();
         if !has_source() {
             return;
@@ -384,8 +384,8 @@ mod linux {
         std::thread::sleep(Duration::from_millis(5));
         let before = off_cpu_ticks();
         assert!(ns(before) >= 4_000_000);
-        // SAFETY: the child calls nothing but this crate's readings of clocks, `nanosleep` and
-        // `_exit`; all that they allocate or lock was set up by `has_source`.
+        // SAFETY: the child calls only this crate's readings of clocks, `nanosleep` and `_exit`;
+        // `has_source` already set up everything that they allocate or lock.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let kept = off_cpu_ticks() == before;
@@ -396,12 +396,12 @@ mod linux {
                 });
                 span.agrees() && span.off_ns >= 4_000_000
             });
-            // SAFETY: ends the child without running what the parent registered.
+            // SAFETY: ends the child without the exit handlers of the parent.
             unsafe { libc::_exit(if kept { 0 } else { 1 } + if agrees { 0 } else { 2 }) };
         }
         assert!(child > 0);
         let mut status = 0;
-        // SAFETY: `status` is a valid place for the result, and the child is this process's own.
+        // SAFETY: `status` is valid for writes, and the child belongs to this process.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(
             libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,

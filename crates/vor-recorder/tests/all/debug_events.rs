@@ -1,5 +1,4 @@
-//! The reasons that vor tells to those who look for them: its events of `tracing` at the level
-//! `DEBUG`.
+//! The reasons that vor reports for debugging: its `tracing` events at the level `DEBUG`.
 
 use std::fmt::Debug;
 
@@ -7,9 +6,9 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Calls `take` with each from now on, in the whole process.
+/// Calls `take` with each event from now on, in the whole process.
 pub fn each(take: fn(String)) {
-    tracing::subscriber::set_global_default(Events { take }).expect("no test before it listens");
+    tracing::subscriber::set_global_default(Events { take }).expect("no earlier subscriber");
 }
 
 struct Events {

@@ -1,5 +1,5 @@
-//! When GPUs are asked, and what becomes of their rows where the driver fails, hangs or takes
-//! processor time, and where cards get lost.
+//! The times at which GPUs are polled, and their rows when the driver fails, hangs or uses CPU
+//! time, and when cards get lost.
 #![cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -19,10 +19,10 @@ use vor_recorder::drain;
 use vor_recorder::setup;
 use vor_recorder::setup::Config;
 
-/// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a
-/// processor is taken, and the rows are there nevertheless.
+/// A driver that spins while it waits for its card uses CPU time. The poller uses at most a
+/// thousandth of a processor, and the rows still arrive.
 #[test]
-fn what_takes_processor_time_is_asked_more_seldom() {
+fn queries_that_use_cpu_time_are_made_less_often() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -30,7 +30,7 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         let output = run(&mut with_driver(test, "child", folder.path(), begin));
         assert_eq!(vor_lines(&output), Vec::<String>::new());
         if cfg!(feature = "tracing") {
-            // What is asked once a second takes long by chance where the machine is busy.
+            // A poll of once a second may take long by chance on a busy machine.
             let (events, _) = debug_lines(&output);
             let seldom = events
                 .iter()
@@ -52,22 +52,22 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         (last.get("gpu_power"), last.get("gpu_util")),
         (Some(100.0), Some(10.0))
     );
-    // Where the machine stalls, rows are missing.
+    // Rows are missing where the machine stalls.
     let frames = frames.0.lock().unwrap();
     let gaps = frames[before..]
         .iter()
         .filter(|rows| rows.get("gpu_power").is_none());
     assert!(gaps.count() * 10 < frames.len() - before);
-    // Of 80 polls without a bound: less than one a second. Of the bus: one for each direction, the
-    // next after 100 seconds.
+    // Of 80 polls without a bound, less than one a second remains. The bus is polled once per
+    // direction, and the next time after 100 seconds.
     let (fast, turns) = (driver.calls(fast), driver.calls(turns));
     assert!((3..=10).contains(&fast) && turns == 2, "{fast} {turns}");
 }
 
-/// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times
-/// a second, which so are asked as often as without.
+/// A query of PCIe takes the driver 20 ms. None is made during the polls that run ten times a
+/// second, so these run as often as without it.
 #[test]
-fn what_takes_long_is_asked_between_polls() {
+fn slow_queries_are_made_between_polls() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -83,7 +83,7 @@ fn what_takes_long_is_asked_between_polls() {
         driver.calls_in_fast_polls(2, "nvmlDeviceGetPcieThroughput"),
         0
     );
-    // The same look finds all of what is asked then, while the thread goes on.
+    // The same method finds all queries of these polls, while the thread goes on.
     let (before, found, after) = (
         driver.calls(fast),
         driver.calls_in_fast_polls(2, fast),
@@ -100,7 +100,7 @@ fn what_takes_long_is_asked_between_polls() {
 }
 
 #[test]
-fn a_driver_that_fails_is_told_of_once_and_asked_again() {
+fn a_driver_that_fails_is_reported_once_and_polled_again() {
     if role().is_none() {
         let folder = library();
         let test = test_name!();
@@ -157,12 +157,12 @@ fn a_card_that_is_lost_has_no_rows_until_it_is_back() {
     driver.tell("found 1");
     let last =
         frames.until(|rows| rows.get("gpu1_util").is_some() && rows.get("gpu1_energy").is_some());
-    // What was used while nobody looked is no frame's.
+    // The energy used while the card was lost is in no frame.
     assert!(last.get("gpu1_energy").unwrap() < 60.0, "{last:?}");
 }
 
 #[test]
-fn a_driver_that_hangs_holds_nobody_up() {
+fn a_driver_that_hangs_delays_nothing() {
     if role().is_none() {
         let folder = library();
         let lines = vor_lines(&run(&mut with_driver(
@@ -185,11 +185,11 @@ fn a_driver_that_hangs_holds_nobody_up() {
         frames.until(|rows| rows.gpu_names().is_empty());
         std::thread::sleep(Duration::from_millis(50));
     }
-    // And the process ends while its thread hangs.
+    // The process ends even though its thread hangs.
 }
 
 #[test]
-fn nothing_is_asked_while_nobody_reads_metrics() {
+fn nothing_is_polled_without_a_sink_that_takes_metrics() {
     if role().is_none() {
         let folder = library();
         run(&mut with_driver(
@@ -217,13 +217,13 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
     assert!(has_poller());
     drop(handle);
     let driver = Driver::new();
-    // The counters of Hopper among it, of which a sample costs the card something.
+    // Includes the counters of Hopper, whose samples cost the card some time.
     let calls = || driver.calls("nvmlDeviceGetUtilizationRates") + driver.calls("nvmlGpmSampleGet");
     settle();
     let after = calls();
     settle();
     assert_eq!(calls(), after);
-    // A sink that comes later is served again, by the same thread, unless recording is off.
+    // The same thread serves a sink that is added later, unless recording is off.
     setup::disable();
     let _handle = drain::add_sink("frames", Frames::default());
     settle();
@@ -249,8 +249,8 @@ fn a_forked_child_has_no_rows_and_its_parent_keeps_them() {
     }
     let frames = begin();
     frames.until(|rows| rows.get("gpu_temp").is_some());
-    // SAFETY: the child marks frames, as forked children may, and leaves without going back into
-    // the test.
+    // SAFETY: the child marks frames, as forked children may, and exits without returning to the
+    // test.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let frames = Frames::default();
@@ -264,11 +264,11 @@ fn a_forked_child_has_no_rows_and_its_parent_keeps_them() {
         let is_right = seen.len() >= 10
             && seen.iter().all(|rows| rows.gpu_names().is_empty())
             && !has_poller();
-        // SAFETY: it ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(if is_right { 0 } else { 3 }) };
     }
     let mut status = 0;
-    // SAFETY: `status` is a place for the result.
+    // SAFETY: `status` is valid for writes.
     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
     assert_eq!(status, 0);
     frames.until(|rows| rows.get("gpu_util").is_some());

@@ -1,5 +1,5 @@
-//! Rows of GPUs in frames, asked of a driver's library whose cards are known, and lack things on
-//! demand.
+//! Rows of GPUs in frames, from a test library in place of the driver's. Its cards are known, and
+//! functions fail on demand.
 #![cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ const ALL: [(&str, f64, &str); 13] = [
 ];
 
 #[test]
-fn a_card_says_all_that_it_has() {
+fn a_card_has_all_its_rows() {
     let test = test_name!();
     let Some(part) = role() else {
         let folder = library();
@@ -65,7 +65,7 @@ fn a_card_says_all_that_it_has() {
             ("pcie", 30.72, "MB/s"),
         ]);
     } else {
-        // That of the counters is 1024 * 1024 bytes.
+        // The unit of the counters is 1024 * 1024 bytes.
         expected.extend([
             ("gpu_pcie_tx", 262.144, "MB/s"),
             ("gpu_pcie_rx", 524.288, "MB/s"),
@@ -92,26 +92,26 @@ fn a_card_says_all_that_it_has() {
     let mut names: Vec<&str> = expected.iter().map(|(name, _, _)| *name).collect();
     names.push("gpu_energy");
     names.sort_unstable();
-    assert_eq!(last.gpu_names(), names, "nothing but what the card has");
+    assert_eq!(last.gpu_names(), names, "only the rows of this card");
     assert_eq!(last.units["gpu_energy"], "J");
     let driver = Driver::new();
     assert!(driver.samples() <= 2, "samples are freed");
     let [fast, slow, turns] = ["UtilizationRates", "Temperature", "PcieThroughput"]
         .map(|name| driver.calls(&format!("nvmlDeviceGet{name}")));
-    // Where the machine is busy, waking up takes so long that it is done more seldom.
+    // On a busy machine, waking up takes so long that polls are less frequent.
     let seconds = began.elapsed().as_secs_f64();
     assert!(
         fast as f64 <= seconds * 10.0 + 1.0 && slow as f64 <= seconds + 1.0,
         "{fast} {slow} in {seconds} s"
     );
     assert!(slow < fast && turns <= fast, "{fast} {slow} {turns}");
-    // Where PCIe is counted, nobody waits while the driver watches the bus.
+    // Where the counters include PCIe, no call waits while the driver watches the bus.
     assert_eq!(turns == 0, part != "without counters", "{turns}");
 }
 
-/// Not all cards that count count PCIe, and some cards' counters stand still at times.
+/// Not all cards with counters count PCIe, and some counters stop at times.
 #[test]
-fn what_is_not_counted_is_asked_for_or_absent() {
+fn values_without_a_counter_are_queried_or_absent() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -128,7 +128,7 @@ fn what_is_not_counted_is_asked_for_or_absent() {
     );
     let driver = Driver::new();
     driver.tell("gpm stuck");
-    // The card says that a kernel ran.
+    // The card reports that a kernel ran.
     let last = frames.until(|rows| rows.get("gpu_sm").is_none());
     let counters = ["gpu_sm", "gpu_sm_occupancy", "gpu_tensor", "gpu_dram"];
     assert_eq!(counters.map(|name| last.get(name)), [None; 4]);
@@ -140,9 +140,9 @@ fn what_is_not_counted_is_asked_for_or_absent() {
     frames.until(|rows| rows.get("gpu_sm") == Some(62.5));
 }
 
-/// What the counters said last is not said again while they fail.
+/// The last values of the counters are not repeated while they fail.
 #[test]
-fn counters_that_fail_are_absent_until_they_do_not() {
+fn counters_that_fail_are_absent_until_they_recover() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -170,7 +170,7 @@ fn counters_that_fail_are_absent_until_they_do_not() {
 }
 
 #[test]
-fn the_energy_of_frames_is_what_the_counter_says() {
+fn the_energy_of_frames_equals_the_counter() {
     if role().is_none() {
         let folder = library();
         run(&mut with_driver(test_name!(), "child", folder.path(), ""));
@@ -180,7 +180,7 @@ fn the_energy_of_frames_is_what_the_counter_says() {
     frames.until(|rows| rows.get("gpu_energy").is_some());
     let from = frames.0.lock().unwrap().len();
     for frame in 0..60_u64 {
-        // Shorter and longer than the time between two readings.
+        // Shorter and longer than the time between two polls.
         std::thread::sleep(Duration::from_millis(if frame % 20 == 19 {
             250
         } else {
@@ -199,7 +199,7 @@ fn the_energy_of_frames_is_what_the_counter_says() {
         joules += energy;
         seconds += rows.seconds;
     }
-    // The counter grows by 100 J a second; where the machine stalled, rows are missing and so are
+    // The counter grows by 100 J a second. Where the machine stalled, rows are missing, and so are
     // their seconds.
     assert!(
         seconds > 0.1 && (joules / seconds - 100.0).abs() < 25.0,
@@ -208,7 +208,7 @@ fn the_energy_of_frames_is_what_the_counter_says() {
 }
 
 #[test]
-fn cards_are_those_that_cuda_sees() {
+fn cards_are_the_ones_visible_to_cuda() {
     let test = test_name!();
     let Some(part) = role() else {
         let folder = library();
@@ -245,13 +245,13 @@ fn cards_are_those_that_cuda_sees() {
             );
         }
     }
-    // The names of 0.2.1 are the first card's.
+    // The names of 0.2.1 belong to the first card.
     assert_eq!(last.get("gpu_util"), Some(10.0 + cards[0]));
     assert_eq!(last.get(&format!("gpu{}_util", cards.len())), None);
 }
 
 #[test]
-fn without_a_card_there_are_no_rows_and_one_event_says_why() {
+fn without_a_card_there_are_no_rows_and_one_event_gives_the_reason() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -291,7 +291,7 @@ fn without_a_card_there_are_no_rows_and_one_event_says_why() {
     #[cfg(feature = "tracing")]
     crate::debug_events::each(|text| println!("\nDEBUG vor {text}"));
     let frames = begin();
-    // The thread that asks has come and gone.
+    // The poller has started and ended.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(500) {
         frames.until(|_| true);
@@ -309,9 +309,9 @@ fn without_a_card_there_are_no_rows_and_one_event_says_why() {
 }
 
 #[test]
-fn what_a_card_lacks_is_absent_and_not_asked_again() {
+fn missing_functions_of_a_card_are_absent_and_not_queried_again() {
     let test = test_name!();
-    // Each function, the rows that hang on it, and a row of the same pace that is asked later.
+    // Each function, and the rows that depend on it.
     let functions = [
         ("nvmlDeviceGetUtilizationRates", vec!["gpu_util"]),
         ("nvmlDeviceGetPowerUsage", vec!["gpu_power"]),
@@ -338,7 +338,7 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
             vec!["gpu_pcie_tx", "gpu_pcie_rx", "pcie"],
         ),
     ];
-    // Every second one each time.
+    // Every second function is missing each time.
     let expected = |lacking: usize, is_lacking: bool| {
         let of = move |(number, (_, rows)): (usize, &(&str, Vec<&'static str>))| {
             let rows = rows.clone();
@@ -414,7 +414,7 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
     let lacking: usize = part.parse().unwrap();
     let frames = begin();
     let driver = Driver::new();
-    // Long enough for whatever is asked once a second to be asked again.
+    // Long enough for every query of once a second to be repeated.
     let last = frames.until(|rows| {
         expected(lacking, false)
             .iter()
@@ -431,15 +431,15 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
         .enumerate()
         .filter(|(number, _)| number % 2 == lacking)
     {
-        // The two directions of PCIe are two questions.
+        // The two directions of PCIe are two queries.
         let most = if rows.contains(&"pcie") { 2 } else { 1 };
         assert!((1..=most).contains(&driver.calls(function)), "{function}");
     }
 }
 
-/// An old driver's library does not export what came later.
+/// An old driver's library does not export later functions.
 #[test]
-fn functions_that_an_old_driver_does_not_have_are_absent_rows() {
+fn functions_missing_from_an_old_driver_are_absent_rows() {
     let test = test_name!();
     if role().is_none() {
         let folder = library();
@@ -449,7 +449,7 @@ fn functions_that_an_old_driver_does_not_have_are_absent_rows() {
             b"nvmlDeviceGetMemoryInfo_v2\0".as_slice(),
             b"nvmlGpmQueryDeviceSupport\0",
         ] {
-            // Under another name, so that whoever looks for it does not find it.
+            // The function gets another name, so that a lookup does not find it.
             let places: Vec<usize> = (0..bytes.len() - function.len())
                 .filter(|at| bytes[*at..].starts_with(function))
                 .collect();
@@ -503,7 +503,7 @@ fn rows_reach_a_capture_and_its_readers() {
         vor_recorder::metrics::record_metric("loss", 0.5);
         frames.0.lock().unwrap().push(Rows::default());
         let begin = Instant::now();
-        // The program's own rows and the cards' are declared as they come.
+        // The rows of the program and of the cards are declared as they first appear.
         while frames
             .0
             .lock()

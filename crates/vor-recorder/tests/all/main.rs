@@ -1,4 +1,4 @@
-//! The tests of `vor-recorder` by its public interface, without an allocator of their own. Each
+//! Tests of `vor-recorder` through its public interface, without an allocator of their own. Each
 //! test that records does so in a process of its own.
 
 #![allow(

@@ -1,4 +1,4 @@
-//! Scopes of which more than the length is measured: what their spans carry, beside those that are
+//! Scopes that measure more than their duration: the values of their spans, beside scopes that do
 //! not.
 #![cfg(not(feature = "off"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -33,12 +33,12 @@ fn nested(depth: usize) {
 }
 
 #[test]
-fn processor_time_of_some_scopes_and_then_of_all() {
+fn cpu_time_of_some_scopes_and_then_of_all() {
     own_process!();
-    // Under wine, for one.
+    // Wine has none, for example.
     let has_source = init_cpu() != Source::None;
     if !has_source {
-        eprintln!("SKIPPED: processor time; this system does not tell a thread's");
+        eprintln!("SKIPPED: CPU time; this system does not report a thread's");
     }
     let kept = Arc::default();
     Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();
@@ -69,14 +69,14 @@ fn processor_time_of_some_scopes_and_then_of_all() {
     assert_eq!(Measures::of(&slept.site), Measures::CPU);
     assert_eq!(slept.args[0], ArgValue::I64(4));
     let off_cpu = |span: &Span| span.measured().off_cpu_ns;
-    // Asleep nearly all the time; a span never has less than no time on a processor.
+    // Asleep nearly all the time; a span never has a negative CPU time.
     assert!(off_cpu(slept) <= slept.duration_ns + 100);
     let was_off = |span: &Span, least_ns: u64| !has_source || off_cpu(span) > least_ns;
     assert!(was_off(slept, 19_000_000));
-    // What others do on this machine does not count as its own; what it did, counts.
+    // Work of other programs on this machine does not count; its own work counts.
     let burned = of("burned")[0];
     assert!(burned.duration_ns - off_cpu(burned) > 1_000_000);
-    // Deeper than the scopes that a thread shows as open.
+    // Deeper than the open scopes that a thread publishes.
     let all = of("nested");
     assert_eq!(all.len(), 201);
     assert!(all.iter().all(|span| was_off(span, 19_000_000)));

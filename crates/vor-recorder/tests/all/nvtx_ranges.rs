@@ -1,4 +1,4 @@
-//! Ranges that an NVTX tool gets, judged by a tool that writes down every call it is made.
+//! Ranges sent to an NVTX tool; the tool of these tests logs every call.
 #![cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -25,10 +25,10 @@ use vor_recorder::hot::scope;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_phase, profile_scope, setup};
 
-/// What the tool of a child wrote, by thread.
+/// The log of a child's tool, by thread.
 type Log = BTreeMap<u64, Thread>;
 
-/// Runs `test` again as a child with the tool attached, and reads what the tool wrote.
+/// Runs `test` again as a child with the tool attached, and reads the log of the tool.
 fn with_tool(test: &str) -> (Log, Output) {
     let folder = tempfile::tempdir().unwrap();
     let tool = build("nvtx_tool.rs", folder.path(), "libtool.so");
@@ -40,7 +40,7 @@ fn with_tool(test: &str) -> (Log, Output) {
     (tool_log::read(&log), output)
 }
 
-/// Returns what the only thread that has ranges was told to have.
+/// Returns the only thread that has ranges.
 fn only_thread(log: &Log) -> &Thread {
     let mut threads = log.values().filter(|thread| !thread.ranges.is_empty());
     let thread = threads.next().expect("a thread has ranges");
@@ -54,7 +54,7 @@ fn names(thread: &Thread) -> Vec<(&str, usize)> {
     thread.ranges.iter().map(shown).collect()
 }
 
-/// The frames of a program.
+/// Keeps the frames of a program.
 #[derive(Clone, Default)]
 struct Frames(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
 
@@ -65,7 +65,7 @@ impl FrameSink for Frames {
     }
 }
 
-/// Names that something that writes them might trip over.
+/// Names that are hard to write correctly.
 fn odd_names() -> Vec<String> {
     vec![
         String::new(),
@@ -76,10 +76,10 @@ fn odd_names() -> Vec<String> {
     ]
 }
 
-/// What a program of a seed opens: name and depth in the order in which they begin.
+/// The scopes that a program of a seed opens: name and depth, in the order of their begins.
 type Opened = Vec<(String, usize)>;
 
-/// Opens scopes within scopes by chance, of all kinds, and notes them.
+/// Opens random scopes of all kinds within scopes, and notes them.
 fn nest(random: &mut Random, depth: usize, opened: &mut Opened, odd: &[String]) {
     for _ in 0..random.below(4) {
         if depth > 140 || opened.len() > 4000 {
@@ -123,7 +123,7 @@ fn nest(random: &mut Random, depth: usize, opened: &mut Opened, odd: &[String]) 
                 assert!(unwound.is_err());
             }
             5 => {
-                // As deep as it goes: beyond what is kept of open scopes.
+                // Deeper than the open scopes that vor keeps.
                 profile_scope!("deep");
                 opened.push(("deep".into(), depth));
                 if depth < 140 && random.below(4) == 0 {
@@ -150,10 +150,10 @@ fn chain(random: &mut Random, depth: usize, opened: &mut Opened, odd: &[String])
 }
 
 #[test]
-fn ranges_are_the_spans_one_to_one() {
+fn ranges_match_the_spans_one_to_one() {
     const THREADS: u64 = 6;
     if role().is_none() {
-        // The child has looked at everything but the log.
+        // The child has checked everything but the log.
         let (log, output) = with_tool(test_name!());
         assert_eq!(vor_lines(&output), Vec::<String>::new());
         let text = String::from_utf8(output.stdout).unwrap();
@@ -164,7 +164,7 @@ fn ranges_are_the_spans_one_to_one() {
             .1;
         let expected: BTreeMap<u64, (String, Opened)> = serde_json::from_str(expected).unwrap();
         assert_eq!(expected.len() as u64, THREADS);
-        assert_eq!(log.len() as u64, THREADS, "no thread but these");
+        assert_eq!(log.len() as u64, THREADS, "no other thread");
         for (os_id, (name, opened)) in expected {
             let thread = &log[&os_id];
             assert_eq!(thread.name, name);
@@ -192,12 +192,12 @@ fn ranges_are_the_spans_one_to_one() {
             begin.wait();
             let mut opened = Opened::new();
             let mut random = Random(number);
-            // So deep that not all open scopes are kept, and then at random.
+            // First deeper than the open scopes that vor keeps, then at random.
             chain(&mut random, 0, &mut opened, &odd_names());
             while opened.len() < 600 {
                 nest(&mut random, 0, &mut opened, &odd_names());
             }
-            // SAFETY: gettid takes nothing, touches no memory and cannot fail.
+            // SAFETY: gettid takes no arguments, touches no memory and cannot fail.
             #[expect(unsafe_code, reason = "a system call")]
             let os_id = unsafe { libc::gettid() } as u64;
             let name = std::thread::current().name().unwrap().to_owned();
@@ -212,7 +212,7 @@ fn ranges_are_the_spans_one_to_one() {
         .for_each(|thread| thread.join().unwrap());
     drain::frame_mark();
     drain::flush();
-    // The captured spans are what the program noted, so the log can be held against either.
+    // The captured spans equal the notes of the program, so the log can be compared with either.
     let expected = expected.lock().unwrap();
     let frames = frames.0.lock().unwrap();
     let mut seen = 0;
@@ -233,7 +233,7 @@ fn ranges_are_the_spans_one_to_one() {
 }
 
 #[test]
-fn a_range_says_category_colour_and_payload() {
+fn a_range_has_category_colour_and_payload() {
     if role().is_some() {
         Config::new().enable();
         profile_scope!("none");
@@ -275,7 +275,7 @@ fn a_range_says_category_colour_and_payload() {
 }
 
 #[test]
-fn guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order() {
+fn guards_that_outlive_others_or_are_forgotten_keep_the_ranges_in_order() {
     if role().is_some() {
         Config::new().enable();
         let outer = scope::scope("outer");
@@ -309,11 +309,11 @@ fn guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order() {
 }
 
 #[test]
-fn what_a_scope_was_given_is_recorded_beside_its_range() {
+fn arguments_of_a_scope_are_recorded_beside_its_range() {
     if role().is_some() {
         let frames = Frames::default();
         Config::new().sink("frames", frames.clone()).enable();
-        // So many that the ring's pages end behind each kind of record.
+        // So many that the ring's pages end after each kind of record.
         for n in 0..2000_u64 {
             profile_scope!("none");
             profile_scope!("one", a = n);
@@ -350,7 +350,7 @@ fn what_a_scope_was_given_is_recorded_beside_its_range() {
 }
 
 #[test]
-fn there_are_ranges_while_recording_is_on_or_counts_alone() {
+fn there_are_ranges_while_recording_or_only_counting() {
     if role().is_some() {
         profile_scope!("before");
         Config::new().enable();
@@ -381,7 +381,7 @@ fn there_are_ranges_while_recording_is_on_or_counts_alone() {
 }
 
 #[test]
-fn a_tool_that_cannot_be_had_is_one_line() {
+fn a_tool_that_cannot_be_loaded_is_one_line() {
     if role().is_some() {
         Config::new().enable();
         Config::new().enable();

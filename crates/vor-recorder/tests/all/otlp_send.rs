@@ -1,5 +1,5 @@
-//! A server on the loopback address plays a collector of OpenTelemetry and takes apart what it is
-//! sent, then fails, and the program runs on.
+//! A server on the loopback address acts as an OpenTelemetry collector and parses its requests.
+//! Then it fails, and the program runs on.
 
 #![cfg(feature = "otlp")]
 #![allow(
@@ -30,7 +30,7 @@ fn frame(turn: u64) {
     drain::frame_mark();
 }
 
-/// Begins to send. Dropping the handle ends it.
+/// Starts to send. Dropping the handle ends it.
 fn start(sink: OtlpSink) -> (SinkHandle, OtlpCounts) {
     let (sink, counts) = sink.build().unwrap();
     setup::enable();
@@ -44,7 +44,7 @@ fn work_until(sent: &OtlpCounts, is_enough: impl Fn(&OtlpCounts) -> bool) {
         frame(turn);
         turn += 1;
         std::thread::sleep(Duration::from_millis(2));
-        assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+        assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
     }
 }
 
@@ -129,14 +129,14 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
     );
 }
 
-/// A span of a request, as it was sent.
+/// A span of a request, as sent.
 type Message<'a> = Vec<(u64, wire::Field<'a>)>;
 
 fn check_spans(spans: &[Message<'_>], begin: u64, end: u64) -> usize {
     let id = |span: &Message<'_>, field| vor_fixtures::wire::bytes(span, field).to_vec();
     let by_id: BTreeMap<Vec<u8>, &Message<'_>> =
         spans.iter().map(|span| (id(span, 2), span)).collect();
-    assert_eq!(by_id.len(), spans.len(), "no id is there twice");
+    assert_eq!(by_id.len(), spans.len(), "every id is unique");
     for span in spans {
         assert_eq!((id(span, 1).len(), id(span, 2).len()), (16, 8));
         let [from, until] = [7, 8].map(|field| one(span, field));
@@ -153,10 +153,10 @@ fn check_spans(spans: &[Message<'_>], begin: u64, end: u64) -> usize {
                 assert!(attributes.contains_key("turn"));
             }
             "query" => {
-                // What was not chosen is left out between them.
+                // The spans in between were not chosen and are left out.
                 let parent = by_id[&id(span, 4)];
                 assert_eq!(text(parent, 5), "request");
-                assert_eq!(id(parent, 1), id(span, 1), "of one trace");
+                assert_eq!(id(parent, 1), id(span, 1), "the same trace");
                 assert!(one(parent, 7) <= from && until <= one(parent, 8));
             }
             other => panic!("`{other}` was not chosen"),
@@ -166,7 +166,7 @@ fn check_spans(spans: &[Message<'_>], begin: u64, end: u64) -> usize {
 }
 
 #[test]
-fn a_collector_that_fails_costs_spans_that_are_counted_and_comes_back() {
+fn spans_lost_to_a_failing_collector_are_counted_until_it_recovers() {
     own_process!();
     for mode in [
         Mode::Status("503 Service Unavailable", ""),
@@ -185,7 +185,7 @@ fn a_collector_that_fails_costs_spans_that_are_counted_and_comes_back() {
 }
 
 #[test]
-fn an_address_that_cannot_be_used_costs_nothing() {
+fn an_invalid_address_costs_nothing() {
     own_process!();
     for url in [
         "localhost:4318",

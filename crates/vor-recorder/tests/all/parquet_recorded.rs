@@ -1,8 +1,8 @@
-//! One recording: its Parquet tables and its capture tell of the same spans and metrics.
+//! One recording: its Parquet tables and its capture have the same spans and metrics.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans and metrics as
-//! lines of JSON beside them, and another program can compare them with what an engine reads from
-//! the tables.
+//! With `VOR_ORACLE_OUT`, the files are written to that folder, beside the capture's spans and
+//! metrics as lines of JSON. Another program can compare them with the tables as a query engine
+//! reads them.
 #![cfg(feature = "parquet")]
 #![allow(
     clippy::unwrap_used,
@@ -96,8 +96,8 @@ fn export(capture: &Path, mut sink: impl FrameSink) {
     sink.finish().unwrap();
 }
 
-/// What trees, made by other code than the tables, say of the spans, and what frames say of the
-/// metrics.
+/// Returns the spans of the trees, which other code builds than the tables, and the metrics of the
+/// frames.
 fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
     let mut capture = Capture::open(path).unwrap();
     let (mut spans, mut values) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
                 "time_ns": catalog.unix_ns(frame.end_ticks),
                 "name": column.name,
                 "unit": column.unit,
-                // JSON has no number for all of them.
+                // JSON cannot represent all of these numbers.
                 "value_bits": metric.value.to_bits().to_string(),
             }));
         }
@@ -151,7 +151,7 @@ fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
 }
 
 #[test]
-fn tables_of_a_recording_hold_what_its_capture_holds() {
+fn tables_of_a_recording_equal_its_capture() {
     own_process!();
     let temporary = tempfile::tempdir().unwrap();
     let out = std::env::var_os("VOR_ORACLE_OUT").map(std::path::PathBuf::from);

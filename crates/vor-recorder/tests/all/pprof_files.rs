@@ -1,4 +1,4 @@
-//! Profiles of a running program as files: numbered, whole, and no more than were asked for.
+//! Profiles of a running program as files: numbered, complete, and at most as many as configured.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -23,7 +23,7 @@ fn work_until(mut is_enough: impl FnMut() -> bool) {
             profile_scope!("step", n = 1);
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+        assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
     }
 }
 
@@ -46,7 +46,7 @@ fn sink(path: &Path, keep: usize) -> PprofSink {
 }
 
 #[test]
-fn files_are_numbered_and_the_oldest_go() {
+fn files_are_numbered_and_the_oldest_are_deleted() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let profiles = sink(&folder.path().join("run.pb.gz"), 3).install();
@@ -74,13 +74,13 @@ fn files_are_numbered_and_the_oldest_go() {
         .samples
         .iter()
         .find(|it| it.labels.contains_key("n"))
-        .expect("a step that ended");
+        .expect("a step has ended");
     assert_eq!((step.labels["n"].as_str(), step.names()[1]), ("1", "step"));
     assert_eq!(drain::failed_sinks(), 0);
 }
 
 #[test]
-fn a_single_file_is_replaced_and_never_half() {
+fn a_single_file_is_replaced_and_always_complete() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.pb.gz");
@@ -99,13 +99,13 @@ fn a_single_file_is_replaced_and_never_half() {
 const PROFILE: &str = "VOR_TEST_PPROF";
 
 #[test]
-fn what_cannot_be_written_is_told_once_and_the_program_runs_on() {
+fn an_unwritable_profile_is_reported_once_and_the_program_runs_on() {
     if let Some(path) = std::env::var_os(PROFILE) {
         let path = Path::new(&path);
         let profiles = sink(path, 2).install();
         let folder = path.parent().unwrap();
         if folder.exists() {
-            // The folder is gone while the program runs, for many profiles.
+            // The folder is missing while the program runs, for many profiles.
             std::fs::remove_dir(folder).unwrap();
             let begin = Instant::now();
             work_until(|| begin.elapsed() > Duration::from_millis(500));
@@ -128,7 +128,7 @@ fn what_cannot_be_written_is_told_once_and_the_program_runs_on() {
 }
 
 #[test]
-fn a_program_that_ends_with_its_guard_still_held_has_its_last_profile() {
+fn a_program_that_ends_before_its_guard_has_its_last_profile() {
     if let Some(path) = std::env::var_os(PROFILE) {
         let profiles = vor_capture::filled!(PprofSink {
             interval: Duration::from_secs(3_600),

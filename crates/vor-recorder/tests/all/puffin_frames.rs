@@ -1,4 +1,4 @@
-//! Frames through puffin's own readers.
+//! Frames read by puffin's own readers.
 #![cfg(feature = "puffin")]
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use vor_recorder::sinks::puffin::{PuffinSink, frame_bytes};
 
 const SITES: [&str; 5] = ["step", "read", "decode", "read", "größe"];
 
-/// Two sites share the name `read`, two threads share theirs; a tick is about 0.37 ns and its rate
-/// changes in the middle.
+/// Two sites share the name `read`, and two threads share a name. A tick is about 0.37 ns, and its
+/// rate changes in the middle.
 fn catalog() -> Arc<Catalog> {
     let site = |(i, name): (usize, &&'static str)| {
         Some(Arc::new(filled!(SiteInfo {
@@ -66,7 +66,7 @@ fn catalog() -> Arc<Catalog> {
     }))
 }
 
-/// Nested spans from a small linear congruential generator, so that every run tests the same ones.
+/// Nested spans from a small linear congruential generator, so every run tests the same ones.
 fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
     let mut state = seed;
     let mut draw = |below: u64| {
@@ -117,7 +117,7 @@ fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
     })
 }
 
-/// A scope as puffin's reader sees it: start, duration, depth, details and data.
+/// A scope as puffin's reader returns it: start, duration, depth, details and data.
 type Seen = (i64, i64, u32, ScopeFacts, String);
 type ScopeFacts = (String, String, u32);
 
@@ -193,7 +193,7 @@ fn assert_shows(data: &FrameData, frame: &FrameSnapshot, scopes: &ScopeCollectio
         catalog.unix_ns(frame.end_ticks),
     );
     assert_eq!(data.range_ns(), boundaries);
-    // Puffin orders threads by name; equal names by start, which ours have in the order of their
+    // Puffin orders threads by name, and equal names by start; ours start in the order of their
     // ids.
     let mut trees: Vec<&ThreadTree> = frame.threads.iter().collect();
     let label = |tree: &ThreadTree| match catalog.thread_name(tree.thread) {
@@ -226,7 +226,7 @@ fn frame_bytes_are_a_puffin_frame() {
         file.extend(frame_bytes(frame).expect("a frame with spans"));
     }
     let mut read = file.as_slice();
-    // One collection for all frames, as a viewer of a file has: ids must not change their meaning.
+    // One collection for all frames, as in a viewer of a file: ids must not change their meaning.
     let mut shared = ScopeCollection::default();
     for frame in &frames {
         let data = FrameData::read_next(&mut read)
@@ -253,7 +253,7 @@ fn a_frame_without_spans_has_no_bytes() {
 }
 
 #[test]
-fn a_clock_that_steps_back_still_gives_a_readable_frame() {
+fn a_clock_that_goes_back_still_gives_a_readable_frame() {
     let mut timeline = Timeline::default();
     for (ticks, unix_ns) in [(0, 1_000_000), (500, 10)] {
         timeline.push(filled!(ClockSync {
@@ -283,8 +283,8 @@ fn a_clock_that_steps_back_still_gives_a_readable_frame() {
 }
 
 #[test]
-fn the_global_frame_view_sees_our_frames_and_puffin_scopes_beside_them() {
-    // Puffin's reader has scopes of its own, which must not be on while another test reads.
+fn the_global_frame_view_gets_our_frames_and_puffin_scopes() {
+    // Puffin's reader opens scopes of its own, which must not be on while another test reads.
     own_process!();
     let view = GlobalFrameView::default();
     let mut sink = PuffinSink::new();

@@ -1,4 +1,4 @@
-//! A server on the loopback address plays Pyroscope: it takes apart what it is sent, then refuses,
+//! A server on the loopback address acts as Pyroscope and parses its requests. Then it refuses,
 //! stalls, resets and fails, and the program runs on.
 
 #![cfg(feature = "pyroscope")]
@@ -36,7 +36,7 @@ fn work(turn: u64) {
     }
 }
 
-/// Works until `is_enough`, or fails after a time that is long enough for any machine.
+/// Works until `is_enough`; fails after a time that is long enough for any machine.
 fn work_until(what: &str, mut is_enough: impl FnMut() -> bool) -> u64 {
     let begin = Instant::now();
     let mut turns = 0;
@@ -46,13 +46,13 @@ fn work_until(what: &str, mut is_enough: impl FnMut() -> bool) -> u64 {
         std::thread::sleep(Duration::from_millis(1));
         assert!(
             begin.elapsed() < Duration::from_secs(120),
-            "in vain waited for {what}"
+            "no {what} in time"
         );
     }
     turns
 }
 
-/// Begins to push. Dropping the handle ends it.
+/// Starts to push. Dropping the handle ends it.
 fn start(sink: PyroscopeSink) -> (SinkHandle, PyroscopeCounts) {
     let (sink, counts) = sink.build().unwrap();
     setup::enable();
@@ -74,7 +74,7 @@ fn profile(request: &Request) -> Profile {
 }
 
 #[test]
-fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
+fn pushes_follow_the_documentation_and_add_up_to_the_run_time() {
     own_process!();
     let server = Server::start(FINE);
     Config::new().enable();
@@ -100,7 +100,7 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
     });
     let (pushing, counts) = start(pushing);
     {
-        // Open all the time, and so in every profile.
+        // Open all the time, and therefore in every profile.
         profile_scope!("program");
         work_until("five pushes", || counts.sent_profiles() >= 5);
     }
@@ -143,7 +143,7 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
             assert_eq!(
                 sample.names()[0],
                 "program",
-                "what is around all is in every profile"
+                "the outermost scope is in every profile"
             );
             total += sample.values[0];
             routes.extend(sample.labels.get("route").cloned());
@@ -153,15 +153,15 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
     let whole = std::fs::read_to_string(&collapsed).unwrap();
     let lines = whole.lines().map(|line| line.rsplit_once(' ').unwrap().1);
     let whole: i64 = lines.map(|ns| ns.parse::<i64>().unwrap()).sum();
-    // The clock is bent a little while it runs, and shares of lengths are rounded.
+    // The clock's rate is adjusted during the run, and shares of durations are rounded.
     assert!((whole - total).abs() <= whole / 1_000, "{total} of {whole}");
 }
 
-/// Waits until profiles are lost, has the server answer well, and waits until it takes some.
+/// Waits until profiles are lost, lets the server accept again, and waits until it accepts some.
 fn survive(server: &Server, counts: &PyroscopeCounts) {
     let begin = Instant::now();
     work_until("lost profiles", || counts.lost_profiles() >= 5);
-    // The first pause is a second, and each is longer.
+    // The first pause is one second, and each pause is longer than the previous one.
     let most = 2 + begin.elapsed().as_secs();
     assert!(
         server.attempts() <= most,
@@ -195,13 +195,13 @@ fn a_server_with_a_fault_is_tried_again() {
 }
 
 #[test]
-fn a_server_that_is_asked_too_much_is_left_alone_as_long_as_it_wants() {
+fn a_server_with_too_many_requests_gets_the_pause_that_it_sets() {
     own_process!();
     fails_for_a_while(Mode::Status("429 Too Many Requests", "Retry-After: 2\r\n"));
 }
 
 #[test]
-fn a_server_that_stalls_holds_nothing_up() {
+fn a_server_that_stalls_delays_nothing() {
     own_process!();
     fails_for_a_while(Mode::Stall);
 }
@@ -213,7 +213,7 @@ fn a_server_that_resets_is_tried_again() {
 }
 
 #[test]
-fn what_is_refused_for_good_is_lost_at_once() {
+fn a_profile_refused_for_good_is_lost_immediately() {
     own_process!();
     let server = Server::start(Mode::Status("401 Unauthorized", ""));
     let (_pushing, counts) = start(sink(&server.url));
@@ -225,8 +225,8 @@ fn what_is_refused_for_good_is_lost_at_once() {
 
 const SERVER: &str = "VOR_TEST_PYROSCOPE";
 
-/// Runs one test of this program in a process of its own, with a variable that it knows; returns
-/// what it wrote to stderr.
+/// Runs one test of this program in a process of its own, with a variable that the test reads.
+/// Returns its stderr.
 fn child(test: &str, url: &str) -> String {
     let output = run_to_success(process::child(test, "child").env(SERVER, url));
     let ours = vor_lines(&output);
@@ -234,13 +234,13 @@ fn child(test: &str, url: &str) -> String {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end() {
+fn a_missing_server_is_reported_once_and_the_losses_at_the_end() {
     if let Ok(url) = std::env::var(SERVER) {
         let (_pushing, counts) = start(sink(&url));
         work_until("lost profiles", || counts.lost_profiles() >= 5);
         return;
     }
-    // A port on which nobody listens any more.
+    // A port without a listener.
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -255,12 +255,12 @@ fn a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end() {
     );
     let lost = lines[1].strip_prefix(&begin).unwrap();
     let lost = lost.strip_suffix(" profiles were lost").unwrap();
-    // Those that waited are lost as well.
+    // The waiting profiles are lost as well.
     assert!(lost.parse::<u64>().unwrap() >= 5 + 12, "{said}");
 }
 
 #[test]
-fn an_address_that_cannot_be_used_is_told_and_nothing_else_happens() {
+fn an_invalid_address_is_reported_and_nothing_else_happens() {
     if let Ok(url) = std::env::var(SERVER) {
         let _pushing = sink(&url).install();
         for turn in 0..10 {
@@ -288,8 +288,8 @@ fn an_address_that_cannot_be_used_is_told_and_nothing_else_happens() {
     }
 }
 
-/// A TLS server, which ends with the test: openssl's own, whose certificate an authority signs that
-/// nobody trusts who is not told to.
+/// A TLS server of openssl, which ends with the test. An authority signs its certificate, and only
+/// programs with that authority's certificate trust it.
 struct TlsServer {
     process: std::process::Child,
     url: String,

@@ -1,4 +1,4 @@
-//! What a scope costs here, as the program itself is told, and budgets that hold it to that.
+//! The cost of a scope on this machine, as reported to the program, and budgets that limit it.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -12,15 +12,15 @@ use vor_recorder::drain;
 use vor_recorder::setup;
 use vor_recorder::setup::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 
-/// One test, since what was calibrated stays for the process.
+/// One test, because a calibration lasts for the process.
 #[test]
-fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
+fn a_budget_is_kept_or_reports_the_excess() {
     own_process!();
     assert_eq!((empty_span_ns(), clock_floor_ns()), (0, 0));
-    // The check calibrates where nobody has.
+    // The check calibrates where the program has not.
     SpanBudget::new().check().unwrap();
     assert!(empty_span_ns() > 0 && clock_floor_ns() > 0);
-    assert!(!setup::is_enabled(), "recording is as it was");
+    assert!(!setup::is_enabled(), "recording is unchanged");
 
     SpanBudget::new()
         .max_ns(u64::MAX)
@@ -33,7 +33,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
             && too_slow.ends_with(" ns; the budget is 0 ns"),
         "{too_slow}"
     );
-    // A scope reads the clock twice itself, so it never costs next to nothing of that.
+    // A scope itself reads the clock twice, so its cost is never near zero by that measure.
     let ratio = SpanBudget::new()
         .max_ratio(1e-9)
         .check()
@@ -45,7 +45,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
         "{ratio}"
     );
 
-    // What is measured is the real thing: its scopes are recorded where recording is on.
+    // The calibration measures real scopes: they are recorded where recording is on.
     vor_recorder::setup::Config::new().stats(true).enable();
     calibrate();
     assert!(setup::is_enabled());

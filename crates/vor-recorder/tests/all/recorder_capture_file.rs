@@ -1,4 +1,4 @@
-//! Who may write a capture where, and what a capture says of spans that it gave up.
+//! Which writer may write a capture to a path, and how a capture reports discarded spans.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -24,7 +24,7 @@ fn many_writers_at_once_never_share_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     for round in 0..20 {
-        // From the second round on there is an earlier capture to be put aside, too.
+        // From the second round on, an earlier capture must also be moved away.
         let barrier = Arc::new(Barrier::new(8));
         let threads: Vec<_> = (0..8)
             .map(|_| {
@@ -62,7 +62,7 @@ fn many_writers_at_once_never_share_a_file() {
 }
 
 #[test]
-fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
+fn discarded_spans_of_a_frame_that_is_too_long_count_as_dropped() {
     own_process!();
     const BATCH: u64 = 1 << 16;
     const BATCHES: u64 = 20;
@@ -99,12 +99,12 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
         .next_recovered()
         .unwrap()
         .expect("the frame is there");
-    assert_eq!(recovered.lost_records, 0, "what was given up is no damage");
+    assert_eq!(recovered.lost_records, 0, "discarded spans are no damage");
     assert!(recovered.has_all_spans());
     assert_eq!(
         recovered.frame.span_count + recovered.frame.dropped_spans,
         BATCH * BATCHES
     );
-    assert_eq!(recovered.frame.span_count, 1 << 20, "what may wait is kept");
+    assert_eq!(recovered.frame.span_count, 1 << 20, "the limit is kept");
     assert!(reader.damage().is_none());
 }

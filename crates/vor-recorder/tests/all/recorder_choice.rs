@@ -1,4 +1,4 @@
-//! Which frames keep their spans in a capture, and that a long frame needs no more memory than a
+//! The frames that keep their spans in a capture; and a long frame needs no more memory than a
 //! short one.
 
 #![cfg(not(feature = "off"))]
@@ -21,13 +21,12 @@ use vor_recorder::setup::Config;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 use vor_recorder::{drain, profile_scope};
 
-/// Runs twenty frames, of which 7 and 15 are slow, and returns how many spans each kept, with what
-/// it says of itself.
+/// Runs twenty frames, of which 7 and 15 are slow. Returns the number of spans in each of them.
 fn frames_with(options: CaptureOptions) -> Vec<u64> {
     run(options).into_iter().map(|(spans, _)| spans).collect()
 }
 
-/// As [`frames_with`], with how long each frame was, in nanoseconds.
+/// Like [`frames_with`], with the duration of each frame in nanoseconds.
 fn run(options: CaptureOptions) -> Vec<(u64, i64)> {
     let folder = tempfile::tempdir().unwrap();
     Config::new().enable();
@@ -64,7 +63,7 @@ fn run(options: CaptureOptions) -> Vec<(u64, i64)> {
     frames
 }
 
-/// Spans kept, as a text: `#` for a frame with all of its spans, `.` for one without.
+/// Kept spans as text: `#` for a frame with all its spans, `.` for a frame without any.
 fn kept(counts: &[u64]) -> String {
     let one = |count: &u64| match count {
         10 => '#',
@@ -96,7 +95,7 @@ fn one_frame_in_three_and_a_number_of_frames() {
         ..CaptureOptions::default()
     });
     let kept_at: Vec<_> = (0..20).filter(|i| counts[*i] > 0).collect();
-    // The process has had frames before: one in three of its own count.
+    // The process had frames before: one in three of all its frames.
     assert!(
         kept_at.windows(2).all(|pair| pair[1] == pair[0] + 3) && kept_at[0] < 3,
         "{}",
@@ -115,7 +114,7 @@ fn one_frame_in_three_and_a_number_of_frames() {
 }
 
 #[test]
-fn slow_frames_and_those_before() {
+fn slow_frames_and_the_frames_before_them() {
     own_process!();
     const SLOW_NS: u64 = 400_000_000;
     for before in [2, 0, 1000] {
@@ -124,8 +123,8 @@ fn slow_frames_and_those_before() {
             frames_before: before,
             ..CaptureOptions::default()
         });
-        // A machine that stops the test for a while makes other frames slow too, so the frames
-        // themselves say which are.
+        // A machine that suspends the test for a while makes other frames slow too, so the slow
+        // frames are found by their durations.
         let is_slow = |i: usize| frames[i].1 > SLOW_NS as i64;
         assert!(is_slow(7) && is_slow(15));
         let expected = (0..20).map(|i| match (i..20).find(|later| is_slow(*later)) {
@@ -141,8 +140,8 @@ fn slow_frames_and_those_before() {
     }
 }
 
-/// A frame that makes several times what a ring holds, no faster than the worker takes it: without
-/// a mark or a flush, and nothing is lost.
+/// A frame with several times the spans of a ring, made no faster than the worker drains them:
+/// without a mark or a flush, no span is lost.
 #[test]
 fn a_frame_of_many_rings_loses_nothing() {
     own_process!();
@@ -177,8 +176,7 @@ fn a_frame_of_many_rings_loses_nothing() {
             profile_scope!("step");
         }
         made += ring_slots / 8;
-        // Half a ring ahead at most. The worker comes by itself, within a minute of waiting at the
-        // very least.
+        // At most half a ring ahead. The worker wakes up by itself, in much less than a minute.
         let mut waits = 0;
         while made - counts.taken.load(Ordering::Relaxed) > ring_slots / 2 {
             std::thread::sleep(Duration::from_millis(1));

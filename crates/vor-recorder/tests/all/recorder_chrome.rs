@@ -1,4 +1,4 @@
-//! One program, two outputs: its Chrome trace and its capture tell of the same spans, to the
+//! One program, two outputs: its Chrome trace and its capture have the same spans, to the
 //! nanosecond.
 
 #![allow(
@@ -24,7 +24,8 @@ const THREADS: u64 = 3;
 const FRAMES: u64 = 20;
 const TURNS: u64 = 50;
 
-/// Name, thread, start since the begin of the recording, length: what both files have of a span.
+/// The fields of a span in both files: name, thread, start since the begin of the recording,
+/// duration.
 type Row = (String, u64, i64, i64);
 
 fn descend(levels: u64) -> u64 {

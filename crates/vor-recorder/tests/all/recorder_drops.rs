@@ -1,5 +1,5 @@
-//! A ring that is much too small: what is recorded and what is dropped add up to what was made, in
-//! batches, frames and the capture.
+//! A ring that is much too small: recorded and dropped records add up to those made, in batches,
+//! frames and the capture.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -38,7 +38,7 @@ impl FrameSink for Adds {
     }
 }
 
-/// Makes records at full speed; returns how many. Texts are no records of their own.
+/// Makes records at full speed and returns their number. Texts are not separate records.
 fn flat_out(thread: u64) -> u64 {
     for i in 0..SPANS / 4 {
         {
@@ -73,7 +73,7 @@ fn recorded_and_dropped_add_up_to_made() {
         .capture(&path)
         .sink("adds", Adds)
         .enable();
-    // Twice, so that rings with drops of an earlier thread are used again.
+    // Twice, so that rings with drops of an earlier thread are reused.
     for _ in 0..2 {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| std::thread::spawn(move || flat_out(thread)))
@@ -102,7 +102,7 @@ fn recorded_and_dropped_add_up_to_made() {
                 match (name, rest) {
                     ("numbers", [ArgValue::F64(1.5), ArgValue::Bool(true)]) => {}
                     ("text", [ArgValue::Str(text)]) if text.starts_with("(lost") => lost_texts += 1,
-                    // Each text stands with its own number.
+                    // Each text has its own number.
                     ("text", [ArgValue::Str(text)]) => {
                         assert_eq!(&**text == "short", number % 2 == 0)
                     }
@@ -122,7 +122,7 @@ fn recorded_and_dropped_add_up_to_made() {
     }
     let made = 2 * THREADS * SPANS;
     println!("{made} made, {dropped} dropped, {lost_texts} texts lost");
-    assert!(dropped > 0, "the ring was too small on purpose");
+    assert!(dropped > 0, "the ring is deliberately too small");
     assert_eq!(spans + messages + dropped, made);
     assert_eq!(
         frame_drops, dropped,
@@ -131,6 +131,6 @@ fn recorded_and_dropped_add_up_to_made() {
     assert_eq!(
         IN_FRAMES.load(Ordering::Relaxed) + messages,
         made,
-        "and those of the sinks"
+        "drops reach the frames of the sinks"
     );
 }

@@ -1,4 +1,4 @@
-//! Which frame a span belongs to, and what becomes of marks that come faster than the worker.
+//! The frame that a span belongs to, and marks that come faster than the worker.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -63,8 +63,8 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work` between two flushes, and returns the frames that were finished in it. With `hold`,
-/// the sink holds the worker up until `work` is done.
+/// Runs `work` between two flushes, and returns the frames that ended in it. With `hold`, the sink
+/// blocks the worker until `work` is done.
 fn frames_of(hold: bool, work: impl FnOnce()) -> Vec<Seen> {
     let (done, held) = channel();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -141,10 +141,10 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
         count += frame.span_count + frame.dropped_spans;
         assert!(
             ends.iter().all(|(_, end)| *end <= frame.end_ticks),
-            "nothing that ended after the mark"
+            "no span that ended after the mark"
         );
-        // A thread that loses its core between the clock and the ring brings that one span late;
-        // nothing but waiting for it could help.
+        // A thread that loses its core between the clock and the ring delivers that one span late.
+        // Only waiting for the thread could avoid that.
         let mut late: Vec<_> = ends
             .iter()
             .filter(|(_, end)| *end <= frame.start_ticks)
@@ -195,7 +195,7 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         .count() as u64;
     assert!(
         main < MARKS,
-        "the sink holds the worker up, so marks are merged"
+        "the sink blocks the worker, so marks are merged"
     );
     assert_eq!(sum(0, &|frame| 1 + frame.merged_marks), MARKS);
     let physics = frames
@@ -228,8 +228,8 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         .filter_map(|(frame, _)| frame.metric("sizes.max"))
         .fold(0.0, f64::max);
     assert!((max - MARKS as f64).abs() <= MARKS as f64 / 500.0, "{max}");
-    // A merged frame's distribution is that of all its marks: the medians of long stretches of
-    // growing values lie in the middle.
+    // A merged frame has the distribution of all its marks: in long stretches of growing values,
+    // the medians are in the middle.
     let (widest, _) = frames
         .iter()
         .max_by_key(|(frame, _)| frame.merged_marks)
@@ -246,7 +246,7 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         .collect();
     assert!(
         last.is_sorted() && last.last() == Some(&((MARKS - 1) as f64)),
-        "of merged marks the last value stays"
+        "merged marks keep the last value"
     );
     for set in [0, physics.frame_set] {
         let ticks: Vec<_> = frames
@@ -259,7 +259,7 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
 }
 
 #[test]
-fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
+fn a_later_sink_gets_no_spans_of_earlier_frames() {
     own_process!();
     Config::new().enable();
     let first = Arc::new(Mutex::new(Vec::new()));
@@ -275,7 +275,7 @@ fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
         profile_scope!("for the first sink");
     }
     drain::flush();
-    // Gone in the middle of a frame that has spans.
+    // The sink is removed in the middle of a frame that has spans.
     drop(handle);
     let frames = frames_of(false, || {
         {
@@ -292,7 +292,7 @@ fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
 }
 
 #[test]
-fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
+fn switching_off_and_on_keeps_only_open_scopes() {
     own_process!();
     let mut phases = None;
     let frames = frames_of(false, || {
@@ -320,7 +320,7 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
     assert_eq!(
         ends.len(),
         200,
-        "each time the scope and the phase that were open"
+        "only the open scope and the open phase, each time"
     );
     let names = frame
         .threads
@@ -332,7 +332,7 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
 }
 
 #[test]
-fn a_unit_is_that_of_the_first_value() {
+fn the_first_value_sets_the_unit() {
     own_process!();
     let frames = frames_of(false, || {
         record_metric_unit("speed", "m/s");
@@ -367,7 +367,7 @@ fn a_unit_is_that_of_the_first_value() {
     assert_eq!(
         values("speed"),
         [Some(1.0), None, None],
-        "a value stands in the frame in which it was recorded"
+        "a value is in the frame in which it was recorded"
     );
     assert_eq!(
         values("bare"),
@@ -377,7 +377,7 @@ fn a_unit_is_that_of_the_first_value() {
 }
 
 #[test]
-fn handles_of_one_name_are_one_metric() {
+fn handles_with_one_name_are_one_metric() {
     own_process!();
     static COUNTERS: [Counter; 3] = [const { Counter::new("shared sum", "B") }; 3];
     static HISTOGRAMS: [Histogram; 2] = [const { Histogram::new("shared sizes", "B") }; 2];
@@ -408,7 +408,7 @@ fn handles_of_one_name_are_one_metric() {
 }
 
 #[test]
-fn a_sink_may_ask_vor_without_waiting_for_itself() {
+fn a_sink_may_call_vor_without_a_deadlock() {
     own_process!();
     struct Asks(Arc<AtomicU64>);
     impl FrameSink for Asks {

@@ -1,5 +1,5 @@
-//! Scopes without a guard: they leave the records that guards leave, and what does not nest becomes
-//! a task.
+//! Scopes without a guard: they leave the same records as guards, and a scope that does not nest
+//! becomes a task.
 #![cfg(not(feature = "off"))]
 #![allow(
     clippy::unwrap_used,
@@ -60,11 +60,11 @@ static GONE: CallSite = CallSite::new("gone", "", "", 0);
 static ARGS: CallSite =
     CallSite::new("args", "", "", 0).with_args(&["a", "b", "c", "d", "e", "f", "g", "h"]);
 
-/// One test, since recording is the process's.
+/// One test, because recording belongs to the process.
 #[test]
-fn they_leave_the_records_of_guards() {
+fn manual_scopes_leave_the_records_of_guards() {
     own_process!();
-    // Nothing is recorded, and nothing is asked for arguments.
+    // Nothing is recorded, and no arguments are evaluated.
     manual::begin(&OUTER).end();
     let (scope, args) = manual::begin_with(&ARGS, |_| unreachable!("recording is off"));
     scope.end_with(&args);
@@ -79,7 +79,7 @@ fn they_leave_the_records_of_guards() {
     outer.end();
     assert!(
         thread::open_scopes().is_empty(),
-        "what was around it is closed, and it with that"
+        "the scope around the abandoned one is closed, and closes it"
     );
     task.end_as_task();
 
@@ -91,8 +91,8 @@ fn they_leave_the_records_of_guards() {
     std::thread::sleep(std::time::Duration::from_millis(2));
     long.end_unless_shorter(clock::approximate_ticks(1_000_000));
 
-    // As many arguments as there may be, with one more that is left out; the kinds change from one
-    // scope of the site to the next.
+    // Up to the maximum number of arguments, and one more that is left out. The kinds change
+    // between scopes of one site.
     for count in 0..=9_i64 {
         let (scope, args) = manual::begin_with(&ARGS, |put| {
             for i in 0..count {
@@ -122,7 +122,7 @@ fn they_leave_the_records_of_guards() {
         expected.push(("args".into(), Some(values.collect())));
     }
     let mut found = std::mem::take(&mut *rows.lock().unwrap());
-    // Tasks stand behind the spans of their batch.
+    // Tasks come after the spans of their batch.
     found.sort_by_key(|(name, args)| (name.clone(), args.as_ref().map(Vec::len)));
     expected.sort_by_key(|(name, args)| (name.clone(), args.as_ref().map(Vec::len)));
     let shown = |rows: &[Row]| {

@@ -1,4 +1,4 @@
-//! Marks that come fast: what many frames leave in a capture is written together.
+//! Frequent marks: the records of many frames are written together.
 #![cfg(all(target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use vor_recorder::setup::Config;
 
 const FRAMES: u64 = 1000;
 
-/// Returns how many writes this process has asked the system for.
+/// Returns the number of write calls of this process.
 fn writes() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
     let line = io
@@ -42,7 +42,7 @@ fn records_of_many_frames_are_written_together() {
     let asked = writes() - before;
     assert!(asked < FRAMES / 10, "{asked} writes for {FRAMES} frames");
 
-    // A flush brings all of it to the file, which is not closed yet.
+    // A flush writes all of it to the file, which is not closed yet.
     for is_closed in [false, true] {
         if is_closed {
             drain::close_capture().unwrap();

@@ -1,8 +1,8 @@
-//! One program, three outputs: its Perfetto trace, its Chrome trace, and its capture, from which
-//! both are exported again.
+//! One program, three outputs: its Perfetto trace, its Chrome trace, and its capture. Both traces
+//! are exported again from the capture.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with what was recorded as lines of JSON
-//! beside them, and Perfetto itself can be asked whether it reads the same.
+//! With `VOR_ORACLE_OUT`, the files are written to that folder, beside the recorded data as lines
+//! of JSON. A script can then check that Perfetto itself reads the same.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -74,7 +74,7 @@ fn work(turns: u64) -> u64 {
         .sum()
 }
 
-/// Waits for as many polls.
+/// Stays pending for this number of polls.
 struct Wait(u64);
 
 impl Future for Wait {
@@ -91,7 +91,7 @@ impl Future for Wait {
     }
 }
 
-/// Runs tasks, all at once, on two threads that hand them to each other.
+/// Runs tasks, all at once, on two threads that pass them to each other.
 fn run_tasks() {
     type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
     let name = |i: u64| {
@@ -118,8 +118,8 @@ fn run_tasks() {
             back.send(turn(tasks)).unwrap();
         }
     });
-    // The tasks begin on the thread that began later, so that its part of a batch, which comes
-    // second, tells of their begin.
+    // The tasks begin on the thread that started later. Its part of a batch comes second and
+    // contains their begins.
     let mut tasks = all;
     while !tasks.is_empty() {
         to.send(tasks).unwrap();
@@ -129,7 +129,7 @@ fn run_tasks() {
     other.unwrap().join().unwrap();
 }
 
-/// Sends work through a channel to another thread, and its answer back.
+/// Sends work to another thread through a channel, and receives the answer.
 fn run_flows() {
     let (to, from) = mpsc::channel::<(FlowId, u64)>();
     let (back, answers) = mpsc::channel();
@@ -182,7 +182,7 @@ fn record(folder: &Path) {
         record_metric("queue_B", frame as f64 * 64.0);
         record_metric("load", 42.5);
         record_metric("not finite", f64::NAN);
-        // A drain with scopes open: their begins come behind what is within them.
+        // A drain with open scopes: their begins come after those of the scopes inside them.
         drain::flush();
         if frame % 2 == 0 {
             drain::frame_mark();
@@ -199,7 +199,7 @@ fn record(folder: &Path) {
     assert!(drain::close_capture().is_some());
 }
 
-/// Hands the capture to an exporter, as the recorder does to a live sink.
+/// Passes the capture to an exporter, as the recorder does with a live sink.
 fn export(capture: &Path, exporter: &mut impl FrameSink) {
     let mut reader = Reader::open(capture).unwrap();
     while let Some(event) = reader.next_event().unwrap() {
@@ -212,15 +212,15 @@ fn export(capture: &Path, exporter: &mut impl FrameSink) {
     exporter.finish().unwrap();
 }
 
-/// What was recorded, by kind, from the capture.
+/// The recorded data, by kind, from the capture.
 struct Recorded<'a> {
     catalog: &'a Catalog,
     rows: Vec<Value>,
 }
 
 impl Recorded<'_> {
-    /// Returns a tick in the trace's time: that since the machine was started, or the wall clock's
-    /// where the system does not tell.
+    /// Returns a tick in the time of the trace: the time since boot, or the wall clock where the
+    /// system does not report it.
     fn ns(&self, ticks: u64) -> i64 {
         let unix_ns = self.catalog.unix_ns(ticks);
         match self.catalog.machine.clocks {
@@ -266,7 +266,7 @@ impl Recorded<'_> {
     }
 }
 
-/// Returns what the capture holds, as rows to compare with those of a viewer.
+/// Returns the contents of the capture, as rows to compare with those of a viewer.
 fn recorded(path: &Path) -> Vec<Value> {
     let mut capture = Capture::open(path).unwrap();
     let catalog = capture.catalog().clone();
@@ -274,7 +274,7 @@ fn recorded(path: &Path) -> Vec<Value> {
         catalog: &catalog,
         rows: Vec::new(),
     };
-    // Chrome traces count from here.
+    // Chrome traces count from this time.
     let begin = recorded.ns(catalog.timeline.syncs().first().unwrap().ticks);
     recorded.rows.push(json!({ "kind": "begin", "ts": begin }));
     let thread = |id| catalog.thread(id).unwrap();
@@ -337,7 +337,7 @@ fn recorded(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn trace_and_capture_are_of_the_same_program() {
+fn traces_and_capture_match() {
     own_process!();
     let temporary = tempfile::tempdir().unwrap();
     let folder = std::env::var_os("VOR_ORACLE_OUT").map_or(temporary.path().to_owned(), Into::into);
@@ -359,7 +359,7 @@ fn trace_and_capture_are_of_the_same_program() {
     assert_eq!(count("flow"), 3 * 20);
     assert_eq!(count("message"), FRAMES * 3 * 5);
     assert_eq!(count("frame"), FRAMES + 1);
-    // Nothing lies before the time from which viewers count.
+    // Nothing precedes the time from which viewers count.
     let begin = rows.iter().find(|row| row["kind"] == "begin").unwrap();
     assert!(
         rows.iter()

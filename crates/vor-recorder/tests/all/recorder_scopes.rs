@@ -1,5 +1,5 @@
-//! Odd scopes: deep, long-named, many-named, closed out of order, and looked at while they come and
-//! go.
+//! Odd scopes: deep, with long names, with many names, closed out of order, and read while they
+//! open and close.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -54,8 +54,8 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work`, and returns the names and arguments of the spans that ended in it, and how many
-/// were dropped.
+/// Runs `work`. Returns the names and arguments of the spans that ended in it, and the number of
+/// dropped ones.
 fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
     let keeps = Keeps::default();
     let (spans, dropped) = (Arc::clone(&keeps.0), Arc::clone(&keeps.1));
@@ -67,7 +67,7 @@ fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
     (std::mem::take(&mut *spans.lock().unwrap()), dropped)
 }
 
-/// As [`recorded`], for work that fits into a ring: nothing is dropped.
+/// Like [`recorded`], for work that fits into a ring: nothing is dropped.
 fn spans_of(work: impl FnOnce()) -> Vec<NamedArgs> {
     let (spans, dropped) = recorded(work);
     assert_eq!(dropped, 0);
@@ -140,8 +140,8 @@ fn names_of_any_length_and_number_are_kept() {
 #[test]
 fn arguments_survive_the_end_of_the_ring() {
     own_process!();
-    // A thread's own ring is as large as the first test set it; this goes around it several times,
-    // with texts of all lengths.
+    // The first test set the size of a thread's ring. This test wraps around it several times, with
+    // texts of all lengths.
     const SPANS: usize = 20_000;
     let text = |i: usize| "é".repeat(i % 600);
     let spans = spans_of(|| {
@@ -180,11 +180,11 @@ fn arguments_survive_the_end_of_the_ring() {
 fn open_scopes_are_never_torn() {
     own_process!();
     static STOP: AtomicBool = AtomicBool::new(false);
-    // The thread is as fast as it can, so on a busy machine its ring is full at times.
+    // The thread runs at full speed, so on a busy machine its ring is full at times.
     let _ = recorded(|| {
         std::thread::scope(|threads| {
-            // A site's depth is in its name, so a start that belongs to another site shows as a
-            // start out of order or a wrong place.
+            // A site's name has its depth, so the start of another site shows as a start out of
+            // order or a wrong place.
             threads.spawn(|| {
                 while !STOP.load(Ordering::Relaxed) {
                     profile_scope!("depth 0");
@@ -202,7 +202,7 @@ fn open_scopes_are_never_torn() {
                 }
             });
             let mut seen = [0; 4];
-            // On a busy machine the other thread may begin late.
+            // On a busy machine, the other thread may start late.
             for round in 0..2_000_000 {
                 if round >= 20_000 && seen[0] > 0 {
                     break;
@@ -227,7 +227,7 @@ fn open_scopes_are_never_torn() {
     });
 }
 
-/// Both ends of every span of a name, in the order of their ends.
+/// Both ends of every span, with its name, in the order of the ends.
 #[derive(Clone, Default)]
 struct KeepsEnds(Arc<Mutex<Vec<(String, u64, u64)>>>);
 
@@ -252,7 +252,7 @@ impl FrameSink for KeepsEnds {
     }
 }
 
-/// Runs `work`, and returns the spans that ended in it with both ends.
+/// Runs `work`, and returns the spans that ended in it, with both ends.
 fn ends_of(work: impl FnOnce()) -> Vec<(String, u64, u64)> {
     let keeps = KeepsEnds::default();
     Config::new().enable();
@@ -285,17 +285,17 @@ fn phases_touch() {
         assert_eq!((names[0], names[11]), ("first", "last"));
         assert!(names[1..11].iter().all(|name| *name == "next"), "{names:?}");
         for pair in chain.windows(2) {
-            // One reading of the clock is both the end and the start, on the cold path too.
+            // One reading of the clock is both the end and the start, on the slow path too.
             assert_eq!(pair[0].2, pair[1].1, "{pair:?}");
         }
     }
 }
 
-/// A length of more than 32 bits takes a record of its own shape, with arguments and without. On
-/// other processors the counter is too slow for a test.
+/// A duration of more than 32 bits needs a different record, with arguments and without. On other
+/// processors, the counter is too slow for a test.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn scopes_of_more_ticks_than_32_bits_keep_their_length() {
+fn scopes_of_more_ticks_than_32_bits_keep_their_duration() {
     own_process!();
     let mut bounds = None;
     let wait = || {
@@ -336,7 +336,7 @@ fn scopes_of_more_ticks_than_32_bits_keep_their_length() {
 }
 
 #[test]
-fn open_scopes_have_their_threads_name_their_start_and_their_age() {
+fn open_scopes_have_a_thread_name_a_start_and_an_age() {
     own_process!();
     Config::new().enable();
     let (tell, told) = std::sync::mpsc::channel();
@@ -372,7 +372,7 @@ fn open_scopes_have_their_threads_name_their_start_and_their_age() {
     };
     for scope in &thread.scopes {
         assert!((before..=after).contains(&scope.start_ticks));
-        // A nanosecond of rounding.
+        // Rounding takes up to a nanosecond.
         let age = scope.age_ns as f64;
         assert!(
             age + 1.0 >= ns(asked - after) && age <= ns(answered - before) + 1.0,

@@ -18,7 +18,7 @@ use vor_fixtures::own_process;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
-/// The most spans of a frame that these tests hold as trees.
+/// The maximum number of spans per frame that these tests keep as trees.
 const MAX_SPANS: usize = 100;
 
 fn begin() {
@@ -35,7 +35,7 @@ enum Place {
     Finish,
 }
 
-/// Fails at one place, by an error or a panic, and counts how often it was called at all.
+/// Fails at one place, with an error or a panic, and counts all its calls.
 struct Fails {
     at: Place,
     panics: bool,
@@ -78,7 +78,7 @@ impl FrameSink for Fails {
     }
 }
 
-/// Spans in batches, and frames with the number of spans they hold as trees.
+/// Keeps the number of spans in batches, and frames with the number of their spans in trees.
 #[derive(Clone, Default)]
 struct Keeps {
     spans: Arc<AtomicU64>,
@@ -117,7 +117,7 @@ fn frames(count: usize, spans: usize) {
 }
 
 #[test]
-fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
+fn a_failing_sink_is_switched_off_and_counted_and_the_others_go_on() {
     own_process!();
     begin();
     let failed_before = drain::failed_sinks();
@@ -139,7 +139,7 @@ fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
     assert_eq!(
         drain::failed_sinks() - failed_before,
         6,
-        "all but those that fail at the end"
+        "all except those that fail at the end"
     );
     for (at, calls, handle) in sinks {
         let seen = calls.load(Ordering::Relaxed);
@@ -147,13 +147,13 @@ fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
         let at_the_end = calls.load(Ordering::Relaxed) - seen;
         match at {
             Place::Finish => {
-                // Every frame came as a batch, a frame and a flush, and some as more batches.
+                // Every frame came as a batch, a frame and a flush, and some with more batches.
                 assert!(
                     seen >= 15 && at_the_end == 1,
                     "{at:?}: {seen} and {at_the_end}"
                 );
             }
-            // The handle of a sink that is off already has nothing to end.
+            // The handle of a sink that is already off has nothing to end.
             _ => assert!(
                 seen <= 3 && at_the_end == 0,
                 "{at:?}: {seen} and {at_the_end}"

@@ -1,9 +1,9 @@
-//! Every thread records flat out into small rings while others come and go, look at the open scopes
-//! and flush.
+//! Every thread records at full speed into small rings. Meanwhile, other threads start and end,
+//! read the open scopes and flush.
 //!
-//! The test holds for a plain build, and gives the address and thread sanitizers something to
-//! watch: what they check is every ring, the hand-over of a thread's state to the next thread, and
-//! the open-scope stacks that other threads read.
+//! The test holds for a plain build, and gives the address and thread sanitizers work to check.
+//! They check every ring, the hand-over of a thread's state to the next thread, and the stacks of
+//! open scopes that other threads read.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,10 +27,10 @@ const WRITERS: u64 = 3;
 const ROUNDS: u64 = 4_000;
 const SHORT_LIVED: u64 = 60;
 
-/// What the reader sees of a text for which the ring had no room.
+/// The text that the reader gets where the ring had no room for it.
 const LOST_TEXT: &str = "(lost: the ring was full)";
 
-/// Counts what arrives, and checks that arguments belong to their spans.
+/// Counts the received records, and checks that arguments belong to their spans.
 struct Counting {
     spans: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
@@ -48,7 +48,7 @@ impl FrameSink for Counting {
                 .fetch_add(share.dropped_spans, Ordering::Relaxed);
             for args in &share.args {
                 let [ArgValue::U64(number), ArgValue::Str(text)] = &args.values[..] else {
-                    return Err(Error::sink("other arguments than were given"));
+                    return Err(Error::sink("the arguments differ from the recorded ones"));
                 };
                 if **text != *LOST_TEXT && **text != *format!("text {}", number % 7) {
                     return Err(Error::sink(format!(
@@ -125,8 +125,8 @@ fn every_span_arrives_or_is_counted() {
         dropped.load(Ordering::Relaxed),
     );
     let recorded = 2 * (WRITERS * ROUNDS + SHORT_LIVED);
-    // A dropped record may also be a text or a message, so drops can be more than the spans that
-    // are missing.
+    // A dropped record may also be a text or a message, so there may be more drops than missing
+    // spans.
     assert!(spans <= recorded, "{spans} arrived of {recorded}");
     assert!(
         spans + dropped >= recorded,

@@ -1,5 +1,5 @@
-//! Whether the numbers are true: lengths against the clock around them, and every output against
-//! every other.
+//! The numbers are true: durations against the clock around them, and every output against every
+//! other.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -45,7 +45,7 @@ fn frame_of(work: impl FnOnce()) -> Arc<FrameSnapshot> {
     frames.remove(0)
 }
 
-/// Ticks per nanosecond, good to some parts per million.
+/// Ticks per nanosecond, accurate to some parts per million.
 fn ticks_per_ns(catalog: &Catalog) -> f64 {
     let rate = catalog
         .timeline
@@ -56,7 +56,7 @@ fn ticks_per_ns(catalog: &Catalog) -> f64 {
     (1_u64 << vor_capture::model::timeline::RATE_BITS) as f64 / rate as f64
 }
 
-/// What was measured around and inside of a span, in ticks.
+/// The ticks measured around and inside of a span.
 struct Bounds {
     inside: u64,
     around: u64,
@@ -79,9 +79,9 @@ fn busy(length_ticks: u64) -> Bounds {
     }
 }
 
-/// How close the bounds are depends on how busy the machine is; the bench `budget` measures that.
+/// How close the bounds are depends on the load of the machine; the bench `budget` measures that.
 #[test]
-fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
+fn a_busy_loop_lasts_between_the_inner_and_the_outer_reading() {
     own_process!();
     for (length_ns, repetitions) in [
         (100_u64, 2001),
@@ -93,7 +93,7 @@ fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
         (1_000_000_000, 1),
     ] {
         let mut bounds = Vec::new();
-        // The first scope of a site and of a thread does more than the others.
+        // The first scope of a site and of a thread takes longer than the others.
         let frame = frame_of(|| {
             busy(1);
             let per_ns = ticks_per_ns(&drain::catalog().expect("recording is on"));
@@ -102,8 +102,8 @@ fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
         let spans = &frame.threads[0].spans[1..];
         assert_eq!(spans.len(), bounds.len());
         for (span, bounds) in spans.iter().zip(&bounds) {
-            // No tolerance: the span holds what ran inside of it, and is held by what was read
-            // around it.
+            // No tolerance: the span contains the ticks read inside of it, and the ticks read
+            // around it contain the span.
             assert!(
                 bounds.inside <= span.duration_ticks && span.duration_ticks <= bounds.around,
                 "{length_ns} ns: {} ticks inside, {} reported, {} around",
@@ -118,7 +118,7 @@ fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
 #[test]
 fn a_second_is_a_second_of_the_systems_clock() {
     own_process!();
-    // The clock and the counter, read as close together as a busy machine allows.
+    // Reads the clock and the counter as close together as a busy machine allows.
     let both = || {
         let read = |_| {
             let before = clock::ticks();
@@ -169,7 +169,7 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
         }
     }
 
-    /// The writer of the exporter, which the drain owns.
+    /// The exporter's writer, which the drain owns.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Shared {
@@ -199,7 +199,7 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
     });
     drop(chrome);
 
-    // The capture: the same ticks, and the same tree.
+    // The capture has the same ticks and the same tree.
     let mut capture = Capture::open(&path).unwrap();
     let recorded = (0..capture.frame_count()).map(|i| capture.frame(i).unwrap());
     let recorded = recorded
@@ -212,7 +212,7 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
         (frame.start_ticks, frame.end_ticks)
     );
 
-    // All spans as start and length in nanoseconds, as the capture's own timeline maps them.
+    // All spans as start and duration in nanoseconds, mapped with the capture's own timeline.
     let timeline = &recorded.catalog.timeline;
     let spans = recorded.threads.iter().flat_map(|tree| &tree.spans);
     let mut expected: Vec<_> = spans

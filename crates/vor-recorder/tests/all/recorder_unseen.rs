@@ -1,4 +1,4 @@
-//! What is recorded while no sink takes spans, and what of it later spans still need.
+//! Records made while no sink takes spans, and those of them that later spans still need.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -19,7 +19,7 @@ use vor_recorder::{drain, profile_scope};
 /// A span's name and arguments.
 type Span = (String, Vec<String>);
 
-/// Keeps the spans that it takes, once it takes any; and how many spans each frame had.
+/// Keeps the spans that it takes, if it takes any, and the number of spans of each frame.
 #[derive(Clone, Default)]
 struct Keeps {
     takes: bool,
@@ -58,7 +58,7 @@ impl FrameSink for Keeps {
 }
 
 #[test]
-fn texts_that_came_unseen_are_there_when_their_spans_end() {
+fn texts_recorded_without_a_sink_are_kept_until_their_spans_end() {
     own_process!();
     let config = Config::new();
     #[cfg(feature = "puffin")]
@@ -83,7 +83,7 @@ fn texts_that_came_unseen_are_there_when_their_spans_end() {
             {
                 profile_scope!("also unseen", text = long.as_str());
             }
-            // The texts of the two that are open are taken now.
+            // The texts of the two open scopes are read now.
             drain::flush();
             drain::frame_mark();
             drain::flush();

@@ -1,8 +1,8 @@
-//! One program, several outputs: its views for flame graph tools and samply tell of the same spans
-//! as its capture.
+//! One program, several outputs: its views for flame graph tools and samply have the same spans as
+//! its capture.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans as lines of JSON
-//! beside them, and another program can compare them with what the viewers read.
+//! With `VOR_ORACLE_OUT`, the files are written to that folder, beside the capture's spans as lines
+//! of JSON. Another program can compare them with the viewers' results.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ fn work(turns: u64) -> u64 {
 
 fn record(folder: &Path) {
     Config::new().capture(folder.join("run.vor")).enable();
-    // Before the threads record, so that each maps a file of its own.
+    // Before the threads record, so that each maps its own file.
     let markers = SamplySink::new(folder.join("samply")).install();
     let create = |name: &str| File::create(folder.join(name)).unwrap();
     let mut sinks = vec![
@@ -83,7 +83,7 @@ fn record(folder: &Path) {
         PprofExporter::new(create("run.pb.gz")),
     ));
     {
-        // Around all frames: what a frame's own tree cannot show.
+        // Around all frames, which a frame's own tree cannot show.
         profile_scope!("program");
         for frame in 0..FRAMES {
             std::thread::scope(|threads| {
@@ -103,7 +103,8 @@ fn record(folder: &Path) {
     drop(markers);
 }
 
-/// All spans of the capture, as the trees that they would be in one frame, and what resolves them.
+/// Returns all spans of the capture, as the trees that they would form in one frame, and their
+/// catalog.
 fn from_capture(path: &Path) -> (Arc<Catalog>, Vec<ThreadTree>) {
     let mut capture = vor_capture::reader::Capture::open(path).unwrap();
     let last = capture.frames(0..u64::MAX).last().unwrap().unwrap();
@@ -167,8 +168,8 @@ fn views_and_capture_agree() {
     }
 }
 
-/// Each thread has its own file, and the spans stand in it at one and the same distance from the
-/// wall clock.
+/// Each thread has its own file. All spans in these files have the same distance from the wall
+/// clock.
 fn check_markers(folder: &Path, catalog: &Catalog, trees: &[ThreadTree], count: usize) {
     let mut distances = Vec::new();
     let mut found = 0;
@@ -193,7 +194,7 @@ fn check_markers(folder: &Path, catalog: &Catalog, trees: &[ThreadTree], count: 
             .map(|span| catalog.unix_ns(span.start_ticks))
             .collect();
         expected.sort_unstable();
-        // The system may have given the number of a thread that ended to another one.
+        // The system may have reused the ID of a thread that ended.
         if starts.len() == expected.len() {
             distances.extend(
                 starts
@@ -209,6 +210,6 @@ fn check_markers(folder: &Path, catalog: &Catalog, trees: &[ThreadTree], count: 
         distances.iter().min().unwrap(),
         distances.iter().max().unwrap(),
     );
-    // The timeline may bend while it is younger than a second.
+    // The rate of the timeline may change while it is younger than a second.
     assert!(most - least < 1_000_000, "{least} to {most}");
 }

@@ -1,8 +1,8 @@
 //! Handlers that interrupt vor at every single instruction.
 //!
-//! With the trap flag set, the processor raises SIGTRAP behind each instruction, so the handler
-//! runs between any two instructions of what the test steps through. What the handler opens there
-//! is recorded or counted as dropped, and what it interrupts is recorded whole.
+//! With the trap flag set, the processor raises SIGTRAP after each instruction, so the handler runs
+//! between any two instructions of the tested code. Scopes that the handler opens are recorded or
+//! counted as dropped, and the interrupted scopes are recorded whole.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -21,12 +21,12 @@ use vor_recorder::hot::{scope, thread};
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-/// Which operation each trap runs; beyond the last, none.
+/// The operation that each trap runs; none beyond the last one.
 static NEXT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The step from which on the handler does something.
+/// The first step in which the handler runs an operation.
 static FIRST: AtomicU64 = AtomicU64::new(0);
 static STEPS: AtomicU64 = AtomicU64::new(0);
-/// Records that handlers made.
+/// Number of records made by handlers.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_trap(_: libc::c_int) {
@@ -42,7 +42,7 @@ extern "C" fn on_trap(_: libc::c_int) {
     MADE.fetch_add(records, Ordering::Relaxed);
 }
 
-/// Whether handlers make spans of `tracing`, and nothing else.
+/// Whether handlers make only spans of `tracing`.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 fn operations() -> impl Iterator<Item = Operation> {
@@ -58,9 +58,10 @@ fn operations() -> impl Iterator<Item = Operation> {
     all.skip(skipped).take(taken)
 }
 
-/// Steps through each of `outer` with each of some handlers; returns how many records `outer` made.
+/// Steps through each of `outer` with each of some handlers. Returns the number of records of
+/// `outer`.
 fn step_through(outer: &[Operation], handlers: &[usize]) -> u64 {
-    // Once without traps: each site is known, and each thread-local is there.
+    // Once without traps, so that each site is known and each thread-local exists.
     for (run, _) in outer {
         run();
     }
@@ -79,15 +80,15 @@ fn step_through(outer: &[Operation], handlers: &[usize]) -> u64 {
                 "handler {handler}, operation {i}: {} steps",
                 STEPS.load(Ordering::Relaxed) - before
             );
-            assert_eq!(thread::open_scopes(), [], "what was opened is closed");
+            assert_eq!(thread::open_scopes(), [], "every opened scope is closed");
         }
     }
     NEXT.store(usize::MAX, Ordering::Relaxed);
     once * (handlers.len() as u64 + 1)
 }
 
-/// Checks that nothing of what was interrupted is lost, and all of what handlers made is accounted
-/// for.
+/// Checks that no interrupted record is lost, and that every record of handlers is recorded or
+/// counted.
 fn check(delivered: &Delivered, outer: u64, flows: u64) {
     let (steps, made) = (STEPS.load(Ordering::Relaxed), MADE.load(Ordering::Relaxed));
     // Both sides make flows, which have no names.
@@ -96,7 +97,7 @@ fn check(delivered: &Delivered, outer: u64, flows: u64) {
         "{steps} steps, {made} made by handlers, {} of them dropped",
         delivered.dropped
     );
-    assert!(steps > 1000, "the processor has stepped: {steps}");
+    assert!(steps > 1000, "the processor stepped: {steps}");
     assert_eq!(delivered.of("outer") + flows, outer, "{delivered:?}");
     assert_eq!(by_handlers + delivered.dropped, made, "{delivered:?}");
     assert_eq!(delivered.lost_texts, 0, "{delivered:?}");
@@ -112,7 +113,7 @@ fn check(delivered: &Delivered, outer: u64, flows: u64) {
 }
 
 #[test]
-fn scopes_are_recorded_whole_and_those_of_handlers_recorded_or_counted() {
+fn scopes_are_recorded_whole_and_scopes_of_handlers_recorded_or_counted() {
     let test = test_name!();
     in_a_process(test, || {
         stepping::install(on_trap);
@@ -123,12 +124,12 @@ fn scopes_are_recorded_whole_and_those_of_handlers_recorded_or_counted() {
 }
 
 #[test]
-fn records_beside_scopes_are_whole_and_those_of_handlers_recorded_or_counted() {
+fn other_records_are_whole_and_those_of_handlers_recorded_or_counted() {
     let test = test_name!();
     in_a_process(test, || {
         stepping::install(on_trap);
         let adder = Adder::enable(Config::new());
-        // A scope, and the same as what is interrupted.
+        // A scope, and the operation that is interrupted.
         let made = step_through(&OUTER_EVENTS, &[0, 10, 11, 12]);
         check(&adder.read().with_tasks(), made, 2 * 5);
     });
@@ -139,7 +140,7 @@ fn measured_scopes_are_recorded_whole() {
     in_a_process(test_name!(), || {
         stepping::install(on_trap);
         let adder = Adder::enable(Config::new().cpu_time(true).allocations(true));
-        // Plain, nested, phases, and one with measures of its own.
+        // Plain scopes, nested ones, phases, and one with measures of its own.
         let made = step_through(&OUTER, &[0, 3, 4, 6]);
         check(&adder.read().with_tasks(), made, 0);
     });
@@ -159,8 +160,8 @@ fn counted_scopes_are_counted_or_dropped() {
     });
 }
 
-/// Makes a span of each of 128 call sites, so that some of them meet those of handlers wherever
-/// few sites share a place.
+/// Makes a span of each of 128 call sites, so that some of them share a slot with those of
+/// handlers.
 #[cfg(feature = "tracing")]
 fn spans_of_many_sites() {
     macro_rules! spans {
@@ -205,8 +206,8 @@ fn spans_of_tracing_are_recorded_whole() {
         let made = step_through(&OUTER_TRACED, &[0, 1]);
         crate::signal_support::COUNTER.add(0);
         let mut delivered = adder.read();
-        // A thread keeps 256 texts of such spans, and here handlers push more than that before the
-        // span that they interrupt is recorded.
+        // A thread keeps 256 texts of such spans. Here, handlers record more than that before the
+        // interrupted span is recorded.
         assert!(
             delivered.lost_texts <= delivered.of("outer fields"),
             "{delivered:?}"
@@ -248,13 +249,13 @@ fn first_scopes_of_threads_and_names_survive_handlers() {
         assert_eq!(delivered.of("handler") + delivered.dropped, made);
         assert!(
             delivered.dropped > 0,
-            "some interrupt what is only done once"
+            "some handlers interrupt the first uses"
         );
     });
 }
 
 #[test]
-fn open_scopes_are_those_that_are_open() {
+fn handlers_read_the_scopes_that_are_open() {
     in_a_process(test_name!(), || {
         stepping::install(on_trap);
         let _adder = Adder::enable(Config::new());

@@ -1,7 +1,7 @@
-//! Handlers of a timer at 10 kHz over threads flat out: what is recorded and what is dropped add up
-//! to what was made.
+//! Timer handlers at 10 kHz interrupt threads at full speed: recorded and dropped records add up to
+//! those made.
 //!
-//! `VOR_SIGNAL_SECONDS=60` has each test run for so long, and not for two seconds.
+//! With `VOR_SIGNAL_SECONDS=60`, each test runs for so many seconds instead of two.
 #![cfg(all(target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ const PERIOD_NS: i64 = 100_000;
 
 static MADE: AtomicU64 = AtomicU64::new(0);
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// Threads that the handlers saw with open scopes.
+/// Threads that the handlers found with open scopes.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
@@ -44,34 +44,35 @@ extern "C" fn on_timer(_: libc::c_int) {
     run(&HANDLER);
     run(&[MESSAGE]);
     metrics::record_io(1, 2);
-    // What the threads run allocates nothing outside of vor, and inside vor nothing is returned.
+    // The operations of the threads allocate nothing outside of vor, and inside vor the list is
+    // empty.
     let seen = thread::open_scopes();
     let sites = || seen.iter().flat_map(|thread| &thread.scopes);
     assert!(sites().all(|scope| scope.site.0 != 0));
     SEEN.fetch_add(seen.len() as u64, Ordering::Relaxed);
 }
 
-/// Sends this thread a signal each period, as long as it is there.
+/// Sends this thread a signal each period, until it is dropped.
 struct Timer(libc::timer_t);
 
 impl Timer {
     fn start() -> Self {
-        // SAFETY: all zero is an action: the default one, without flags or a mask.
+        // SAFETY: all zeros are a valid action: the default one, without flags or a mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_timer as extern "C" fn(libc::c_int) as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
         let signal = libc::SIGRTMIN();
-        // SAFETY: the action is whole.
+        // SAFETY: the action is complete.
         let failed = unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
         assert_eq!(failed, 0);
-        // SAFETY: all zero is an event, whose fields are set below.
+        // SAFETY: all zeros are a valid event; its fields are set below.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal;
-        // SAFETY: the call takes nothing and cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         event.sigev_notify_thread_id = unsafe { libc::gettid() };
         let mut timer = std::ptr::null_mut();
-        // SAFETY: the event is whole, and `timer` is a place for the result.
+        // SAFETY: the event is complete, and `timer` is valid for writes.
         let failed = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) };
         assert_eq!(failed, 0);
         let period = libc::timespec {
@@ -91,13 +92,13 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: `start` made the timer, and nobody else deletes it.
+        // SAFETY: `start` made the timer, and only this call deletes it.
         unsafe { libc::timer_delete(self.0) };
     }
 }
 
 fn flat_out() {
-    // Once without the timer: sites and thread-locals are there.
+    // Once without the timer, so that sites and thread-locals exist.
     run(&OUTER);
     run(&HANDLER);
     run(&[MESSAGE]);

@@ -1,5 +1,5 @@
-//! Sinks that are added before recording is first switched on, and sinks whose thread asks the
-//! recorder while they end.
+//! Sinks added before recording is first switched on, and sinks whose thread calls the recorder
+//! while they end.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -13,7 +13,7 @@ use vor_capture::sink::FrameSink;
 use vor_fixtures::own_process;
 use vor_recorder::{drain, profile_scope, setup};
 
-/// Notes what happens to it.
+/// Notes the calls that it gets.
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl FrameSink for Notes {
@@ -29,7 +29,7 @@ impl FrameSink for Notes {
     }
 }
 
-/// Has a thread that asks the recorder for its catalog once it is to end.
+/// Has a thread that reads the recorder's catalog when the sink ends.
 struct Asks {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl Asks {
     fn new(notes: Arc<Mutex<Vec<String>>>) -> Self {
         let (end, ends) = channel();
         let run = move || {
-            // The other side is gone.
+            // The other side is closed.
             assert!(ends.recv().is_err());
             let is_there = drain::catalog().is_some();
             notes.lock().unwrap().push(format!("catalog: {is_there}"));
@@ -70,7 +70,7 @@ impl Drop for Asks {
 }
 
 #[test]
-fn a_sink_that_is_added_early_waits_for_the_first_start_and_ends_with_its_handle() {
+fn a_sink_added_early_waits_for_the_first_start_and_ends_with_its_handle() {
     own_process!();
     let (notes, gone) = (
         Arc::<Mutex<Vec<String>>>::default(),
@@ -94,7 +94,7 @@ fn a_sink_that_is_added_early_waits_for_the_first_start_and_ends_with_its_handle
     assert!(notes.contains(&"1 spans".to_owned()), "{notes:?}");
     assert_eq!(*gone.lock().unwrap(), ["finished"]);
 
-    // While a sink is dropped the recorder can be asked.
+    // The recorder can be called while a sink is dropped.
     let asked = Arc::<Mutex<Vec<String>>>::default();
     drop(drain::add_sink("asks", Asks::new(Arc::clone(&asked))));
     assert_eq!(*asked.lock().unwrap(), ["catalog: true"]);

@@ -1,5 +1,5 @@
-//! Rows that a system does not have, or keeps from a program: they are absent, and one event at the
-//! level `DEBUG` says why.
+//! Rows that a system does not have, or hides from a program: they are absent, and one event at the
+//! level `DEBUG` gives the reason.
 #![cfg(all(
     feature = "tracing",
     any(target_os = "linux", target_os = "macos", windows),
@@ -24,7 +24,7 @@ use vor_recorder::{drain, setup};
 
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The names of the rows of all frames.
+/// Keeps the names of the rows of all frames.
 #[derive(Clone, Default)]
 struct Rows(Arc<Mutex<BTreeSet<String>>>);
 
@@ -42,16 +42,16 @@ impl FrameSink for Rows {
     }
 }
 
-/// Takes from this process what its rows are read from, for as long as the answer is kept, where
-/// that can be done.
+/// Takes away the files that this process reads its rows from, until the result is dropped, where
+/// that is possible.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "limits of a process are the C library's")]
+#[expect(unsafe_code, reason = "limits are set by the C library")]
 fn forbid_files() -> impl Drop {
     struct Before(libc::rlimit);
 
     impl Drop for Before {
         fn drop(&mut self) {
-            // SAFETY: the call reads a limit of this stack frame.
+            // SAFETY: the call reads a limit on this stack frame.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.0) };
         }
     }
@@ -60,7 +60,7 @@ fn forbid_files() -> impl Drop {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the calls write to and read from limits of this stack frame.
+    // SAFETY: the calls write to and read from limits on this stack frame.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before), 0);
         let none = libc::rlimit {
@@ -73,7 +73,7 @@ fn forbid_files() -> impl Drop {
 }
 
 #[test]
-fn one_event_says_why_rows_are_absent() {
+fn one_event_gives_the_reason_for_absent_rows() {
     own_process!();
     crate::debug_events::each(|text| EVENTS.lock().unwrap().push(text));
     let rows = Rows::default();
@@ -84,8 +84,7 @@ fn one_event_says_why_rows_are_absent() {
         .sink("rows", rows.clone())
         .enable();
     for _ in 0..4 {
-        // Counters are compared with those of a sample that is at least a hundredth of a second
-        // old.
+        // Counters are compared with a sample that is at least 10 ms old.
         std::thread::sleep(Duration::from_millis(15));
         drain::frame_mark();
     }

@@ -1,4 +1,4 @@
-//! The system metrics against what this process does.
+//! The system metrics against the activity of this process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -70,12 +70,12 @@ fn counters_become_differences_and_levels_stay() {
 }
 
 #[test]
-fn what_is_unknown_is_absent_and_never_zero() {
+fn unknown_values_are_absent_and_never_zero() {
     let (nothing, something) = (ProcessSample::default(), sample(1, 2, 3));
     for (previous, current) in [(&nothing, &nothing), (&something, &nothing)] {
         let values = SystemSample::between(previous, current, 1_000).values();
         let known: Vec<usize> = (0..COLUMN_COUNT).filter(|&i| values[i].is_some()).collect();
-        assert_eq!(known, [0, 2, 3], "only what the program itself reports");
+        assert_eq!(known, [0, 2, 3], "only the program's own numbers");
     }
     let first = SystemSample::between(&nothing, &something, 1_000).values();
     let known: Vec<usize> = (0..COLUMN_COUNT).filter(|&i| first[i].is_some()).collect();
@@ -101,8 +101,8 @@ fn what_is_unknown_is_absent_and_never_zero() {
 mod known_systems {
     use super::*;
 
-    /// Burns CPU until `wall` has passed, and returns what it computed so that it cannot be left
-    /// out.
+    /// Uses CPU time until `wall` has passed. Returns the result of its computation, so that the
+    /// compiler cannot remove it.
     fn burn(wall: Duration) -> u64 {
         let began = Instant::now();
         let mut value = 1_u64;
@@ -126,8 +126,8 @@ mod known_systems {
             .sample()
             .cpu_time_ns
             .expect("CPU time is known here");
-        // Other work on the machine may take the processor away, so the loop runs until it got its
-        // share.
+        // Other work on the machine may take the processor, so the loop runs until it has used
+        // enough CPU time.
         let began = Instant::now();
         let mut used = 0;
         for _ in 0..10_000 {
@@ -169,7 +169,7 @@ mod known_systems {
         assert!(now >= BYTES as u64, "{now} bytes");
         let faults = after.page_faults().expect("faults are known here")
             - before.page_faults().expect("and were");
-        // A page may be as large as 2 MiB where the system backs such a block with huge ones.
+        // A page may be as large as 2 MiB where the system uses huge pages.
         assert!(faults >= (BYTES >> 21) as u64, "{faults} page faults");
     }
 
@@ -189,7 +189,7 @@ mod known_systems {
                 })
             })
             .collect();
-        (0..9).for_each(|_| told.recv().expect("every thread tells"));
+        (0..9).for_each(|_| told.recv().expect("every thread sends"));
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -220,7 +220,7 @@ mod known_systems {
 
         let mut sampler = ProcessSampler::new();
         let Some(before) = sampler.sample().disk_write_bytes else {
-            // Some containers keep this file from their programs; then nothing may be reported.
+            // Some containers hide this file from their programs; then no value may be reported.
             assert!(
                 std::fs::read("/proc/self/io").is_err(),
                 "the file can be read, so it must be used"
@@ -236,7 +236,7 @@ mod known_systems {
             .sample()
             .disk_write_bytes
             .expect("it was readable before");
-        // A file system in memory has no disk to count, and the kernel's own account says so.
+        // A file system in memory has no disk to count; the kernel's own account shows that.
         let kernel = std::fs::read_to_string("/proc/self/io").expect("it was readable before");
         let kernel = kernel
             .lines()

@@ -1,4 +1,4 @@
-//! Tests of what the recorder and the readers allocate, under an allocator that counts.
+//! Tests of the allocations of the recorder and the readers, under an allocator that counts.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,9 +1,10 @@
 //! Damaged captures of both versions: 5 000 seeded mutations.
 //!
-//! A mutation keeps pieces of the original and may put something between them. A frame all of whose
-//! bytes lie in one kept piece is whole. Of version 3 all whole frames must come back, nothing else
-//! may pass for one, and what is gone must be told. Version 2 has no checksum: there a changed
-//! number in a record that still unpacks, and a record cut out whole, cannot be noticed by anyone.
+//! A mutation keeps pieces of the original and may insert bytes between them. A frame is whole if
+//! all its bytes are in one kept piece. In version 3, all whole frames must come back, no other
+//! frame may pass for one, and losses must be reported. Version 2 has no checksum. There, nothing
+//! can detect a changed number in a record that still unpacks, or a record that is cut out
+//! completely.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +28,7 @@ use vor_recorder::bridges::reader::Reader;
 
 const CASES: usize = 2500;
 const MAX_LIVE_BYTES: usize = 64 << 20;
-/// CPU time of one case, which takes some milliseconds: one that takes this long has got lost.
+/// CPU time of one case. A case takes some milliseconds; one that reaches this limit hangs.
 const MAX_CASE_TIME: Duration = Duration::from_secs(20);
 
 fn same_bits(a: f64, b: f64) -> bool {
@@ -54,21 +55,21 @@ fn same_frame(found: &FrameSnapshot, expected: &FrameSnapshot) -> bool {
         })
 }
 
-/// Whole frames that should be found, and how many were.
+/// The number of whole frames to be found, and of those that were found.
 #[derive(Default)]
 struct Tally {
     expected: usize,
     found: usize,
 }
 
-/// Judges what a reader of a version-3 mutant gave.
+/// Checks the frames that a reader returned for a version-3 mutant.
 fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
     let marks = made.frame_ends.iter().map(|&end| {
         let at = made.records.partition_point(|&begin| begin < end) - 1;
         made.records[at]..end
     });
     if !marks.into_iter().any(|mark| mutant.contains(&mark)) && !given.is_empty() {
-        // What is left is one frame, as of a program that makes no mark.
+        // The rest is one frame, as in a program without marks.
         assert!(told, "{}: no mark and no damage", mutant.what);
         assert_eq!(given.len(), 1, "{}: frames without marks", mutant.what);
         let frame = &given[0].frame;
@@ -94,7 +95,7 @@ fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, t
             mutant.what,
             recovered.frame
         );
-        assert!(!whole[index], "{}: frame {index} came twice", mutant.what);
+        assert!(!whole[index], "{}: frame {index} is repeated", mutant.what);
         whole[index] = true;
     }
     for (i, &found) in whole.iter().enumerate() {
@@ -118,12 +119,12 @@ fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, t
     let all = whole.iter().all(|&found| found) && given.len() == whole.len();
     assert!(
         all || told,
-        "{}: frames are missing and no damage is told",
+        "{}: frames are missing and no damage is reported",
         mutant.what
     );
 }
 
-/// Frames as a sink got them while they were recorded.
+/// Keeps frames as a sink received them during the recording.
 #[cfg(not(feature = "off"))]
 #[derive(Clone, Default)]
 struct Live(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
@@ -138,7 +139,7 @@ impl vor_capture::sink::FrameSink for Live {
     }
 }
 
-/// Records a capture with the recorder itself: closed, and as it was before the close.
+/// Records a capture with the recorder itself. Returns it closed, and as it was before the close.
 #[cfg(not(feature = "off"))]
 fn recorded() -> Vec<TestCapture> {
     use vor_capture::format::Record;
@@ -250,7 +251,7 @@ fn version_3() {
         let mut capture = Capture::new(Cursor::new(mutant.bytes.clone())).unwrap();
         let mut given = Vec::new();
         let mut missing = false;
-        // Not in order, so that places to start from are used.
+        // Not in order, so that the places of the index are used.
         let count = capture.frame_count();
         for i in (0..count).rev().step_by(7).chain(0..count) {
             match capture.recovered(i) {
@@ -316,11 +317,11 @@ fn version_3() {
     assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }
 
-/// A version-2 capture, and what stands in it.
+/// A version-2 capture and its contents.
 struct Old {
     bytes: Vec<u8>,
     records: Vec<usize>,
-    /// Each frame's record and what the reader gives of it.
+    /// The record of each frame, and the reader's value for it.
     frames: Vec<(Range<usize>, Frame)>,
 }
 
@@ -330,8 +331,8 @@ fn old(name: &str) -> Old {
     let records = v2_records(&bytes);
     let mut ranges = Vec::new();
     for (&at, &end) in records.iter().zip(&records[1..]) {
-        // The first literal of the block is the record's kind; a long run of literals has its
-        // length before it.
+        // The first literal of the block is the kind of the record; the length of a long run of
+        // literals precedes it.
         let kind = if bytes[at + 8] >> 4 == 15 {
             let extra = bytes[at + 9..]
                 .iter()
@@ -439,7 +440,7 @@ fn version_2() {
                 mutant.what
             );
         }
-        // Whole frames must follow in their order.
+        // Whole frames must follow in order.
         let whole = original
             .frames
             .iter()
@@ -454,12 +455,12 @@ fn version_2() {
         }
         let told = !reader.damage().is_none();
         assert_eq!(told, !capture.info().damage.is_none(), "{}", mutant.what);
-        // When every record that the lengths lead to was used, nothing in the file hints at a loss.
+        // If every record that the lengths lead to was used, nothing in the file indicates a loss.
         let used = given.len() + reader.user_columns().len();
         let unnoticeable = records_in(&mutant.bytes, original.records[0]) == Some(used);
         assert!(
             told || mutant.is_clean || unnoticeable || given.len() >= original.frames.len(),
-            "{}: {} of {} frames and no damage is told",
+            "{}: {} of {} frames and no damage is reported",
             mutant.what,
             given.len(),
             original.frames.len()

@@ -45,13 +45,13 @@ fn recording_allocates_nothing_once_everything_is_known() {
     own_process!();
     Config::new().ring_kib(64).enable();
     let measured = std::thread::spawn(|| {
-        // Of each parity and name, so that every site and every cache is there.
+        // All parities and names, so that every site and every cache is filled.
         (0..1000).for_each(record);
         let before = thread_allocations();
-        // Many times around the ring, so that full rings and wake-ups of the worker are among it.
+        // Many times around the ring, so that full rings and wake-ups of the worker are included.
         (0..100_000).for_each(record);
         let allocated = thread_allocations() - before;
-        // The counter does count.
+        // The counter works.
         std::hint::black_box(vec![0_u8; 100]);
         (allocated, thread_allocations() - before - allocated)
     });
@@ -59,7 +59,7 @@ fn recording_allocates_nothing_once_everything_is_known() {
     drain::flush();
 }
 
-/// What is recorded and also told to a tool goes another way.
+/// Records that are also sent to a tool take another path.
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 #[test]
 fn this_holds_with_an_nvtx_tool_attached() {

@@ -1,4 +1,4 @@
-//! What a thread and the process have allocated.
+//! The allocation counts of a thread and of the process.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -18,8 +18,8 @@ use vor_recorder::hot::scope::scope;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_scope};
 
-/// Returns what `work` makes this thread count: objects and bytes allocated, objects and bytes
-/// given back.
+/// Returns the counts that `work` adds to this thread: objects and bytes allocated, objects and
+/// bytes freed.
 fn counted(work: impl FnOnce()) -> [u64; 4] {
     let before = thread_allocations();
     work();
@@ -36,22 +36,22 @@ fn numbers(counts: AllocCounts) -> [u64; 4] {
 }
 
 #[test]
-fn objects_are_counted_as_they_were_asked_for() {
+fn objects_are_counted_with_their_requested_size() {
     own_process!();
     assert_eq!(
         counted(|| drop(black_box(Box::new([0_u8; 100])))),
         [1, 100, 1, 100]
     );
     assert_eq!(counted(|| drop(black_box(vec![0_u64; 10]))), [1, 80, 1, 80]);
-    // What has no bytes is not allocated.
+    // A value without bytes is not allocated.
     assert_eq!(counted(|| drop(black_box(vec![(); 10]))), [0, 0, 0, 0]);
     let mut vector: Vec<u128> = Vec::with_capacity(4);
     vector.extend([1; 4]);
-    // A reallocation is a free and an allocation.
+    // A reallocation counts as a free and an allocation.
     assert_eq!(counted(|| vector.reserve_exact(4)), [1, 128, 1, 64]);
     assert_eq!(counted(|| vector.shrink_to_fit()), [1, 64, 1, 128]);
     assert_eq!(counted(|| drop(vector)), [0, 0, 1, 64]);
-    // An allocation that fails is none.
+    // A failed allocation does not count.
     let refused = || {
         black_box(
             Vec::<u8>::new()
@@ -64,7 +64,7 @@ fn objects_are_counted_as_they_were_asked_for() {
 }
 
 #[test]
-fn what_is_untracked_is_not_counted() {
+fn untracked_allocations_are_not_counted() {
     own_process!();
     let mut kept = Vec::new();
     let all = || {
@@ -80,7 +80,7 @@ fn what_is_untracked_is_not_counted() {
         std::panic::catch_unwind(|| untracked(|| std::panic::resume_unwind(Box::new(()))));
     assert!(panicked.is_err());
     assert_eq!(counted(|| drop(black_box(Box::new(7_u32)))), [1, 4, 1, 4]);
-    // As the first thing that a thread does.
+    // As the first action of a thread.
     let first = || counted(|| drop(untracked(|| black_box(Box::new(7_u64)))));
     std::thread::spawn(move || assert_eq!(first(), [0, 0, 1, 8]))
         .join()
@@ -91,7 +91,7 @@ fn what_is_untracked_is_not_counted() {
 fn the_recorders_own_allocations_are_not_counted() {
     own_process!();
     Config::new().ring_kib(64).stats(true).enable();
-    // A new thread's state, names, metrics, marks, full rings: all of it allocates.
+    // The state of a new thread, names, metrics, marks and full rings all allocate.
     let work = || {
         let names: Vec<String> = (0..300).map(|i| format!("made at run time {i}")).collect();
         let made = counted(|| {
@@ -126,7 +126,7 @@ fn make_and_drop() {
     drop(black_box(Vec::<u8>::with_capacity(1_000_003)));
 }
 
-/// Allocates when the thread's numbers are gone.
+/// Allocates after the thread's counters are gone.
 #[cfg(unix)]
 extern "C" fn very_late(_: *mut std::ffi::c_void) {
     let before = thread_allocations();
@@ -134,12 +134,12 @@ extern "C" fn very_late(_: *mut std::ffi::c_void) {
     assert_eq!(
         thread_allocations(),
         before,
-        "the thread has been taken leave of"
+        "the thread has already been released"
     );
 }
 
 #[test]
-fn threads_that_have_ended_stay_counted_destructors_included() {
+fn ended_threads_stay_counted_including_destructors() {
     own_process!();
     // Other tests of this process allocate meanwhile, but not so many objects of this size.
     let before = process_allocations();

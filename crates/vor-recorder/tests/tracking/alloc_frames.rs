@@ -1,5 +1,5 @@
-//! What a frame says of allocations. The only test of its process, so that nobody else allocates in
-//! its frames.
+//! The allocations reported for a frame. The only test of its process, so that nothing else
+//! allocates in its frames.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -54,12 +54,12 @@ impl FrameSink for Frames {
 }
 
 #[test]
-fn frames_say_what_the_process_allocated_in_them() {
+fn frames_report_the_allocations_of_the_process() {
     own_process!();
     const BYTES: usize = 40_000_000;
     let allocate = || drop(black_box(Vec::<u8>::with_capacity(BYTES)));
     let frames = Arc::new(Mutex::new(Vec::with_capacity(10)));
-    // What was allocated before recording was on is in no frame.
+    // Allocations before recording was on are in no frame.
     allocate();
     Config::new()
         .sink("frames", Frames(Arc::clone(&frames)))
@@ -81,15 +81,15 @@ fn frames_say_what_the_process_allocated_in_them() {
     let [first, second, third, fourth] = frames[..] else {
         panic!("{frames:?}")
     };
-    // Two threads were made too.
+    // The frame also started two threads.
     assert!((120.0..120.1).contains(&first[0].unwrap()), "{first:?}");
     assert!((3.0..100.0).contains(&first[1].unwrap()), "{first:?}");
     assert_eq!(
         first[2],
         Some(7.0),
-        "columns of the program stand behind the system's"
+        "columns of the program come after the system's"
     );
-    // A mark's own allocations are not counted.
+    // The allocations of a mark itself are not counted.
     assert_eq!(second, [Some(0.0), Some(0.0), None]);
     assert_eq!(third, [Some(500.0 * 4.0 / 1e6), Some(500.0), None]);
     assert!(fourth[0].unwrap() < 0.1, "{fourth:?}");

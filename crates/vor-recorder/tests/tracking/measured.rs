@@ -1,5 +1,5 @@
-//! A sink that keeps spans with what they measured.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! A sink that keeps spans with their measured values.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::measures::Measured;
 use vor_capture::sink::{FrameSink, Interest};
 
-/// Keeps the spans that arrive.
+/// Keeps the spans that it receives.
 pub struct Kept(pub Arc<Mutex<Vec<Span>>>);
 
-/// A span that was recorded.
+/// A recorded span.
 pub struct Span {
     pub site: SiteInfo,
     pub args: Vec<ArgValue>,

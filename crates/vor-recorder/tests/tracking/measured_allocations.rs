@@ -1,4 +1,4 @@
-//! Allocations of scopes, in a program with the allocator that counts.
+//! Allocations of scopes, in a program with the counting allocator.
 #![cfg(not(feature = "off"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_span_has_what_was_allocated_and_given_back_within_it() {
+fn a_span_has_the_allocations_and_frees_within_it() {
     own_process!();
     let kept = Arc::default();
     Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();

@@ -1,5 +1,5 @@
-//! What a scope uses up that stays open is in the profiles of the time in which it does, and no
-//! more is there when it has ended.
+//! The use of an open scope is in the profiles of the time in which it happens, and is not repeated
+//! when the scope ends.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -52,7 +52,7 @@ impl Files {
         (profiles.install(), files)
     }
 
-    /// Adds up what has come.
+    /// Adds up the files that have arrived.
     fn read(&mut self) {
         untracked(|| {
             while let Ok(file) = std::fs::read(self.folder.join(format!("run.{}.pb.gz", self.read)))
@@ -70,7 +70,7 @@ impl Files {
         });
     }
 
-    /// Reads files until two more than now are there: the second begins after this was called.
+    /// Reads files until there are two more than now; the second one begins after this call.
     fn read_two_more(&mut self) {
         let begin = Instant::now();
         self.read();
@@ -78,7 +78,7 @@ impl Files {
         while self.read < enough {
             std::thread::sleep(Duration::from_millis(2));
             self.read();
-            assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+            assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
         }
     }
 
@@ -102,7 +102,7 @@ fn burn(ns: u64) {
 }
 
 #[test]
-fn what_open_scopes_have_used_is_told_before_they_end_and_once() {
+fn the_use_of_open_scopes_is_reported_once_and_before_they_end() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -118,7 +118,7 @@ fn what_open_scopes_have_used_is_told_before_they_end_and_once() {
             leak(300);
             burn(30_000_000);
             files.read_two_more();
-            // Both are open still.
+            // Both scopes are still open.
             assert_eq!(files.sum("alloc_bytes", &["program"]), 1_000);
             assert_eq!(files.sum("alloc_bytes", &["program", "phase"]), 300);
             assert_eq!(files.sum("alloc_objects", &["program", "phase"]), 1);
@@ -169,14 +169,14 @@ fn what_open_scopes_have_used_is_told_before_they_end_and_once() {
     );
 }
 
-/// A scope that is measured alone keeps what it needs in its guard.
+/// A scope that is measured alone keeps its state in its guard.
 #[test]
-fn a_single_scope_of_which_processor_time_is_measured_is_told_of_too() {
+fn a_single_scope_with_cpu_time_is_reported_too() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     Config::new().allocations(false).enable();
-    // The first use of a site goes the long way.
+    // The first use of a site takes the slow path.
     for is_long in [false, true] {
         let (profiles, mut files) = Files::start(folder);
         {
@@ -195,7 +195,7 @@ fn a_single_scope_of_which_processor_time_is_measured_is_told_of_too() {
     }
 }
 
-/// Keeps all spans: name, start, and length in nanoseconds.
+/// Keeps all spans: name, start, and duration in nanoseconds.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<(String, u64, u64)>>>);
 
@@ -236,9 +236,9 @@ fn leaves(turns: u64) {
     }
 }
 
-/// Two frames, and the scopes around the leaves end when all of these were merged.
+/// Two frames; the scopes around the leaves end after all leaves were merged.
 #[test]
-fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
+fn forty_thousand_leaves_of_an_open_scope_are_below_it_in_the_profile() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,4 +1,4 @@
-//! Which scopes allocated what is still in use, of every object.
+//! The scopes that allocated the live heap, of every object.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -22,7 +22,7 @@ use vor_recorder::hot::scope::scope;
 use vor_recorder::setup::Config;
 use vor_recorder::{profile_phase, profile_scope};
 
-/// Returns what the scope of this name, and those within, have in use: objects and bytes.
+/// Returns the live objects and bytes of the scopes with this name and of the scopes within.
 fn in_use(name: &str) -> (u64, u64) {
     in_use_of(&heap_snapshot(), name)
 }
@@ -43,7 +43,7 @@ fn in_use_of(snapshot: &HeapSnapshot, name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_leak_is_seen_in_the_stack_that_made_it() {
+fn a_leak_is_found_in_the_stack_that_allocated_it() {
     own_process!();
     Config::new().enable();
     let before = heap_snapshot();
@@ -72,7 +72,7 @@ fn a_leak_is_seen_in_the_stack_that_made_it() {
     let names: Vec<_> = leak.scopes.iter().map(|scope| &*scope.info.name).collect();
     assert_eq!(names, ["request of the leak", "parse of the leak"]);
     assert!(leak.scopes[1].info.file.ends_with("alloc_exact.rs"));
-    // The other way round it is what is gone.
+    // The reverse difference has the freed objects.
     let gone = before.difference(&after);
     let gone = gone
         .iter()
@@ -82,7 +82,7 @@ fn a_leak_is_seen_in_the_stack_that_made_it() {
 }
 
 #[test]
-fn bytes_in_use_do_not_drift_when_vectors_grow() {
+fn live_bytes_do_not_drift_when_vectors_grow() {
     own_process!();
     Config::new().enable();
     let mut aligned: Vec<u128> = Vec::new();
@@ -110,7 +110,7 @@ fn bytes_in_use_do_not_drift_when_vectors_grow() {
 }
 
 #[test]
-fn an_object_belongs_to_who_made_it_wherever_it_is_given_back() {
+fn an_object_belongs_to_its_allocating_scope_wherever_it_is_freed() {
     own_process!();
     Config::new().enable();
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<u8>>(0);
@@ -129,7 +129,7 @@ fn an_object_belongs_to_who_made_it_wherever_it_is_given_back() {
         .collect();
     maker.join().unwrap();
     let bytes = kept.iter().map(|object| object.len() as u64).sum::<u64>();
-    // The channel's own objects are gone with it.
+    // The channel's own objects are freed with it.
     drop(receiver);
     let (objects, in_use_bytes) = in_use("maker");
     assert_eq!((objects, in_use_bytes), (25, bytes));
@@ -138,7 +138,7 @@ fn an_object_belongs_to_who_made_it_wherever_it_is_given_back() {
 }
 
 #[test]
-fn phases_deep_stacks_and_closed_scopes_are_told_apart() {
+fn phases_deep_stacks_and_closed_scopes_are_distinguished() {
     own_process!();
     Config::new().enable();
     let mut kept = Vec::with_capacity(1000);
@@ -171,12 +171,12 @@ fn phases_deep_stacks_and_closed_scopes_are_told_apart() {
             })
         })
         .collect();
-    // The guards' vector was made in scopes as well.
+    // The guards' vector was allocated in scopes as well.
     let (objects, bytes) = in_use("the last that is kept");
     kept.push(vec![0_u8; 700]);
     assert_eq!(in_use("the last that is kept"), (objects + 1, bytes + 700));
     drop(deep);
-    // Scopes that are closed in another order than they were opened.
+    // Scopes closed in another order than they were opened in.
     let outer = scope("closed first");
     let inner = scope("closed last");
     drop(outer);
@@ -186,7 +186,7 @@ fn phases_deep_stacks_and_closed_scopes_are_told_apart() {
 }
 
 #[test]
-fn what_is_untracked_or_outside_of_scopes_is_nobodys() {
+fn untracked_objects_and_those_outside_of_scopes_belong_to_no_scope() {
     own_process!();
     Config::new().enable();
     let (kept, freed) = {
@@ -196,7 +196,7 @@ fn what_is_untracked_or_outside_of_scopes_is_nobodys() {
         (kept, tracked)
     };
     assert_eq!(in_use("partly untracked"), (1, 1100));
-    // What was tracked is gone wherever it is given back.
+    // A tracked object is removed wherever it is freed.
     untracked(|| drop(freed));
     assert_eq!(in_use("partly untracked"), (0, 0));
     drop(kept);
@@ -207,7 +207,7 @@ thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
-/// Allocates and gives back when its thread ends.
+/// Allocates and frees when its thread ends.
 struct Late(Vec<u8>);
 
 impl Drop for Late {
@@ -217,7 +217,7 @@ impl Drop for Late {
     }
 }
 
-/// Given back when the thread's numbers are gone.
+/// Freed after the thread's counters are gone.
 #[cfg(unix)]
 static VERY_LATE: std::sync::Mutex<Vec<Vec<u8>>> = std::sync::Mutex::new(Vec::new());
 
@@ -229,7 +229,7 @@ extern "C" fn very_late(_: *mut std::ffi::c_void) {
 }
 
 #[test]
-fn threads_leave_their_objects_to_the_process_and_destructors_give_them_back() {
+fn threads_leave_their_objects_to_the_process_and_destructors_free_them() {
     own_process!();
     Config::new().enable();
     for _ in 0..50 {
@@ -267,10 +267,10 @@ fn a_forks_child_goes_on() {
 }
 
 /// Allocates at the very end of a process: in destructors of thread-locals of its first thread, and
-/// behind them.
+/// after them.
 #[cfg(unix)]
 #[test]
-#[expect(unsafe_code, reason = "handlers of the exit are the C library's")]
+#[expect(unsafe_code, reason = "exit handlers belong to the C library")]
 fn allocations_at_exit_work() {
     extern "C" fn at_exit() {
         let all: Vec<Box<usize>> = (0..1000).map(Box::new).collect();

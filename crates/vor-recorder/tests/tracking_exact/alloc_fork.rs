@@ -1,7 +1,7 @@
-//! Forks of a program whose other threads allocate: the child must find no lock held, and go on
-//! counting.
+//! Forks of a program whose other threads allocate: the child must find no locked lock and must
+//! continue to count.
 
-#![expect(unsafe_code, reason = "fork is the C library's")]
+#![expect(unsafe_code, reason = "fork is a call of the C library")]
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use vor_recorder::allocations::process_allocations;
 use vor_recorder::heap::heap_snapshot;
 use vor_recorder::profile_scope;
 
-/// Forks `times` times while threads come, allocate, take snapshots and go. `check` runs in each
-/// child, before and after which the child allocates.
+/// Forks `times` times while threads start, allocate, take snapshots and end. `check` runs in each
+/// child; the child allocates before and after it.
 pub fn torture(times: usize, check: impl Fn()) {
     static STOP: AtomicBool = AtomicBool::new(false);
     let busy: Vec<_> = (0..3)
@@ -36,7 +36,7 @@ pub fn torture(times: usize, check: impl Fn()) {
         // SAFETY: the child does no more than its parent's threads do.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: a child that waits for ever ends by the signal.
+                // SAFETY: the call sets a timer, whose signal ends a child that waits for ever.
                 unsafe { libc::alarm(60) };
                 let before = process_allocations();
                 {
@@ -56,7 +56,7 @@ pub fn torture(times: usize, check: impl Fn()) {
             pid => {
                 assert!(pid > 0);
                 let mut status = 0;
-                // SAFETY: `status` is a valid place for the result.
+                // SAFETY: `status` is valid for writes.
                 let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
                 assert_eq!((waited, status), (pid, 0), "the child ended in order");
             }

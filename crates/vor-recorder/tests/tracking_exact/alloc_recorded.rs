@@ -1,5 +1,5 @@
-//! Snapshots of the heap in a capture: what leaks between the first and the last is found in the
-//! file, beside its frames, and by every other sink.
+//! Heap snapshots in a capture: a leak between the first and the last is found in the file, beside
+//! its frames, and by every other sink.
 
 #![cfg(not(any(feature = "off", target_family = "wasm")))]
 #![allow(
@@ -25,7 +25,7 @@ use vor_recorder::allocations::untracked;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
-/// Keeps the snapshots that it is given.
+/// Keeps the snapshots that it receives.
 struct Keeping(Arc<Mutex<Vec<HeapSnapshot>>>);
 
 impl FrameSink for Keeping {
@@ -70,7 +70,7 @@ fn a_leak_is_found_in_the_file() {
         .enable();
     let begin = Instant::now();
     while kept.lock().is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+        assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut leaked = 0;
@@ -78,7 +78,7 @@ fn a_leak_is_found_in_the_file() {
         leak_in_a_request();
         leaked += 1;
         drain::frame_mark();
-        assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+        assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(drain::close_capture().as_deref(), Some(&*path));
@@ -118,7 +118,7 @@ fn a_leak_is_found_in_the_file() {
     assert_eq!(leak.scopes[0].info.name, "request");
     assert!(leak.scopes[1].info.file.ends_with("alloc_recorded.rs"));
 
-    // Every sink has had the same ones; the last was taken for the close.
+    // Every sink received the same snapshots; the last one was taken for the close.
     let mut kept = kept.lock();
     for heap in &mut *kept {
         heap.stacks
@@ -127,10 +127,10 @@ fn a_leak_is_found_in_the_file() {
     assert!(kept.len() >= heaps.len());
     assert!(
         heaps.iter().eq(kept.iter().take(heaps.len())),
-        "what is read is what was written"
+        "the file has the snapshots of the sink"
     );
 
-    // Trees and frames are found as if nothing stood between them.
+    // Snapshots in between do not affect trees and frames.
     let mut reader = Reader::open(&path).unwrap();
     let mut trees = 0;
     while let Some(frame) = reader.next_recovered().unwrap() {
@@ -140,7 +140,7 @@ fn a_leak_is_found_in_the_file() {
     assert_eq!(trees, leaked);
 }
 
-/// Runs the test of this name in a process of its own, and returns what vor wrote to stderr.
+/// Runs the test with this name in a process of its own, and returns the lines of vor on stderr.
 fn child(test: &str, seconds: &str, capture: &std::path::Path) -> String {
     let mut command = process::child(test, "child");
     command
@@ -159,13 +159,13 @@ fn count(path: &std::path::Path) -> usize {
 }
 
 #[test]
-fn the_variable_asks_for_them_and_the_end_has_the_last_one() {
+fn the_variable_enables_snapshots_and_the_end_takes_the_last_one() {
     if role().is_some() {
         setup::enable();
         leak_in_a_request();
-        // The first comes with the first pass, the next one would in an hour.
+        // The first snapshot comes with the first pass; the next one would come in an hour.
         drain::flush();
-        // On Windows, `std::process::exit` calls nobody at the end; this way `main` returns.
+        // On Windows, `std::process::exit` calls no handlers at the end, so `main` returns here.
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ mod pprof_known;
 mod process_end;
 mod profiles_heap;
 
+/// Its locks are among those that a thread may hold when it is ended; see `process_end`.
 #[global_allocator]
 static ALLOCATOR: vor_recorder::heap::TrackingAllocator =
     vor_recorder::heap::TrackingAllocator::system().exact();

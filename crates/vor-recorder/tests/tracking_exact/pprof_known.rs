@@ -1,8 +1,8 @@
-//! Profiles of a program that allocates, leaks and computes as much as is known, read back: of its
-//! spans, and of its heap.
+//! Profiles of a program whose allocations, leaks and CPU time are known, read back: of its spans,
+//! and of its heap.
 //!
-//! With `VOR_ORACLE_OUT` they go into that folder too, where `go tool pprof` can be asked for the
-//! same numbers.
+//! With `VOR_ORACLE_OUT`, the profiles are also written to that folder, where `go tool pprof` can
+//! check the same numbers.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -25,7 +25,7 @@ use vor_recorder::heap::heap_snapshot;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
-/// Keeps what is to stay in use, without a reference to it.
+/// Leaks an object, which stays live without a reference.
 fn leak(bytes: usize) {
     std::mem::forget(black_box(vec![1_u8; bytes]));
 }
@@ -42,7 +42,7 @@ fn wait() {
 }
 
 #[test]
-fn a_program_whose_numbers_are_known() {
+fn a_program_with_known_numbers_has_them_in_its_profiles() {
     own_process!();
     let temporary = untracked(|| tempfile::tempdir().unwrap());
     let folder = std::env::var_os("VOR_ORACLE_OUT")
@@ -101,8 +101,8 @@ fn a_program_whose_numbers_are_known() {
         Some(10)
     );
     assert_eq!(value(&of("alloc_bytes"), &["start"]), Some(1_000));
-    // The thread's clock was read outside of the scope: it has at most that, and misses only what
-    // the readings took.
+    // The thread's clock was read outside of the scope. The scope has at most that time, and misses
+    // only the time of the readings.
     let cpu_ns = value(&of("cpu"), &["compute"]).unwrap();
     assert!(
         cpu_ns <= i64::try_from(computed_ns).unwrap() + 100_000,
@@ -121,7 +121,7 @@ fn a_program_whose_numbers_are_known() {
     assert_eq!(value(&bytes, &["serve", "remember"]), Some(3_000));
     assert_eq!(value(&objects, &["serve", "remember"]), Some(10));
     assert_eq!(value(&bytes, &["start"]), Some(1_000));
-    assert_eq!(value(&bytes, &["serve"]), None, "all of it was given back");
+    assert_eq!(value(&bytes, &["serve"]), None, "all of it was freed");
     assert!(value(&bytes, &["(outside of scopes)"]).is_some_and(|bytes| bytes > 0));
     let sample = heap
         .samples

@@ -1,6 +1,6 @@
-//! What a program leaves that ends without a word: by a return from `main`, or by
-//! `std::process::exit` on any of its threads. On Windows the latter ends the other threads
-//! wherever they are, and runs no list of the C library.
+//! The files of a program that ends without a flush: by a return from `main`, or by
+//! `std::process::exit` on any of its threads. On Windows, the latter ends the other threads at any
+//! point, and runs no exit handlers of the C library.
 
 #![cfg(all(any(unix, windows), not(feature = "off")))]
 #![allow(
@@ -21,18 +21,16 @@ use vor_recorder::setup::Config;
 use vor_recorder::sinks::Sink as _;
 use vor_recorder::sinks::chrome::ChromeTraceSink;
 
-/// Its locks are among those that a thread may hold when it is ended.
-/// Says how a child is to end.
-/// Says in which folder.
+/// The variable that names the folder of a child.
 const FOLDER: &str = "VOR_PROCESS_END_IN";
 
 /// A Chrome trace beside the capture, where the program just exits.
 const TRACE: &str = "trace.json";
 
-/// What a child ends with by `std::process::exit`.
+/// The exit code of a child that calls `std::process::exit`.
 const CODE: i32 = 3;
 const SPANS: usize = 1000;
-/// An end takes a moment; one that waits for a thread that is gone takes for ever.
+/// An exit takes a moment; one that waits for a thread that is gone takes for ever.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn work() {
@@ -44,7 +42,7 @@ fn work() {
     }
 }
 
-/// Records for ever, at the pace of a busy server: bursts, and pauses between.
+/// Records without end at the pace of a busy server: bursts with pauses between.
 fn record_on() {
     loop {
         for _ in 0..50 {
@@ -54,7 +52,7 @@ fn record_on() {
     }
 }
 
-/// Has threads come and go, which takes locks of the recorder and of the allocator.
+/// Starts and ends threads, which takes locks of the recorder and of the allocator.
 fn come_and_go() {
     loop {
         let thread = std::thread::spawn(|| {
@@ -65,7 +63,7 @@ fn come_and_go() {
     }
 }
 
-/// Ends in the way that it is told.
+/// Ends in the way that `how` names.
 fn end(how: &str, folder: &Path) {
     let mut config = Config::new().capture(folder.join("run.vor"));
     if how == "with a sink that waits" {
@@ -160,22 +158,22 @@ mod waits {
     }
 }
 
-/// What a child left.
+/// The results of a child.
 #[derive(Debug, PartialEq)]
 struct Left {
     code: Option<i32>,
-    /// Whether the capture was ended in order.
+    /// Whether the capture was closed in order.
     closed: bool,
     /// Spans of [`work`] in the capture.
     work: usize,
-    /// Scopes that the capture says were open at its end.
+    /// Scopes that were open at the end, according to the capture.
     open: usize,
 }
 
-/// Runs a child to its end and reads what it left.
+/// Runs a child to its end and reads its results.
 fn left_by(how: &str) -> Left {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = process::child(test_name!("children_end_as_they_are_told"), how);
+    let mut child = process::child(test_name!("children_run_their_part"), how);
     let mut child = child.env(FOLDER, folder.path()).spawn().unwrap();
     let begun = Instant::now();
     let status = loop {
@@ -207,7 +205,7 @@ fn left_by(how: &str) -> Left {
             Event::OpenScopes(open) => {
                 left.open = open.threads.iter().map(|(_, open)| open.len()).sum()
             }
-            // The tail alone may be missing.
+            // Only the tail may be missing.
             Event::Loss(loss) => panic!("{how}: {loss:?}"),
             _ => {}
         }
@@ -218,14 +216,14 @@ fn left_by(how: &str) -> Left {
         assert_eq!(how, "exit");
         assert!(
             trace.is_ok() || !left.closed,
-            "the trace is ended, too: {trace:?}"
+            "the trace is complete too: {trace:?}"
         );
     }
     left
 }
 
 #[test]
-fn children_end_as_they_are_told() {
+fn children_run_their_part() {
     if let Some(role) = role() {
         end(&role, Path::new(&std::env::var_os(FOLDER).unwrap()));
     }
@@ -254,7 +252,7 @@ fn an_exit_closes_the_capture() {
         open: 1,
     };
     for how in ["exit", "with a sink that waits"] {
-        // On Windows the worker may be ended in the middle of a pass.
+        // On Windows, the worker may be ended in the middle of a pass.
         let (times, least) = if cfg!(windows) { (6, 3) } else { (1, 1) };
         let ends: Vec<Left> = (0..times).map(|_| left_by(how)).collect();
         let whole = ends.iter().filter(|left| **left == expected).count();
@@ -268,8 +266,8 @@ fn an_exit_closes_the_capture() {
     }
 }
 
-/// On Windows the worker may be ended in the middle of a pass; then the capture is that of a
-/// program that was killed. At least half of them are to be whole.
+/// On Windows, the worker may be ended in the middle of a pass; then the capture is that of a
+/// killed program. At least half of the captures must be complete.
 #[test]
 fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
     let ends: Vec<Left> = (0..6).map(|_| left_by("on another thread")).collect();
@@ -285,9 +283,9 @@ fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
     }
 }
 
-/// Whatever the other threads do, the end comes, with the program's code.
+/// The process ends with the program's code in every state of the other threads.
 #[test]
-fn an_exit_never_waits_for_a_thread_that_is_gone() {
+fn an_exit_never_waits_for_an_ended_thread() {
     for how in ["among others", "flat out"] {
         let ends: Vec<Left> = (0..4).map(|_| left_by(how)).collect();
         let whole = ends.iter().filter(|left| left.closed).count();

@@ -1,5 +1,5 @@
-//! The heap of a running program beside the profiles of its spans: pushed to a server that plays
-//! Pyroscope, and as files.
+//! The heap of a running program beside the profiles of its spans: as files, and pushed to a server
+//! that acts as Pyroscope.
 
 #![cfg(feature = "pyroscope")]
 #![allow(
@@ -24,7 +24,7 @@ use vor_recorder::{drain, profile_scope, setup};
 
 const LEAKED_BYTES: i64 = 1_000;
 
-/// Leaks an object in every turn until it is enough; returns how many.
+/// Leaks an object in every turn until `is_enough`; returns the number of objects.
 fn leak_until(mut is_enough: impl FnMut() -> bool) -> i64 {
     let begin = Instant::now();
     let mut leaked = 0;
@@ -36,12 +36,12 @@ fn leak_until(mut is_enough: impl FnMut() -> bool) -> i64 {
             leaked += 1;
         }
         std::thread::sleep(Duration::from_millis(1));
-        assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain");
+        assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
     }
     leaked
 }
 
-/// Returns objects and bytes that leaked by then.
+/// Returns the objects and bytes leaked so far.
 fn leaked(heap: &Profile) -> (i64, i64) {
     assert_eq!(heap.type_names(), ["inuse_bytes", "inuse_objects"]);
     assert!(
@@ -56,7 +56,7 @@ fn leaked(heap: &Profile) -> (i64, i64) {
     (of("inuse_objects"), of("inuse_bytes"))
 }
 
-/// Asserts that snapshots grow by what leaked, and that the last has all of it.
+/// Asserts that snapshots grow by the leaked objects, and that the last one has all of them.
 fn check(heaps: &[Profile], all: i64) {
     assert!(heaps.len() >= 2);
     let leaked: Vec<(i64, i64)> = heaps.iter().map(leaked).collect();
@@ -68,7 +68,7 @@ fn check(heaps: &[Profile], all: i64) {
 }
 
 #[test]
-fn a_server_is_sent_what_is_in_use() {
+fn a_server_receives_the_live_heap() {
     own_process!();
     let server = Server::start(FINE);
     let sink = vor_capture::filled!(PyroscopeSink {
@@ -104,7 +104,7 @@ fn a_server_is_sent_what_is_in_use() {
 }
 
 #[test]
-fn files_have_what_is_in_use() {
+fn files_have_the_live_heap() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -137,10 +137,10 @@ fn files_have_what_is_in_use() {
 
 const PROFILE: &str = "VOR_TEST_PROFILES_HEAP";
 
-/// What the threads of the profiles allocate is not the program's. A process of its own, in which
-/// nothing else runs.
+/// The allocations of the profile threads are not the program's. The test runs in a process of its
+/// own, in which nothing else runs.
 #[test]
-fn what_the_profiles_allocate_is_not_counted() {
+fn allocations_of_the_profiles_are_not_counted() {
     if let Some(path) = std::env::var_os(PROFILE) {
         let path = Path::new(&path);
         let sink = vor_capture::filled!(PprofSink {

@@ -1,5 +1,5 @@
-//! egui without a window and without a GPU, and a user who does anything anywhere.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! egui without a window and without a GPU, and a user who makes random inputs.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use egui::{
 
 use vor_fixtures::random::Random;
 
-/// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that
-/// takes this long has got lost.
+/// Maximum time of a pass. Unoptimised on a busy machine, a pass takes some milliseconds; one that
+/// reaches this limit hangs.
 const MAX_PASS_TIME: Duration = Duration::from_secs(20);
 
-/// What a pass drew.
+/// The output of a pass.
 pub struct Seen {
     pub shapes: Vec<ClippedShape>,
-    /// Textures, or parts of them, that were sent to the GPU.
+    /// Textures, or parts of them, sent to the GPU.
     pub textures: Vec<(TextureId, ImageDelta)>,
 }
 
-/// A screen, and who sits before it.
+/// A screen and its user.
 pub struct User {
     pub ctx: Context,
     size: Vec2,
@@ -33,7 +33,7 @@ pub struct User {
 }
 
 impl User {
-    /// Sits down before a screen of some size in points.
+    /// Makes a user with a screen of some size in points.
     pub fn new(seed: u64, size: Vec2, pixels_per_point: f32, dark: bool) -> Self {
         let ctx = Context::default();
         ctx.set_theme(if dark {
@@ -66,12 +66,12 @@ impl User {
         self.pass(Modifiers::NONE, Vec::new(), show)
     }
 
-    /// Presses a key and lets it go.
+    /// Presses and releases a key.
     pub fn press(&mut self, key: Key, show: impl FnMut(&mut Ui)) -> Seen {
         self.pass(Modifiers::NONE, vec![pressed(key, Modifiers::NONE)], show)
     }
 
-    /// Moves the pointer there.
+    /// Moves the pointer to `place`.
     pub fn pointer_to(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> Seen {
         self.pointer = place.to_pos2();
         self.pass(
@@ -81,7 +81,7 @@ impl User {
         )
     }
 
-    /// Runs a pass and tessellates what it drew: every vertex must be somewhere.
+    /// Runs a pass and tessellates its output; every vertex must have finite coordinates.
     pub fn pass(
         &mut self,
         modifiers: Modifiers,
@@ -114,7 +114,7 @@ impl User {
                 let is_somewhere = |vertex: &egui::epaint::Vertex| vertex.pos.is_finite();
                 assert!(
                     mesh.vertices.iter().all(is_somewhere),
-                    "a vertex is nowhere"
+                    "a vertex is not finite"
                 );
             }
         }
@@ -129,7 +129,7 @@ impl User {
         }
     }
 
-    /// Does something somewhere.
+    /// Makes a random input at a random place.
     pub fn do_anything(&mut self, show: impl FnMut(&mut Ui)) -> Seen {
         let modifiers = match self.below(6) {
             0 => Modifiers::SHIFT,
@@ -193,7 +193,7 @@ impl User {
     }
 }
 
-/// Keys that mean something to the panel.
+/// Keys of the panel.
 const KEYS: [Key; 33] = [
     Key::Space,
     Key::ArrowLeft,
@@ -241,7 +241,7 @@ fn pressed(key: Key, modifiers: Modifiers) -> Event {
 }
 
 impl Seen {
-    /// Returns all text that was written.
+    /// Returns all texts of the pass.
     pub fn texts(&self) -> Vec<String> {
         fn collect(shape: &Shape, into: &mut Vec<String>) {
             match shape {

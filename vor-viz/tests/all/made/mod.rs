@@ -1,5 +1,5 @@
 //! Captures made for tests.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 
-/// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth
-/// frame three.
+/// Duration of a frame in nanoseconds, which are also ticks: one millisecond, and three for every
+/// hundredth frame.
 pub fn frame_ns(frame: u64) -> u64 {
     if frame % 100 == 99 {
         3_000_000
@@ -23,7 +23,7 @@ pub fn frame_ns(frame: u64) -> u64 {
     }
 }
 
-/// A capture's bytes, and where its frames end.
+/// The bytes of a capture, and the ends of its frames.
 pub struct Made {
     pub bytes: Vec<u8>,
     pub frame_ends: Vec<usize>,
@@ -66,9 +66,9 @@ pub fn catalog() -> Arc<Catalog> {
     }))
 }
 
-/// Makes a capture of `frames` frames with `spans` spans each, two of them side by side in a third,
-/// again and again. Frame numbers are ten more than the frame's place. Every thousandth frame has
-/// dropped 7 spans; `loss` is there in every second frame.
+/// Makes a capture of `frames` frames with `spans` spans each, in repeated groups of two side by
+/// side inside a third. Frame numbers are the frame's place plus ten. Every thousandth frame has
+/// dropped 7 spans; `loss` is in every second frame.
 pub fn make(frames: u64, spans: u32, close: bool) -> Made {
     let catalog = catalog();
     let mut encoder = Encoder::new(Header {

@@ -1,6 +1,6 @@
-//! A made-up program: an engine with two workers, tasks, and an odd slow frame. The same in every
-//! run.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! An invented program: an engine with two workers, tasks, and a slow frame now and then. It is the
+//! same in every run.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub fn site(name: &str) -> SiteId {
     SiteId(at as u32 + 1)
 }
 
-/// Writes scopes that nest.
+/// Writes nested scopes.
 #[derive(Default)]
 pub struct Writer {
     pub rows: Vec<RowBlock>,
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// Returns a frame that begins at `begin_ns`. `slow` makes its physics slower by so many percent.
+/// Returns a frame that begins at `begin_ns`. `slow` makes its physics slower by that many percent.
 pub fn frame(
     random: &mut Random,
     catalog: &Arc<Catalog>,
@@ -156,7 +156,7 @@ pub fn frame(
     }
 }
 
-/// Returns a store of so many frames; those of a number divisible by 16 are slow.
+/// Returns a store of `frames` frames; those with a number divisible by 16 are slow.
 pub fn store(frames: u64, seed: u64, slow: u64) -> Store {
     let mut store = Store::new(10_000, usize::MAX);
     push(&mut store, frames, seed, slow);

@@ -34,7 +34,7 @@ fn assert_refused(name: &str, bytes: &[u8], found: &str) {
 }
 
 #[test]
-fn files_that_are_no_capture() {
+fn files_that_are_not_captures() {
     assert_refused(
         "text.vor",
         b"name,value\n1,2\n",
@@ -55,7 +55,7 @@ fn files_that_are_no_capture() {
 }
 
 #[test]
-fn files_that_are_not_there() {
+fn missing_files() {
     let folder = tempfile::tempdir().unwrap();
     for (command, options) in COMMANDS {
         let missing: PathBuf = folder.path().join("missing.vor");
@@ -75,7 +75,7 @@ fn files_that_are_not_there() {
 fn captures_without_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("begun.vor");
-    // A header and nothing behind it: the program has only just started.
+    // A header alone: the program has only just started.
     std::fs::write(&path, &recording().bytes[..44]).unwrap();
     let info = run("info", &path, &["--json"]).json();
     assert_eq!(
@@ -97,7 +97,7 @@ fn captures_without_frames() {
 }
 
 #[test]
-fn exports_of_captures_without_spans_say_so_where_only_spans_would_be_written() {
+fn exports_of_captures_without_spans_report_it_where_only_spans_would_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun.vor");
     std::fs::write(&begun, &recording().bytes[..44]).unwrap();
@@ -194,10 +194,10 @@ fn arguments_that_make_no_sense() {
     }
 }
 
-/// Opening it would wait for a writer that never comes.
+/// Opening it would wait for a writer, and there is none.
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn a_pipe_is_refused_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo")
@@ -218,7 +218,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn an_unknown_command_is_answered_with_all_there_are() {
+fn an_unknown_command_gets_the_list_of_commands() {
     let said = Run::from(vor().arg("foo").output().unwrap());
     let line = said.refusal();
     let help = Run::from(vor().arg("--help").output().unwrap()).stdout;

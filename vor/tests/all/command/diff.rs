@@ -1,4 +1,4 @@
-//! `vor diff` on captures of which it is known what changed.
+//! `vor diff` on captures with known changes.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::command::made::{Made, capture, scope};
 use crate::command::{Run, tear, v2, vor};
 
-/// What the program does before: a request with three steps in it.
+/// The program before the change: a request with three steps.
 const BEFORE: [Made; 4] = [
     scope("request", 10, 500),
     scope("parse", 20, 2_000),
@@ -15,7 +15,7 @@ const BEFORE: [Made; 4] = [
     scope("answer", 40, 1_000),
 ];
 
-/// After: `decode` takes a fifth longer.
+/// After the change: `decode` takes a fifth longer.
 const AFTER: [Made; 4] = [
     scope("request", 11, 500),
     scope("parse", 21, 2_000),
@@ -63,7 +63,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Asserts that the interval of a scope holds a change, and is no wider than makes sense.
+/// Asserts that the interval of a scope contains a change and has a plausible width.
 fn assert_holds(json: &Value, name: &str, percent: f64) {
     let scope = scope_of(json, name);
     let (low, high) = (
@@ -79,7 +79,7 @@ fn assert_holds(json: &Value, name: &str, percent: f64) {
 }
 
 #[test]
-fn the_interval_of_what_was_slowed_down_holds_by_how_much_and_the_others_hold_zero() {
+fn the_interval_of_a_slowed_scope_holds_its_change_and_the_others_hold_zero() {
     let captures = captures();
     for metric in ["mean", "p50", "p99", "self"] {
         let json = diff(
@@ -97,14 +97,14 @@ fn the_interval_of_what_was_slowed_down_holds_by_how_much_and_the_others_hold_ze
         for unchanged in ["parse", "answer"] {
             assert_holds(&json, unchanged, 0.0);
         }
-        // The request is as much longer as `decode` is, and its own time is what it was.
+        // The request grows by as much as `decode` does, and its own time stays the same.
         match metric {
             "mean" => assert_holds(&json, "request", 100.0 * 1_000.0 / 8_500.0),
             "self" => assert_holds(&json, "request", 0.0),
             _ => {}
         }
     }
-    // What contributes most comes first, told per frame.
+    // The largest contribution comes first, per frame.
     let json = diff(&captures.before, &captures.after, &["--format", "json"]).json();
     assert_eq!(json["scopes"][0]["name"], "decode");
     let per_frame_ns = number(&json["scopes"][0]["self_change_ns"]);
@@ -116,7 +116,7 @@ fn the_interval_of_what_was_slowed_down_holds_by_how_much_and_the_others_hold_ze
 }
 
 #[test]
-fn numbers_are_those_of_stats() {
+fn numbers_equal_those_of_stats() {
     let captures = captures();
     let json = diff(&captures.before, &captures.after, &["--format", "json"]).json();
     for (side, path) in [("before", &captures.before), ("after", &captures.after)] {
@@ -154,11 +154,11 @@ fn numbers_are_those_of_stats() {
         (&0.into(), &Value::Null)
     );
     let again = diff(&captures.before, &captures.after, &["--format", "json"]).json();
-    assert_eq!(again, json, "the same question has the same answer");
+    assert_eq!(again, json, "the same command has the same result");
 }
 
 #[test]
-fn a_slower_scope_fails_and_chance_does_not() {
+fn a_slower_scope_fails_and_a_random_difference_does_not() {
     let captures = captures();
     let slower = diff(&captures.before, &captures.after, &["--fail-above", "5%"]);
     assert_eq!(slower.code, 1, "{slower:?}");
@@ -170,7 +170,7 @@ fn a_slower_scope_fails_and_chance_does_not() {
             .any(|line| line.contains(name) && line.contains("the mean is more than 5 % above"));
         assert!(told, "{name} in {lines:?}");
     }
-    // The rows are there all the same.
+    // The rows are printed in any case.
     assert!(slower.stdout.contains("answer"), "{slower:?}");
     let json = diff(
         &captures.before,
@@ -190,10 +190,10 @@ fn a_slower_scope_fails_and_chance_does_not() {
     assert_eq!((allowed.code, allowed.stderr.as_str()), (0, ""));
     let faster = diff(&captures.after, &captures.before, &["--fail-above", "5%"]);
     assert_eq!((faster.code, faster.stderr.as_str()), (0, ""));
-    // Whatever chance made of the same program is within its interval.
+    // Random differences between two runs of the same program are within their interval.
     let same = diff(&captures.before, &captures.again, &["--fail-above", "0%"]);
     assert_eq!((same.code, same.stderr.as_str()), (0, ""), "{same:?}");
-    // `--limit` hides rows from the table and not from the judgement.
+    // `--limit` hides rows of the table and does not change the exit code.
     let hidden = diff(
         &captures.before,
         &captures.after,
@@ -230,7 +230,7 @@ fn scopes_of_one_capture_are_new_or_gone() {
         10,
         1,
     );
-    // Two scopes of one name, told apart by their lines.
+    // Two scopes of one name differ in their lines.
     let now = [
         scope("request", 1, 100),
         scope("kept", 7, 300),
@@ -361,7 +361,7 @@ fn frames_select_and_rows_are_sorted() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told_in_one_line() {
+fn captures_that_cannot_be_compared_are_refused_in_one_line() {
     let captures = captures();
     let cases: [(&[&str], &str); 6] = [
         (&["--name", "nothing*"], "no scope is called `nothing*`"),
@@ -391,7 +391,7 @@ fn what_cannot_be_compared_is_told_in_one_line() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_compared() {
+fn damage_is_reported_and_the_rest_is_compared() {
     let captures = captures();
     let bytes = std::fs::read(&captures.after).unwrap();
     tear(&captures.after, &bytes);
@@ -400,7 +400,7 @@ fn damage_is_told_and_the_rest_compared() {
     assert!(run.stderr.contains("an incomplete record"), "{run:?}");
     let json: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_holds(&json, "decode", 20.0);
-    // A regression matters more than what is missing.
+    // A regression decides the exit code before damage does.
     let run = diff(&captures.before, &captures.after, &["--fail-above", "5%"]);
     assert_eq!(run.code, 1, "{run:?}");
     let version_2 = diff(&v2("flame.vor"), &v2("torn.vor"), &[]);

@@ -1,4 +1,4 @@
-//! `vor tail` on files that grow, and readers that go away early.
+//! `vor tail` on growing files, and readers that close their end early.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -26,7 +26,7 @@ fn tail_prints_frames_as_they_are_written_and_ends_with_the_recording() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    // What is there already comes before anything is added.
+    // The existing frames are printed before anything is added.
     let first: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(first["index"], 0);
     for piece in recording.bytes[half..].chunks(1000) {
@@ -42,7 +42,7 @@ fn tail_prints_frames_as_they_are_written_and_ends_with_the_recording() {
     assert!(tail.wait().unwrap().success());
 }
 
-/// Starts `vor tail` on a file, and returns what it says until it ends.
+/// Runs `vor tail` on a file and returns its output when it ends.
 #[cfg(target_os = "linux")]
 fn tail(path: &std::path::Path) -> crate::command::Run {
     crate::command::Run::from(
@@ -84,8 +84,8 @@ fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
     );
     assert!(shown.stdout.lines().count() > 10, "{shown:?}");
 
-    // Of another machine nothing is known. Who has the file open for writing may go on with it, and
-    // so may a caller who says so.
+    // Nothing is known about a writer on another machine. A process that has the file open for
+    // writing may continue it, and the caller may say so with `--wait`.
     let of_elsewhere = folder.path().join("elsewhere.vor");
     unclosed(&of_elsewhere, process, elsewhere, 20);
     let written = folder.path().join("written.vor");

@@ -1,5 +1,5 @@
-//! Every format of `vor export`, as far as the command has a part in it: what the exporters write
-//! is judged by the viewers themselves elsewhere.
+//! Every format of `vor export`, as far as the command takes part. Other checks run the viewers on
+//! the exporters' output.
 
 use std::collections::HashMap;
 
@@ -21,9 +21,9 @@ fn exported(to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_perfetto_trace_names_every_scope_once_for_each_thread() {
+fn a_perfetto_trace_has_the_name_of_every_scope() {
     let trace = exported("perfetto");
-    // `Trace.packet`, and its sequence of packets first.
+    // The first field of `Trace` is `packet`, and the first field of the packet is its sequence.
     assert_eq!((trace[0], trace[2]), (0x0a, 0x50));
     let recording = recording();
     for span in &recording.spans {

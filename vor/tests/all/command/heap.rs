@@ -1,4 +1,4 @@
-//! `vor heap` on captures of which it is known what leaks.
+//! `vor heap` on captures with known leaks.
 
 use serde_json::Value;
 use vor_capture::model::heap::HeapMode;
@@ -12,7 +12,7 @@ const SCOPES: [Made; 3] = [
     scope("render", 30, 0),
 ];
 
-/// Objects in use by the scopes: `remember` leaks all the time, the others come and go.
+/// Live objects per scope: `remember` leaks all the time, the others allocate and free.
 const OBJECTS: [&[u64]; 4] = [&[5, 0, 7], &[5, 40, 7], &[5, 80, 9], &[4, 120, 7]];
 
 fn file(mode: HeapMode) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -23,7 +23,7 @@ fn file(mode: HeapMode) -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn what_leaked_comes_first() {
+fn the_leak_comes_first() {
     let (_folder, path) = file(HeapMode::Exact);
     let shown = run("heap", &path, &[]);
     let lines: Vec<&str> = shown.stdout.lines().collect();
@@ -40,10 +40,10 @@ fn what_leaked_comes_first() {
 }
 
 #[test]
-fn a_leak_that_ends_with_the_variables_of_main_is_seen() {
+fn a_leak_that_ends_with_the_variables_of_main_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
-    // 253 kB hang on a variable of `main`, which is gone when the last snapshot is taken.
+    // A variable of `main` owns 253 kB, and is dropped before the last snapshot.
     let objects: [&[u64]; 4] = [&[5, 0, 7], &[5, 1_265, 7], &[5, 2_530, 7], &[5, 0, 6]];
     heaps(&path, &SCOPES, HeapMode::Exact, &objects);
     let json = run("heap", &path, &["--json"]).json();
@@ -53,7 +53,7 @@ fn a_leak_that_ends_with_the_variables_of_main_is_seen() {
     let to_the_end = run("heap", &path, &["--json", "--to", "3"]).json();
     assert_eq!(to_the_end["changes"][0]["inuse_bytes"], -100);
 
-    // With nothing between, what there is is compared, and said.
+    // With no snapshot in between, the two existing ones are compared, and the command says so.
     heaps(&path, &SCOPES, HeapMode::Exact, &objects[2..]);
     let shown = run("heap", &path, &[]).stdout;
     assert!(
@@ -112,7 +112,7 @@ fn snapshots_are_chosen_by_number() {
 }
 
 #[test]
-fn what_changed_is_a_profile_as_well() {
+fn the_change_is_exported_as_a_profile() {
     let (folder, path) = file(HeapMode::Exact);
     let profile = folder.path().join("leak.pb.gz");
     let shown = run("heap", &path, &["-o", profile.to_str().unwrap()]);
@@ -121,7 +121,7 @@ fn what_changed_is_a_profile_as_well() {
 }
 
 #[test]
-fn what_is_not_there_is_said_in_one_line() {
+fn missing_snapshots_are_reported_in_one_line() {
     let (folder, path) = file(HeapMode::Exact);
     let refusal =
         |path: &std::path::Path, options: &[&str]| run("heap", path, options).refusal().to_owned();

@@ -6,7 +6,7 @@ use crate::command::recording::{FRAMES, SLOW_FRAME, recording};
 use crate::command::{run, v2, v2_expected, vor};
 
 #[test]
-fn info_says_what_was_recorded() {
+fn info_describes_the_recording() {
     let recording = recording();
     let info = run("info", &recording.path, &["--json"]).json();
     assert_eq!(info["version"], 3);
@@ -71,7 +71,7 @@ fn info_reads_captures_of_version_2() {
 }
 
 #[test]
-fn frames_are_those_that_were_marked() {
+fn frames_follow_the_marks() {
     let recording = recording();
     let json = run("frames", &recording.path, &["--json"]).json();
     let frames = json["frames"].as_array().unwrap();
@@ -84,7 +84,7 @@ fn frames_are_those_that_were_marked() {
         );
         assert_eq!(said["duration_ns"], seen.duration_ns());
         assert_eq!(said["spans"], seen.span_count);
-        // The parser of the test rounds the last digit its own way.
+        // The JSON parser of this test rounds the last digit in its own way.
         let close =
             |said: &Value, value: f64| (said.as_f64().unwrap() - value).abs() <= value * 1e-15;
         assert!(close(
@@ -101,7 +101,7 @@ fn frames_are_those_that_were_marked() {
 }
 
 #[test]
-fn the_slowest_frames_come_with_what_made_them_slow() {
+fn the_slowest_frames_come_with_their_causes() {
     let recording = recording();
     let json = run("frames", &recording.path, &["--json", "--slowest", "5"]).json();
     let frames = json["frames"].as_array().unwrap();
@@ -194,7 +194,7 @@ fn a_capture_that_was_not_closed_is_whole_and_a_torn_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.vor");
     let (mut whole, mut torn) = (0, 0);
-    // Somewhere among these a record ends.
+    // A record ends somewhere among these lengths.
     for len in (recording.bytes.len() / 2..).take(600) {
         std::fs::write(&path, &recording.bytes[..len]).unwrap();
         let check = run("check", &path, &[]);
@@ -214,7 +214,7 @@ fn a_capture_that_was_not_closed_is_whole_and_a_torn_one_is_not() {
 }
 
 #[test]
-fn damage_is_told_by_the_other_commands_too() {
+fn the_other_commands_report_damage_too() {
     let torn = v2("torn.vor");
     let check = run("check", &torn, &[]);
     assert_eq!(check.code, 1);
@@ -335,10 +335,10 @@ fn an_export_does_not_overwrite_a_capture() {
 }
 
 #[test]
-fn a_csv_says_what_it_leaves_out() {
+fn a_csv_export_reports_omitted_spans() {
     let recording = recording();
     let csv = run("export", &recording.path, &["--to", "csv"]);
-    // `after the last mark` and the `decode` inside it, and what that holds.
+    // `after the last mark`, the `decode` inside it, and the scopes inside that.
     let outside = recording
         .spans
         .iter()
@@ -359,7 +359,7 @@ fn a_csv_says_what_it_leaves_out() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_with_the_path() {
+fn a_full_disk_is_reported_with_the_path() {
     let run = run(
         "export",
         &recording().path,
@@ -369,7 +369,7 @@ fn a_full_disk_is_told_with_the_path() {
 }
 
 #[test]
-fn narrow_terminals_get_all_of_info_and_what_made_frames_slow() {
+fn narrow_terminals_get_all_of_info_and_the_causes_of_slow_frames() {
     let recording = recording();
     let narrow = |arguments: &[&str]| {
         let mut command = vor();
@@ -382,7 +382,7 @@ fn narrow_terminals_get_all_of_info_and_what_made_frames_slow() {
         run.stdout
     };
     let info = narrow(&["info"]);
-    // Which of the threads comes last, without a comma, differs from run to run.
+    // The order of threads differs between runs, and the last one has no comma.
     let words = info
         .split_whitespace()
         .map(|word| word.trim_end_matches(','));

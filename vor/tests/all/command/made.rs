@@ -1,4 +1,4 @@
-//! Captures of known content: frames of requests whose lengths are drawn, the same each time,
+//! Captures of known content: frames of requests with random durations from a fixed seed, made
 //! without a clock or a thread.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
-/// A scope and how long it is in the mean, those inside it left out.
+/// A scope and its mean duration, without the scopes inside it.
 pub struct Made {
     pub name: &'static str,
     pub file: &'static str,
@@ -47,13 +47,13 @@ impl Sequence {
     /// Returns a number with a mean of 1 and a long tail to the right.
     fn skewed(&mut self) -> f64 {
         let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        // An exponential distribution on top of a least length.
+        // An exponential distribution on top of a minimum.
         0.5 - 0.5 * (1.0 - uniform).ln()
     }
 }
 
-/// Writes a capture of `frames` frames with `requests` requests each. The first scope is a request,
-/// and the others follow each other inside it.
+/// Writes a capture of `frames` frames with `requests` requests each. The first scope is the
+/// request; the others follow each other inside it.
 pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u64) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
@@ -91,8 +91,8 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
     sink.finish().unwrap();
 }
 
-/// Writes a capture of no frames with these snapshots of a heap, a second apart: of each scope,
-/// inside the first, so many objects of 100 bytes.
+/// Writes a capture without frames, with these heap snapshots, one second apart. Each snapshot has
+/// a number of 100-byte objects for each scope; the other scopes are inside the first.
 pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]]) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
@@ -119,8 +119,9 @@ pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]])
     sink.finish().unwrap();
 }
 
-/// Writes a capture of these spans of one thread, each a begin, a length and the number of its
-/// scope from 1 on, in the order of their ends, in frames of so many spans.
+/// Writes a capture of spans of one thread, with `per_frame` spans in each frame. Each span is its
+/// begin, its duration and the number of its scope from 1 on; the spans are in the order of their
+/// ends.
 pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame: usize) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
@@ -149,8 +150,8 @@ pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame:
     sink.finish().unwrap();
 }
 
-/// Writes a capture of so many frames that a process wrote and did not close, with a mark of its
-/// machine.
+/// Writes a capture of `frames` frames that a process wrote and did not close, with the identity of
+/// its machine.
 pub fn unclosed(path: &Path, process: ProcessInfo, machine: MachineInfo, frames: u64) {
     let catalog = Arc::new(filled!(Catalog {
         process: Arc::new(process),
@@ -189,7 +190,7 @@ fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u3
 
 fn catalog(scopes: &[Made]) -> Arc<Catalog> {
     let mut timeline = Timeline::default();
-    // A tick is a nanosecond.
+    // One tick is one nanosecond.
     timeline.push(filled!(ClockSync {
         ticks: 1,
         unix_ns: 1_700_000_000_000_000_000,

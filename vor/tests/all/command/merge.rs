@@ -18,13 +18,13 @@ use crate::command::{Run, vor};
 
 const UNIX_NS: i64 = 1_700_000_000_000_000_000;
 
-/// A capture of one span, which begins at tick 2 000 of a clock of nanoseconds.
+/// A capture of one span, which begins at tick 2 000 of a nanosecond clock.
 struct Small {
     pid: u32,
     host: &'static str,
     boot_id: &'static str,
     hardware_ticks: bool,
-    /// How far its recorder took the time to be off.
+    /// How far the recorder's estimate of the time is off.
     off_ns: i64,
 }
 
@@ -135,7 +135,7 @@ fn field<'a>(message: &[(u64, u64, &'a [u8])], number: u64) -> Option<(u64, &'a 
     found.map(|field| (field.1, field.2))
 }
 
-/// Returns name and number of each process of a trace, and when its thread's first span begins.
+/// Returns the name and ID of each process of a trace, and the begin of its thread's first span.
 fn begins(trace: &[u8]) -> Vec<(String, u64, u64)> {
     let (mut processes, mut threads, mut begins) =
         (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -154,7 +154,7 @@ fn begins(trace: &[u8]) -> Vec<(String, u64, u64)> {
             }
         }
         if let Some((_, snapshot)) = field(&packet, 6) {
-            // The clock of a sequence begins where its first span does.
+            // The clock of a sequence begins with its first span.
             let clocks: Vec<_> = fields(snapshot)
                 .into_iter()
                 .filter(|field| field.0 == 1)
@@ -178,10 +178,10 @@ const HERE: Small = Small {
 };
 
 #[test]
-fn captures_of_one_start_share_their_ticks() {
+fn captures_of_one_boot_share_their_ticks() {
     let folder = tempfile::tempdir().unwrap();
-    // The second recorder took the time to be half a millisecond later; the ticks say that both
-    // spans began at once.
+    // The second recorder's estimate of the time is half a millisecond later; the ticks show that
+    // both spans began at the same time.
     let captures = [
         HERE,
         Small {
@@ -209,7 +209,7 @@ fn captures_of_one_start_share_their_ticks() {
 }
 
 #[test]
-fn captures_of_one_start_with_another_clock_share_the_time_since_then() {
+fn captures_of_one_boot_with_another_clock_share_the_time_since_boot() {
     let folder = tempfile::tempdir().unwrap();
     let here = Small {
         hardware_ticks: false,
@@ -233,7 +233,7 @@ fn captures_of_one_start_with_another_clock_share_the_time_since_then() {
 }
 
 #[test]
-fn captures_of_different_machines_share_the_wall_clock_and_say_so() {
+fn captures_of_different_machines_share_the_wall_clock_and_report_it() {
     let folder = tempfile::tempdir().unwrap();
     let captures = [
         HERE,
@@ -258,7 +258,7 @@ fn captures_of_different_machines_share_the_wall_clock_and_say_so() {
     );
     let found = begins(&std::fs::read(folder.path().join("all.pftrace")).unwrap());
     let unix = UNIX_NS as u64 + 1_000;
-    // Two processes of the same number are two processes.
+    // Two processes with the same ID on different machines are two processes.
     let made = 1 << 30;
     assert_eq!(
         found,
@@ -284,8 +284,8 @@ fn an_archive_has_a_trace_for_each_capture_and_a_manifest() {
     let run = merge(folder.path(), &captures, "all.TAR");
     assert_eq!(run.code, 0, "{run:?}");
     let bytes = std::fs::read(folder.path().join("all.TAR")).unwrap();
-    // A member is a head of 512 bytes, with its name first and its length in octal at 124, and its
-    // content in blocks of as many.
+    // A member is a header of 512 bytes and the content in blocks of 512 bytes. The header has the
+    // name first, and the length in octal at 124.
     let (mut members, mut rest) = (Vec::new(), &bytes[..]);
     while rest[0] != 0 {
         let text = |range: std::ops::Range<usize>| {
@@ -315,7 +315,7 @@ fn an_archive_has_a_trace_for_each_capture_and_a_manifest() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_there() {
+fn damage_is_reported_and_the_rest_is_merged() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, torn) = (
         folder.path().join("whole.vor"),

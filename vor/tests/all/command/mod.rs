@@ -1,7 +1,8 @@
-//! The `vor` command as people run it: the real program over a capture that the recorder made in
-//! this process, over captures of the predecessor, and over bytes that are no capture.
+//! The `vor` command as users run it: the real program, on three kinds of input. These are a
+//! capture that the recorder made in this process, captures of the predecessor, and files that are
+//! not captures.
 //!
-//! What the command says is compared with what a second sink of the same recorder saw
+//! The output of the command is compared with the records of a second sink of the same recorder
 //! (`recording`), or with captures written for it (`made`).
 
 #![allow(
@@ -28,7 +29,7 @@ mod bad_input;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a run of the command gave.
+/// The result of a run of the command.
 #[derive(Debug)]
 struct Run {
     code: i32,
@@ -63,7 +64,7 @@ impl From<Output> for Run {
     }
 }
 
-/// Returns the command, to be given arguments.
+/// Returns the command without arguments.
 fn vor() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vor"));
     command.env_remove("COLUMNS").env_remove("VOR_RECORD");
@@ -82,8 +83,8 @@ fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
     )
 }
 
-/// Writes two thirds of a capture, which end within a record: of two neighbouring places at most
-/// one lies between two.
+/// Writes two thirds of a capture, cut within a record: of two neighbouring lengths, at most one
+/// ends between two records.
 fn tear(path: &Path, bytes: &[u8]) {
     let cut = bytes.len() * 2 / 3;
     let is_torn = (cut..cut + 2).any(|cut| {
@@ -100,7 +101,7 @@ fn v2(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Returns what the predecessor found in one of its captures.
+/// Returns the values that the predecessor read from one of its captures.
 fn v2_expected(name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(v2(&format!("{name}.expected.json"))).unwrap();
     serde_json::from_str(&text).unwrap()

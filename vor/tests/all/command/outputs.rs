@@ -1,4 +1,4 @@
-//! Where `vor export` writes: whole or not at all, and what is intact of a damaged capture.
+//! The outputs of `vor export`: written completely or not at all, also from a damaged capture.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn export(to: &str, out: &Path) -> Run {
 }
 
 #[test]
-fn an_old_output_gives_way_to_a_whole_new_one() {
+fn a_complete_new_output_replaces_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("spans.csv");
     std::fs::write(&out, "old").unwrap();
@@ -37,7 +37,7 @@ fn an_old_output_gives_way_to_a_whole_new_one() {
     assert_eq!(names(folder.path()), ["spans.csv"]);
     let dash = run("export", &recording().path, &["--to", "csv", "-o", "-"]);
     assert_eq!(dash.stdout, expected);
-    // A name without a folder is one in the folder at hand.
+    // A name without a folder is a file in the working directory.
     let mut command = vor();
     command
         .args(["export", "--to", "csv", "-o", "here.csv"])
@@ -63,10 +63,10 @@ fn a_directory_is_no_output() {
     assert!(names(folder.path()).is_empty());
 }
 
-/// A limit on the size of files stands for a full disk: the write fails half-way.
+/// A limit on the size of files simulates a full disk: the write fails half-way.
 #[cfg(unix)]
 #[test]
-fn what_fails_half_way_leaves_nothing_and_keeps_the_old_output() {
+fn a_failed_export_leaves_nothing_and_keeps_the_old_output() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("spans.csv");
     let limited = || {
@@ -98,7 +98,7 @@ fn what_fails_half_way_leaves_nothing_and_keeps_the_old_output() {
 
 #[cfg(unix)]
 #[test]
-fn an_export_that_is_told_to_end_cleans_up() {
+fn an_export_that_gets_a_signal_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("large.vor");
     let scopes = [
@@ -106,16 +106,16 @@ fn an_export_that_is_told_to_end_cleans_up() {
         crate::command::made::scope("step", 2, 100),
     ];
     crate::command::made::capture(&capture, &scopes, 200, 2_000, 1);
-    // The export may be done before the signal comes; that it always is would be another matter.
+    // The export may end before the signal arrives; ten times in a row would be an error.
     for _ in 0..10 {
         if end_export(&capture) {
             return;
         }
     }
-    panic!("no export was still at work when it was told to end");
+    panic!("every export ended before its signal");
 }
 
-/// Begins an export and tells it to end; returns whether it had not ended by itself.
+/// Begins an export and sends it a signal. Returns whether the export was still running.
 #[cfg(unix)]
 fn end_export(capture: &Path) -> bool {
     use std::time::{Duration, Instant};
@@ -171,13 +171,13 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
             .starts_with("process,frame,thread,")
     );
     assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640);
-    // A new file is as readable as any other new file.
+    // A new file has the usual permissions.
     std::fs::write(path("usual"), "").unwrap();
     assert_eq!(export("csv", &path("new.csv")).code, 0);
     let mode = |name: &str| path(name).metadata().unwrap().mode();
     assert_eq!(mode("new.csv"), mode("usual"));
     assert_eq!(export("csv", Path::new("/dev/null")).code, 0);
-    // A pipe is written to as it is, while someone reads it.
+    // A pipe is written to directly, while another process reads it.
     let pipe = path("pipe");
     let made = std::process::Command::new("mkfifo")
         .arg(&pipe)
@@ -194,7 +194,7 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
 }
 
 #[test]
-fn a_damaged_capture_is_exported_as_far_as_it_is_intact() {
+fn the_intact_part_of_a_damaged_capture_is_exported() {
     let recording = recording();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.vor");
@@ -219,7 +219,7 @@ fn a_damaged_capture_is_exported_as_far_as_it_is_intact() {
         assert_eq!(intact["spans"], spans, "byte {at}");
         fewer += usize::from(spans < recording.spans.len());
     }
-    assert!(fewer > 0, "some damage takes spans");
+    assert!(fewer > 0, "some damage removes spans");
     tear(&path, &recording.bytes);
     let out = folder.path().join("out.csv");
     for format in ["chrome", "csv", "metrics-csv"] {

@@ -1,5 +1,5 @@
-//! One recording for all tests: into a capture, and into a witness that notes every span and frame
-//! as the drain hands them out.
+//! One recording for all tests: into a capture, and into a witness that stores every span and frame
+//! that the drain delivers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,25 +10,25 @@ use vor::sinks::{FrameSink, Interest};
 use vor_capture::model::catalog::Catalog;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
-/// Frames that are marked.
+/// Number of marked frames.
 pub const FRAMES: u64 = 60;
 /// The frame that takes far longer than the others.
 pub const SLOW_FRAME: u64 = 41;
 /// Frames in which the scope `across` begins and ends.
 pub const ACROSS: (u64, u64) = (10, 12);
 
-/// A span as the witness saw it.
+/// A span as the witness received it.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub thread: ThreadId,
     pub name: String,
     pub start_ns: i64,
     pub end_ns: i64,
-    /// The frame in which it ended; the number of frames for what ended after the last mark.
+    /// The frame in which it ended; the number of frames for spans that ended after the last mark.
     pub frame: u64,
 }
 
-/// The capture, closed, and what the witness saw.
+/// The closed capture, and the records of the witness.
 #[derive(Debug)]
 pub struct Recording {
     pub path: PathBuf,
@@ -75,7 +75,7 @@ impl FrameSink for Witness {
     }
 }
 
-/// Returns the recording, made by whichever test comes first.
+/// Returns the recording; the first caller makes it.
 pub fn recording() -> &'static Recording {
     static RECORDING: OnceLock<Recording> = OnceLock::new();
     RECORDING.get_or_init(record)
@@ -95,7 +95,7 @@ fn record() -> Recording {
     vor::flush();
     drop(capture);
     let notes = std::mem::take(&mut *notes.lock().unwrap());
-    // The last batch knows every name.
+    // The last batch has every name.
     let catalog = Arc::clone(&notes.batches.last().unwrap().1.catalog);
     let mut spans = Vec::new();
     for (frame, batch) in &notes.batches {

@@ -1,11 +1,11 @@
-//! `vor export` of a part: every option by itself and together, against what the witness saw.
+//! `vor export` of a selection: every option alone and combined, against the witness.
 
 use serde_json::Value;
 
 use crate::command::recording::{FRAMES, Recording, SLOW_FRAME, Seen, recording};
 use crate::command::{Run, run};
 
-/// Exports a Chrome trace and returns its spans as name and length in nanoseconds, sorted.
+/// Exports a Chrome trace. Returns the name and duration in nanoseconds of its spans, sorted.
 fn spans(recording: &Recording, options: &[&str]) -> Vec<(String, i64)> {
     let events = chrome(recording, options).json();
     let spans = events
@@ -48,7 +48,7 @@ fn rows(recording: &Recording, options: &[&str]) -> Vec<Vec<String>> {
     csv.stdout.lines().skip(1).map(row).collect()
 }
 
-/// Returns what the witness saw of the wanted spans.
+/// Returns the spans of the witness that `wanted` accepts.
 fn seen(recording: &Recording, wanted: impl Fn(&Seen) -> bool) -> Vec<(String, i64)> {
     let wanted = recording.spans.iter().filter(|span| wanted(span));
     let mut seen: Vec<(String, i64)> = wanted
@@ -75,7 +75,7 @@ fn thread_of<'a>(recording: &'a Recording, span: &Seen) -> &'a str {
 }
 
 #[test]
-fn threads_names_and_lengths_select_spans() {
+fn threads_names_and_durations_select_spans() {
     let recording = recording();
     assert_eq!(
         spans(recording, &["--thread", "worker-*"]),
@@ -95,18 +95,18 @@ fn threads_names_and_lengths_select_spans() {
         spans(recording, &["--min-us", "0.7"]),
         seen(recording, |span| span.end_ns - span.start_ns >= 700)
     );
-    // What is selected keeps its arguments.
+    // The selected spans keep their arguments.
     let decode = chrome(recording, &["--name", "decode"]).stdout;
     assert!(
         decode.contains("\"codec\":\"lz4\"") && !decode.contains("\"frame\":41"),
         "{decode}"
     );
-    // Nothing selected is everything.
+    // An option that selects everything changes nothing.
     assert_eq!(spans(recording, &["--name", "*"]), spans(recording, &[]));
 }
 
 #[test]
-fn the_slowest_frames_are_exported_in_the_order_of_time() {
+fn the_slowest_frames_are_exported_in_order_of_time() {
     let recording = recording();
     let slow = slowest(recording, 4);
     assert!(slow.contains(&SLOW_FRAME));
@@ -134,7 +134,7 @@ fn the_slowest_frames_are_exported_in_the_order_of_time() {
         .map(|line| line.split(',').next().unwrap().parse().unwrap())
         .collect();
     assert_eq!(numbers, in_order);
-    // Of a range, the slowest in it.
+    // The slowest frame of a range is chosen from the range alone.
     let events = chrome(recording, &["--slowest", "1", "--frames", "35..45"]).json();
     let is_frame = |event: &&Value| event["ph"] == "b" && event["cat"] == "frame";
     let frames: Vec<&Value> = events.as_array().unwrap().iter().filter(is_frame).collect();
@@ -189,7 +189,7 @@ fn selections_combine() {
 }
 
 #[test]
-fn depths_and_self_times_are_those_of_what_is_left() {
+fn depths_and_self_times_follow_the_selected_spans() {
     let recording = recording();
     // Without `step`, `decode` is outermost; without `inner`, all of its time is its own.
     let all = rows(recording, &["--name", "decode", "--name", "inner*"]);

@@ -1,5 +1,5 @@
-//! `vor stats` against statistics computed here in another way: of all spans at once, sorted by
-//! start, with exact percentiles.
+//! `vor stats` against statistics that are computed here in another way: from all spans at once,
+//! sorted by start, with exact percentiles.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::command::made::{Made, scope, spans};
 use crate::command::recording::{ACROSS, FRAMES, Recording, Seen, recording};
 use crate::command::{Run, run, v2, v2_expected, vor};
 
-/// What should be said of one scope.
+/// The expected values of one scope.
 #[derive(Debug, Default)]
 struct Row {
     lengths_ns: Vec<u64>,
@@ -18,7 +18,7 @@ struct Row {
     descendants: u64,
 }
 
-/// Computes the rows of the spans that `wanted` accepts; children are looked for among all.
+/// Computes the rows of the spans that `wanted` accepts; children are searched for among all spans.
 fn rows(spans: &[Seen], wanted: impl Fn(&Seen) -> bool) -> BTreeMap<String, Row> {
     let mut order: Vec<&Seen> = spans.iter().collect();
     order.sort_by_key(|span| (span.thread, span.start_ns, -span.end_ns));
@@ -117,7 +117,7 @@ fn all_spans_are_counted_to_the_nanosecond() {
 }
 
 #[test]
-fn a_range_of_frames_counts_what_ended_in_it_and_subtracts_what_ended_before() {
+fn a_range_of_frames_counts_spans_that_ended_in_it_and_subtracts_earlier_children() {
     let recording = recording();
     for (option, from, to) in [
         ("12..13", ACROSS.1, ACROSS.1 + 1),
@@ -131,7 +131,7 @@ fn a_range_of_frames_counts_what_ended_in_it_and_subtracts_what_ended_before() {
         assert_rows(&json, &expected);
         assert_eq!(json["frames"]["count"], to - from, "{option}");
     }
-    // The scope that was open over three frames has its own time only.
+    // The scope that was open over three frames has only its own time.
     let json = stats(recording, &["--json", "--frames", "12"]).json();
     let is_across = |scope: &&Value| scope["name"] == "across";
     let across = json["scopes"]
@@ -165,7 +165,7 @@ fn threads_and_names_select() {
 }
 
 #[test]
-fn rows_are_sorted_by_what_is_asked_for() {
+fn rows_are_sorted_by_the_chosen_column() {
     let recording = recording();
     for sort in ["self", "total", "mean", "p50", "p95", "p99", "max", "count"] {
         let json = stats(recording, &["--json", "--sort", sort]).json();
@@ -247,7 +247,7 @@ fn tables_fit_the_width_and_keep_the_column_that_sorts() {
     ] {
         assert!(
             piped.contains(column),
-            "{column} is shown where there is no limit"
+            "{column} is shown where the width has no limit"
         );
     }
 }
@@ -260,7 +260,7 @@ fn captures_of_version_2_have_statistics_too() {
         let mut last = None;
         for frame in v2_expected(name)["frames"].as_array().unwrap() {
             let flame = &frame["flame"];
-            // A mark in which no outermost scope closed repeats the flame before.
+            // A mark without a closed outermost scope repeats the previous flame.
             if flame.is_null() || last == flame["frame_index"].as_u64() {
                 continue;
             }
@@ -287,7 +287,7 @@ fn captures_of_version_2_have_statistics_too() {
 }
 
 #[test]
-fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_spans() {
+fn recursion_counts_once_and_time_has_the_right_parent_after_any_number_of_spans() {
     const SCOPES: [Made; 3] = [
         scope("run_all", 1, 0),
         scope("parse", 2, 0),
@@ -295,8 +295,8 @@ fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_span
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep.vor");
-    // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, ten ticks for each leaf of
-    // seven.
+    // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, where a leaf of seven ticks
+    // begins every ten ticks.
     let leaves = |from: u64, count: u64| (0..count).map(move |i| (from + 10 * i, 7, 3));
     let mut made: Vec<(u64, u64, u32)> = leaves(10, 40_003).collect();
     let outer = 10 + 10 * 40_003;

@@ -1,4 +1,4 @@
-//! Captures without marks: every command takes them for one frame.
+//! Captures without marks: every command treats them as one frame.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::command::{Run, run, vor};
 const REQUESTS: u64 = 100;
 const SPANS: usize = 2 * REQUESTS as usize;
 
-/// Copies a capture without its frames, so that the file is as the recorder writes it where nothing
-/// is marked. Unless `closed`, it ends where a killed program leaves it.
+/// Copies a capture without its frames, which gives the file that the recorder writes for a program
+/// without marks. Unless `closed`, it ends as after a kill.
 fn without_marks(from: &Path, to: &Path, closed: bool) {
     let mut capture = Capture::open(from).unwrap();
     let mut pieces = Pieces::open(from, &mut capture).unwrap();
@@ -29,7 +29,7 @@ fn without_marks(from: &Path, to: &Path, closed: bool) {
     if closed {
         sink.finish().unwrap();
     } else {
-        // Its end would close the file.
+        // Dropping the sink would close the file.
         std::mem::forget(Arc::new(sink));
     }
 }

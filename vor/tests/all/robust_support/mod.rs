@@ -1,11 +1,11 @@
-//! What the torture tests share: children with a folder, and captures summed up.
+//! Shared code of the torture tests: children with a folder, and summaries of captures.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test fails by panicking"
 )]
-#![allow(dead_code, reason = "with some features only a part is used")]
+#![allow(dead_code, reason = "some features use only a part of it")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,35 +24,35 @@ pub fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(FOLDER).expect("a child has a folder"))
 }
 
-/// Returns the command that runs a test of this program in a child that plays a role.
+/// Returns the command that runs a test of this program in a child with a role.
 pub fn child(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = vor_fixtures::process::child(test, role);
     command.env(FOLDER, folder);
     command
 }
 
-/// What a capture holds.
+/// The contents of a capture.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Spans by the name of their site, as (thread, start, duration), in the order of the file.
     pub spans: BTreeMap<String, Vec<(u32, u64, u64)>>,
     /// Texts of messages.
     pub messages: Vec<String>,
-    /// Frames of the main set, each with the spans found before it: (thread, end).
+    /// Frames of the main set, each with the spans read before it: (thread, end).
     pub frames: Vec<(FrameSnapshot, Vec<(u32, u64)>)>,
     /// Frames of other sets.
     pub other_frames: Vec<FrameSnapshot>,
-    /// Spans dropped, as the batches say.
+    /// Dropped spans according to the batches.
     pub dropped_in_batches: u64,
     /// Spans after the last frame.
     pub trailing: usize,
-    /// Losses, the tail included.
+    /// Damage, including a torn end.
     pub damage: Vec<String>,
-    /// Whether the file was ended in order.
+    /// Whether the file was closed in order.
     pub closed: bool,
-    /// Number of open scopes that the close noted.
+    /// Number of open scopes recorded at the close.
     pub open_at_close: usize,
-    /// Batches as they are, for tests that look closer.
+    /// The batches themselves, for tests that check details.
     pub batches: Vec<Vec<ThreadBatch>>,
 }
 

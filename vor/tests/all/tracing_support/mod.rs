@@ -1,4 +1,4 @@
-//! What a recording under the layer or the subscriber held.
+//! The contents of a recording under the layer or the subscriber.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,14 +10,14 @@ use vor::capture::{AsyncSpan, FrameSnapshot, SpanBatch, TaskEvent, TaskEventKind
 use vor::sinks::{FrameSink, Interest};
 use vor::{Config, Error};
 
-/// A span as a batch has it.
+/// A span of a batch.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub name: String,
     pub thread: u32,
     pub start: u64,
     pub end: u64,
-    /// `name=value` each.
+    /// Each is `name=value`.
     pub args: Vec<String>,
 }
 
@@ -28,13 +28,13 @@ impl Span {
     }
 }
 
-/// What one recording held.
+/// The contents of one recording.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// In the order in which they ended, thread by thread.
     pub spans: Vec<Span>,
     pub tasks: Vec<(String, AsyncSpan)>,
-    /// With the thread of each.
+    /// Each with its thread.
     pub events: Vec<(u32, TaskEvent)>,
     pub messages: Vec<String>,
     pub frames: u64,
@@ -46,7 +46,7 @@ impl Kept {
         self.spans.iter().filter(|span| span.name == name).collect()
     }
 
-    /// Returns the one span of this name.
+    /// Returns the only span with this name.
     pub fn the(&self, name: &str) -> &Span {
         let all = self.called(name);
         assert_eq!(all.len(), 1, "spans called {name}: {all:?}");
@@ -140,7 +140,7 @@ impl FrameSink for Keep {
     }
 }
 
-/// Returns what was recorded while `work` ran under `dispatch`.
+/// Returns the records made while `work` ran under `dispatch`.
 pub fn record(dispatch: &Dispatch, work: impl FnOnce()) -> Kept {
     Config::new()
         .inline_drain(true)
@@ -164,7 +164,8 @@ pub fn subscriber() -> Dispatch {
     Dispatch::new(vor::tracing::TracingSubscriber::new())
 }
 
-/// Does the same under the layer and under the subscriber, and judges what was recorded of each.
+/// Runs `work` under the layer and then under the subscriber, and checks both recordings with
+/// `judge`.
 pub fn both(work: impl Fn(), judge: impl Fn(&Kept)) {
     for dispatch in [layer(), subscriber()] {
         judge(&record(&dispatch, &work));

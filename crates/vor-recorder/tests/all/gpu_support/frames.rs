@@ -1,12 +1,12 @@
-//! What the tests of rows of GPUs share: a driver that does as it is told, and what frames say of
-//! its cards.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! Shared code of the tests of GPU rows: a driver under the test's control, and the GPU rows of
+//! frames.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test that cannot be set up should stop"
 )]
-#![expect(unsafe_code, reason = "the library is told what to do")]
+#![expect(unsafe_code, reason = "the test controls the library")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, c_char};
@@ -24,14 +24,14 @@ use vor_recorder::setup::Config;
 use vor_fixtures::libraries::build;
 use vor_fixtures::process::child;
 
-/// The driver's library under its name.
+/// The driver's library under its real name.
 pub fn library() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     build("fake_nvml.rs", folder.path(), "libnvidia-ml.so.1");
     folder
 }
 
-/// Makes the command that runs `test` again with a driver that begins as `begin` says.
+/// Returns a command that runs `test` again, with a driver in the state `begin`.
 pub fn with_driver(test: &str, part: &str, folder: &Path, begin: &str) -> Command {
     let mut command = child(test, part);
     command
@@ -40,19 +40,19 @@ pub fn with_driver(test: &str, part: &str, folder: &Path, begin: &str) -> Comman
     command
 }
 
-/// The driver's library, as its test functions see it.
+/// The test functions of the driver's library.
 pub struct Driver(libloading::Library);
 
 impl Driver {
     pub fn new() -> Self {
-        // SAFETY: it is the library that vor has loaded, or will load, whose beginning does
+        // SAFETY: this is the library that vor has loaded or will load, and its initialisation does
         // nothing.
         Self(unsafe { libloading::Library::new("libnvidia-ml.so.1") }.unwrap())
     }
 
     pub fn tell(&self, command: &str) {
         let command = CString::new(command).unwrap();
-        // SAFETY: the library exports it so.
+        // SAFETY: the library exports the function with this signature.
         unsafe {
             let tell = self
                 .0
@@ -74,8 +74,8 @@ impl Driver {
         }
     }
 
-    /// Returns how often `function` was called while the driver was asked for what changes quickly:
-    /// between the first such question of card 0 and the last one of the last card.
+    /// Returns the number of calls of `function` during fast polls: between the first fast query of
+    /// card 0 and the last one of the last card.
     pub fn calls_in_fast_polls(&self, last_card: usize, function: &str) -> u64 {
         type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
         let names = [
@@ -113,7 +113,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Returns the names that are a GPU's.
+    /// Returns the names of GPU rows.
     pub fn gpu_names(&self) -> Vec<&str> {
         let is_gpus = |name: &&str| name.starts_with("gpu") || *name == "pcie";
         self.values
@@ -159,7 +159,7 @@ impl FrameSink for Frames {
             rows.units
                 .insert(column.metric.name.clone(), column.metric.unit.clone());
             let known = rows.values.insert(column.metric.name.clone(), value.value);
-            assert_eq!(known, None, "{} stands twice", column.metric.name);
+            assert_eq!(known, None, "{} is repeated", column.metric.name);
         }
         self.0.lock().unwrap().push(rows);
         Ok(())
@@ -167,7 +167,7 @@ impl FrameSink for Frames {
 }
 
 impl Frames {
-    /// Marks frames until one is as `wanted` says, and returns it.
+    /// Marks frames until `wanted` accepts one, and returns it.
     pub fn until(&self, wanted: impl Fn(&Rows) -> bool) -> Rows {
         let begin = Instant::now();
         loop {
@@ -183,8 +183,8 @@ impl Frames {
     }
 }
 
-/// What a child told to who looks for reasons, in two parts: how often it asks, which on a busy
-/// machine is up to that, and everything else.
+/// Returns the debug lines of a child in two parts: the intervals of its polls, whose number
+/// depends on how busy the machine is, and all other lines.
 pub fn debug_lines(output: &Output) -> (Vec<String>, Vec<String>) {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines = text.lines().filter(|line| line.starts_with("DEBUG vor"));
@@ -199,7 +199,7 @@ pub fn begin() -> Frames {
     frames
 }
 
-/// Whether the thread that asks is there.
+/// Returns whether the poller's thread exists.
 pub fn has_poller() -> bool {
     let name = |task: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(task.ok()?.path().join("comm")).ok()

@@ -1,4 +1,4 @@
-//! What the tests of the feature `cuda` share, besides the libraries that stand in for NVIDIA's.
+//! Shared code of the tests of the feature `cuda`, besides the libraries in place of NVIDIA's.
 
 pub mod frames;
 pub mod tool_log;

@@ -1,9 +1,9 @@
-//! What the NVTX tool of the tests wrote, read back.
+//! The log of the tests' NVTX tool, read back.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A range as the tool was told of it.
+/// A range as the tool received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     pub name: String,
@@ -11,14 +11,14 @@ pub struct Range {
     /// The name of its category, empty for none.
     pub category: String,
     pub color_argb: Option<u32>,
-    /// Type and word, as in `nvToolsExt.h`.
+    /// Type and value, as in `nvToolsExt.h`.
     pub payload: Option<(i32, u64)>,
 }
 
-/// What one thread did.
+/// The calls of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
-    /// What the program calls it, as it told the tool.
+    /// The name that the program gave the tool for this thread.
     pub name: String,
     /// Its ranges in the order in which they were pushed.
     pub ranges: Vec<Range>,
@@ -28,14 +28,14 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Returns how many ranges were left open.
+    /// Returns the number of ranges left open.
     pub fn left_open(&self) -> usize {
         self.open.len()
     }
 }
 
-/// Reads a log, and checks what holds of every call: the domain, the version, sizes, that strings
-/// are registered, that nothing is popped that was not pushed.
+/// Reads a log and checks every call: the domain, the version and the sizes, that strings are
+/// registered, and that every popped range was pushed.
 pub fn read(path: &Path) -> BTreeMap<u64, Thread> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub fn read(path: &Path) -> BTreeMap<u64, Thread> {
                 let known = categories.insert(number(3), unhex(words[4]));
                 assert!(
                     known.is_none_or(|known| known == unhex(words[4])),
-                    "one number, two categories"
+                    "one number for two categories"
                 );
             }
             "thread" => {
@@ -79,13 +79,13 @@ pub fn read(path: &Path) -> BTreeMap<u64, Thread> {
             }
             "pop" => {
                 assert_eq!(number(2), 0xd0);
-                let thread = threads.get_mut(&tid).expect("something was pushed");
+                let thread = threads.get_mut(&tid).expect("a range was pushed");
                 thread
                     .popped
-                    .push(thread.open.pop().expect("something is open"));
+                    .push(thread.open.pop().expect("a range is open"));
                 assert_eq!(number(3) as usize, thread.open.len());
             }
-            other => panic!("no call is written as {other}"),
+            other => panic!("unknown call {other}"),
         }
     }
     assert_eq!(domains, ["vor"], "the domain is created once");

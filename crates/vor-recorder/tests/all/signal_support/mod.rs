@@ -1,6 +1,7 @@
-//! What tests of signal handlers share: operations that a handler and the code around it run,
-//! a sink that adds up what was recorded and dropped, and runs in a process of their own.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! Shared code of the tests of signal handlers: operations for a handler and for the code that it
+//! interrupts, a sink that adds up recorded and dropped records, and runs in a process of their
+//! own.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(unsafe_code, reason = "a process that hangs is ended by a signal")]
 #![allow(
     clippy::unwrap_used,
@@ -28,11 +29,11 @@ use vor_recorder::metrics::Counter;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_phase, profile_scope};
 
-/// After so many seconds a process hangs.
+/// A process that runs for so many seconds hangs.
 const MOST_SECONDS: u32 = 600;
 
-/// Runs `body` in a process of its own: recording and its modes are the process's.
-/// `test` is the name of the test that calls this.
+/// Runs `body` in a process of its own, because recording and its modes belong to the process.
+/// `test` is the name of the calling test.
 pub fn in_a_process(test: &str, body: impl FnOnce()) {
     if is_child() {
         // A deadlock ends the process.
@@ -43,20 +44,20 @@ pub fn in_a_process(test: &str, body: impl FnOnce()) {
     run_alone(test);
 }
 
-/// What was delivered: records by name, and how many were dropped.
+/// The delivered records by name, and the number of dropped ones.
 #[derive(Clone, Debug, Default)]
 pub struct Delivered {
     pub records: BTreeMap<String, u64>,
-    /// Tasks, by name. A span of `tracing` that a handler delays is one too.
+    /// Tasks by name. A span of `tracing` that a handler delays is a task too.
     pub tasks: BTreeMap<String, u64>,
     pub dropped: u64,
-    /// Texts for which a ring had no room.
+    /// Number of texts for which a ring had no room.
     pub lost_texts: u64,
     pub metrics: BTreeMap<u32, f64>,
 }
 
 impl Delivered {
-    /// Returns the number of records whose names begin so.
+    /// Returns the number of records whose names begin with `prefix`.
     pub fn of(&self, prefix: &str) -> u64 {
         let named = self
             .records
@@ -78,7 +79,7 @@ impl Delivered {
     }
 }
 
-/// Adds up what the recorder delivers.
+/// Adds up the records that the recorder delivers.
 #[derive(Clone, Debug, Default)]
 pub struct Adder(Arc<Mutex<Delivered>>);
 
@@ -93,7 +94,7 @@ impl Adder {
         adder
     }
 
-    /// Returns what has been delivered, after everything was.
+    /// Returns the records, after all of them were delivered.
     pub fn read(&self) -> Delivered {
         drain::frame_mark();
         drain::flush();
@@ -120,7 +121,7 @@ impl FrameSink for Adder {
             delivered.dropped += thread.dropped_spans;
             let ends = thread.start_ticks.iter().zip(&thread.duration_ticks);
             let ends: Vec<u64> = ends.map(|(start, length)| start + length).collect();
-            assert!(ends.is_sorted(), "spans come in the order of their ends");
+            assert!(ends.is_sorted(), "spans are in the order of their ends");
             let mut by_site = BTreeMap::<u32, (SiteId, u64)>::new();
             for site in &thread.sites {
                 by_site.entry(site.0).or_insert((*site, 0)).1 += 1;
@@ -157,9 +158,9 @@ impl FrameSink for Adder {
     }
 }
 
-/// Adds up what both sides add to.
+/// A counter of both sides.
 pub static COUNTER: Counter = Counter::new("counted by both", "");
-/// What was added to [`COUNTER`].
+/// The sum added to [`COUNTER`].
 pub static ADDED: AtomicU64 = AtomicU64::new(0);
 
 fn count() {
@@ -167,7 +168,7 @@ fn count() {
     ADDED.fetch_add(3, Ordering::Relaxed);
 }
 
-/// Something to do, and how many records it makes.
+/// An operation, and the number of its records.
 pub type Operation = (fn(), u64);
 
 macro_rules! operations {
@@ -237,12 +238,12 @@ macro_rules! operations {
     };
 }
 
-/// What the code around the handler runs.
+/// Operations of the code around the handler.
 pub const OUTER: [Operation; 10] = operations!("outer", "outer phase", "the outer text");
-/// What handlers run.
+/// Operations of handlers.
 pub const HANDLER: [Operation; 10] = operations!("handler", "handler phase", "a handler's");
 
-/// As [`OUTER`] and [`HANDLER`], of records beside scopes.
+/// Like [`OUTER`] and [`HANDLER`], for records other than scopes.
 pub const OUTER_EVENTS: [Operation; 3] = [
     (|| message!("outer message {}", 1), 1),
     (|| flow::flow().end(), 2),
@@ -254,7 +255,7 @@ pub const HANDLER_EVENTS: [Operation; 3] = [
     (|| drop(async_span("handler task", 1)), 1),
 ];
 
-/// As [`OUTER`] and [`HANDLER`], of spans and events of `tracing`.
+/// Like [`OUTER`] and [`HANDLER`], for spans and events of `tracing`.
 #[cfg(feature = "tracing")]
 macro_rules! traced_operations {
     ($span:literal, $around:literal, $fields:literal, $event:literal) => {
