@@ -146,11 +146,14 @@ fn command() -> Result<PathBuf, Box<dyn Error>> {
     let folder = own
         .parent()
         .and_then(Path::parent)
-        .ok_or("a folder of builds was expected, found none")?;
+        .ok_or("no folder of builds")?;
     let path = folder.join(format!("vor{}", std::env::consts::EXE_SUFFIX));
     if !path.is_file() {
         let path = path.display();
-        return Err(format!("the command was expected at {path}, found none; cargo build --release -p vor --features cli,parquet makes it").into());
+        return Err(format!(
+            "{path} not found; build it with `cargo build --release -p vor --features cli,parquet`"
+        )
+        .into());
     }
     Ok(path)
 }
@@ -218,9 +221,7 @@ fn run(
         wall_s.push(begin.elapsed().as_secs_f64());
         cpu_s.push((children_cpu_ns().unwrap_or(0) - cpu_before_ns) as f64 / 1e9);
         if !status.success() {
-            return Err(
-                format!("{what}: a run without failure was expected, found {status}").into(),
-            );
+            return Err(format!("{what} failed: {status}").into());
         }
     }
     let took = Took {

@@ -9,7 +9,7 @@ use vor_benches::clock::bare_ticks;
 
 fn marks(criterion: &mut Criterion) {
     let Ok(folder) = tempfile::tempdir() else {
-        return eprintln!("frame_mark: expected a temporary folder for the capture, found none");
+        return eprintln!("frame_mark: no temporary folder for the capture");
     };
     vor::Config::new()
         .capture(folder.path().join("run.vor"))

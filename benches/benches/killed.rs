@@ -110,7 +110,7 @@ fn lost_ns(threads: usize, kills: usize) -> Result<Vec<f64>, Failure> {
         child.wait()?;
         let (last, spans) = last_end(&path)?;
         if spans == 0 {
-            return Err(format!("kill {kill}: spans were expected, found none").into());
+            return Err(format!("kill {kill}: no spans").into());
         }
         lost.push(killed.saturating_sub(last) as f64 / ticks_per_ns);
         std::fs::remove_file(path)?;

@@ -131,9 +131,7 @@ fn measure_by_the_clock() {
         &mut vor::flush,
     );
     let quiet = keep_quiet(&mut times);
-    println!(
-        "processor time by the thread's clock, medians of {quiet} quiet rounds of {SLOW_ROUNDS}:"
-    );
+    println!("CPU time by the thread's clock, medians of {quiet} quiet rounds of {SLOW_ROUNDS}:");
     for (name, times_of) in [
         "two readings of both clocks",
         "empty scope, two readings of the thread's clock",
@@ -160,7 +158,7 @@ fn main() {
         .allocations(false)
         .cpu_time(true)
         .enable();
-    measure("processor time of all scopes");
+    measure("CPU time of all scopes");
     vor::Config::new().cpu_time(true).allocations(true).enable();
-    measure("processor time and allocations of all scopes");
+    measure("CPU time and allocations of all scopes");
 }

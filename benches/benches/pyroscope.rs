@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "a scope and its work take {:.0} ns of processor time; over that, a profile pushed every 20 ms:",
+        "a scope and its work take {:.0} ns of CPU time; over that, a profile pushed every 20 ms:",
         median(bare)
     );
     for (((name, _), ratios), (sent, lost)) in all.iter().zip(ratios).zip(counts) {

@@ -466,7 +466,7 @@ def test_references_and_memory_stay(path: Path) -> None:
         capture.stats()[0]
 
     if not os.path.exists("/proc/self/statm"):
-        pytest.skip("memory in use: this system does not tell")
+        pytest.skip("memory in use: this system does not report it")
     for _ in range(20):
         use()
     gc.collect()

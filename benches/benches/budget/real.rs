@@ -43,7 +43,7 @@ fn try_measure(options: &Options, table: &mut Table) -> Result<(), Box<dyn Error
     let told = |key: &str| {
         said.get(key)
             .copied()
-            .ok_or_else(|| format!("the driver said nothing of {key}"))
+            .ok_or_else(|| format!("the driver did not report {key}"))
     };
     let totals = totals(&path)?;
     let spans = (totals.spans + totals.dropped_spans) as f64 / told("rounds")?;
@@ -119,7 +119,7 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
     let manifest = paths
         .filter(of_syn)
         .last()
-        .ok_or("expected the package `syn` in the metadata, found none")?;
+        .ok_or("no package `syn` in the metadata")?;
     Ok(Path::new(manifest).with_file_name(""))
 }
 

@@ -37,12 +37,12 @@ fn measure_both(table: &mut Table) -> Result<(), Box<dyn Error>> {
         let frames = make(&path, bytes)?;
         let said = spawn(Task::Open, 0.0, &path)?;
         if said["frames"] != frames as f64 || said["last_spans"] < SPANS as f64 {
-            return Err(format!("{frames} whole frames were expected, found {said:?}").into());
+            return Err(format!("not {frames} whole frames: {said:?}").into());
         }
         told.push(said);
     }
     let [small, large] = &told[..] else {
-        return Err("two children were expected".into());
+        return Err("not two children".into());
     };
     table.add_noted(
         "1 GB: opened, and its last frame read",
@@ -89,11 +89,7 @@ pub fn open(path: &str) -> Result<(), Box<dyn Error>> {
         let begin = Instant::now();
         let mut capture = Capture::open(path)?;
         frames = capture.frame_count();
-        let last = capture.frame(
-            frames
-                .checked_sub(1)
-                .ok_or("a frame was expected, found none")?,
-        )?;
+        let last = capture.frame(frames.checked_sub(1).ok_or("no frame")?)?;
         last_spans = last.threads.iter().map(|tree| tree.spans.len()).sum();
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }

@@ -114,7 +114,7 @@ fn poll_until(
     let begin = Instant::now();
     while !is_enough(replay) {
         if begin.elapsed() > PATIENCE {
-            return Err("a frame was expected, found that none comes".into());
+            return Err("no frame arrives".into());
         }
         let pass = Instant::now();
         replay.poll(ctx);

@@ -26,12 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let task = arguments.next().unwrap_or_default();
     let seconds = || -> Result<Duration, Box<dyn Error>> {
-        let text = std::env::args()
-            .nth(2)
-            .ok_or("a number of seconds was expected, found nothing")?;
+        let text = std::env::args().nth(2).ok_or("no number of seconds")?;
         let seconds = text
             .parse()
-            .map_err(|_| format!("a number of seconds was expected, found `{text}`"))?;
+            .map_err(|_| format!("`{text}` is not a number of seconds"))?;
         Ok(Duration::try_from_secs_f64(seconds)?)
     };
     match task.as_str() {
@@ -41,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "polls" => polls(),
         "launches" => launches(),
         _ => Err(format!(
-            "load SECONDS, copies SECONDS, rows SECONDS, polls or launches was expected, found `{task}`"
+            "unknown task `{task}`; the tasks are load SECONDS, copies SECONDS, rows SECONDS, polls and launches"
         )
         .into()),
     }
@@ -82,7 +80,7 @@ fn polls() -> Result<(), Box<dyn Error>> {
     const TIMES: u32 = 30;
     /// Counters need some time between two samples.
     const PAUSE: Duration = Duration::from_millis(150);
-    let mut cards = Cards::find().ok_or("a card was expected, none is there")?;
+    let mut cards = Cards::find().ok_or("no card found")?;
     let mut measure = |name: &str, ask: fn(&mut Cards)| {
         // The first poll takes longer.
         ask(&mut cards);
@@ -369,6 +367,6 @@ fn done(what: &str, code: c_int) -> Result<(), Box<dyn Error>> {
     if code == 0 {
         Ok(())
     } else {
-        Err(format!("{what} was expected to succeed, it returned {code}").into())
+        Err(format!("{what} failed: it returned {code}").into())
     }
 }

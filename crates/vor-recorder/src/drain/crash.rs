@@ -94,7 +94,7 @@ impl Turn {
     pub(crate) fn wait() -> io::Result<Self> {
         let pauses = LONGEST_NOTE.as_millis() / PAUSE.as_millis();
         Self::take_within(pauses as u32).ok_or_else(|| {
-            let reason = format!("a note of open scopes has been in the way for {LONGEST_NOTE:?}");
+            let reason = format!("a note of open scopes took longer than {LONGEST_NOTE:?}");
             io::Error::new(io::ErrorKind::TimedOut, reason)
         })
     }
@@ -187,8 +187,8 @@ pub(super) fn note_panic() {
     let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MOST_PANIC_NOTES;
     if is_due && !append() && !thread::is_busy() {
         report::line(
-            "what was open at this panic is not in the capture, \
-             which is being written to all the while",
+            "the open scopes at this panic are not in the capture: \
+             another thread is writing to it",
         );
     }
 }

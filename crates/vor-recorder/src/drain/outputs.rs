@@ -61,7 +61,7 @@ impl Loss {
             ..
         } = self;
         report::line(&format!(
-            "{name} lacks {spans} spans and {frames} frames, from where it was switched off"
+            "{name} is incomplete: it was switched off before the last {spans} spans and {frames} frames"
         ));
     }
 }

@@ -98,7 +98,7 @@ impl OutputFile {
         }
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "its reader takes nothing, or too little until the program ends",
+            "its reader did not read all of it before the program ended",
         ))
     }
 

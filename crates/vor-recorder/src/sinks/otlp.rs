@@ -228,7 +228,7 @@ impl OtlpSink {
         // An address with a password is not shown.
         let base = Some(self.base()).filter(|base| !base.contains('@'));
         let at = base.map(|base| format!(" at {base}")).unwrap_or_default();
-        format!("what is sent to the collector{at}")
+        format!("the OpenTelemetry sink{at}")
     }
 
     fn start(self, counts: &Arc<Counts>) -> Result<Collecting, Error> {

@@ -34,7 +34,7 @@ fn queries_that_use_cpu_time_are_made_less_often() {
             let (events, _) = debug_lines(&output);
             let seldom = events
                 .iter()
-                .filter(|event| event.ends_with("not every 100.0ms"));
+                .filter(|event| event.ends_with("instead of 100.0ms"));
             assert_eq!(seldom.count(), 2, "{events:?}");
         }
         return;

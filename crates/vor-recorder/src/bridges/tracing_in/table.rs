@@ -398,9 +398,7 @@ fn say_full() {
     /// Set by the first thread that finds the table full (relaxed).
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        report::line(
-            "more spans of `tracing` are open than are followed; those beyond are not recorded",
-        );
+        report::line("too many spans of `tracing` are open; further ones are not recorded");
     }
 }
 

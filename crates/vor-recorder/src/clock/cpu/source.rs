@@ -96,7 +96,7 @@ fn is_mark_forbidden() -> bool {
     if value != "clock" {
         let found = value.to_string_lossy();
         report::line(&format!(
-            "{VARIABLE}: expected \"clock\", found \"{found}\"; it is ignored"
+            "{VARIABLE}: \"{found}\" is not \"clock\"; it is ignored"
         ));
     }
     value == "clock"

@@ -166,7 +166,7 @@ fn run() {
         for (limiter, reported) in [&fast, &slow, &turns].into_iter().zip(&mut reported) {
             if limiter.is_throttled() && !std::mem::replace(reported, true) {
                 report::detail(&format!(
-                    "a poll of the GPUs takes {:.1?} of CPU time, so it comes every {:.1?} and not every {:.1?}",
+                    "a poll of the GPUs takes {:.1?} of CPU time, so its interval is {:.1?} instead of {:.1?}",
                     limiter.cost(),
                     limiter.interval(),
                     limiter.every()

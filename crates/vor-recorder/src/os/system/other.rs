@@ -20,7 +20,7 @@ pub(super) fn why_absent(_: &str) -> String {
     if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
         "vor is built without its feature `web`".to_owned()
     } else {
-        "vor does not know how to ask this system".to_owned()
+        "vor does not support this system".to_owned()
     }
 }
 
