@@ -83,7 +83,7 @@ def test_references_are_counted_as_before() -> None:
     vor.disable()
 
 
-def test_functions_go_when_nobody_has_them() -> None:
+def test_functions_are_freed_with_their_last_reference() -> None:
     import weakref
 
     gone: list[int] = []

@@ -35,7 +35,7 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
         vor.merge([tmp_path / "missing.vor", tmp_path / "b.vor"], tmp_path / "all.pftrace")
 
 
-def test_other_subcommands_are_the_command_s() -> None:
+def test_other_subcommands_come_from_the_command() -> None:
     command = [sys.executable, "-m", "vor", "--version"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout.startswith("vor ")

@@ -337,7 +337,7 @@ def test_arguments(tmp_path: Path) -> None:
     assert spans.named("many")[0]["args"] == dict(zip("abcdefgh", range(8)))
 
 
-def test_functions_that_share_their_code_are_told_apart(tmp_path: Path) -> None:
+def test_functions_that_share_code_are_distinguished(tmp_path: Path) -> None:
     run = record(
         tmp_path,
         """

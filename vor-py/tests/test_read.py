@@ -336,7 +336,7 @@ def test_old_captures_are_read() -> None:
         assert len(capture.spans) == info["spans"]
 
 
-def test_it_is_shown_in_notebooks(path: Path) -> None:
+def test_notebooks_show_it(path: Path) -> None:
     import xml.etree.ElementTree as tree
 
     capture = vor.read(path)

@@ -150,7 +150,7 @@ def test_pandas(capture: vor.Capture) -> None:
     assert dict(sums) == {row["name"]: row["self_ns"] for row in expected(capture.stats())}
 
 
-def test_what_is_missing_is_named(capture: vor.Capture) -> None:
+def test_missing_parts_are_named(capture: vor.Capture) -> None:
     for name, convert in (("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")):
         program = f"""
 import sys

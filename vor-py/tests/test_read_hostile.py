@@ -118,7 +118,7 @@ def test_a_file_that_shrinks_while_it_is_open(whole: bytes, tmp_path: Path) -> N
             assert str(error).startswith(f"{path}: ")
 
 
-def test_damage_is_told(whole: bytes, tmp_path: Path) -> None:
+def test_damage_is_reported(whole: bytes, tmp_path: Path) -> None:
     content = bytearray(whole)
     for at in range(len(whole) // 2, len(whole) // 2 + 40):
         content[at] ^= 0x55
