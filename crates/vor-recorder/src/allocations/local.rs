@@ -249,7 +249,8 @@ pub(crate) fn own<'a>() -> &'a Local {
 
 /// Runs `work`; meanwhile this thread counts nothing and takes no lock of this module.
 pub(crate) fn internally<R>(work: impl FnOnce() -> R) -> R {
-    in_state(State::Internal, work)
+    let _internal = StateGuard::set(State::Internal);
+    work()
 }
 
 /// Runs `work` without counting its allocations and frees, including those of the live heap. An
@@ -264,10 +265,8 @@ pub(crate) fn internally<R>(work: impl FnOnce() -> R) -> R {
 /// ```
 #[inline]
 pub fn untracked<R>(work: impl FnOnce() -> R) -> R {
-    if own().is_internal() {
-        return work();
-    }
-    in_state(State::Untracked, work)
+    let _untracked = StateGuard::untracked();
+    work()
 }
 
 /// Stops counting on this thread permanently.
@@ -289,15 +288,33 @@ pub(crate) fn stay_internal() {
     own().set_state(State::Internal);
 }
 
-fn in_state<R>(state: State, work: impl FnOnce() -> R) -> R {
-    struct Restore(State);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            own().set_state(self.0);
+/// Sets this thread's state until it is dropped. A guard rather than a function that takes the
+/// work, which would be compiled anew for each caller.
+pub(crate) struct StateGuard {
+    before: Option<State>,
+}
+
+impl StateGuard {
+    fn set(state: State) -> Self {
+        let before = Some(own().set_state(state));
+        Self { before }
+    }
+
+    /// Stops counting. Does nothing on a thread that takes no locks now.
+    pub(crate) fn untracked() -> Self {
+        if own().is_internal() {
+            return Self { before: None };
+        }
+        Self::set(State::Untracked)
+    }
+}
+
+impl Drop for StateGuard {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            own().set_state(before);
         }
     }
-    let _restore = Restore(own().set_state(state));
-    work()
 }
 
 impl Local {

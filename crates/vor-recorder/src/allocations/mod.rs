@@ -13,7 +13,7 @@ pub(crate) mod lock;
 #[cfg(windows)]
 pub(crate) use local::stay_internal;
 pub use local::{AllocCounts, process_allocations, thread_allocations, untracked};
-pub(crate) use local::{Counters, Counts, is_installed, own_counters, stay_untracked};
+pub(crate) use local::{Counters, Counts, StateGuard, is_installed, own_counters, stay_untracked};
 
 use crate::sync::global::AtomicU64;
 

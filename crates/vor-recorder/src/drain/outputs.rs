@@ -88,10 +88,9 @@ impl Outputs {
 
     /// Ends one sink and removes it. Returns whether it was on and ended well.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
-        self.each(
-            |output| output.number == number,
-            |output| output.sink.finish(),
-        );
+        self.each(&|output| output.number == number, &mut |output| {
+            output.sink.finish()
+        });
         // A sink that failed at its end is already removed.
         let ended_well = self.has(number);
         let removed = self.sinks.extract_if(.., |output| output.number == number);
@@ -126,12 +125,12 @@ impl Outputs {
     /// Reads every sink's interest again. Must be called where a frame begins, so that no sink gets
     /// half a frame.
     pub(crate) fn refresh_interest(&mut self) {
-        let ask = |output: &mut Output| {
+        let mut ask = |output: &mut Output| {
             output.interest = output.sink.interest();
             output.takes_frames = output.sink.takes_frames();
             Ok(())
         };
-        self.each(|_| true, ask);
+        self.each(&|_| true, &mut ask);
         self.settle();
     }
 
@@ -146,10 +145,9 @@ impl Outputs {
         let dropped: u64 = batch.threads.iter().map(dropped).sum();
         let spans = (batch.span_count() + batch.async_span_count()) as u64 + dropped;
         self.count(spans, 0);
-        self.each_in_pass(
-            |output| output.interest.batches,
-            |sink| sink.accept_batch(batch),
-        );
+        self.each_in_pass(&|output| output.interest.batches, &mut |sink| {
+            sink.accept_batch(batch)
+        });
     }
 
     /// Counts spans and frames that the sinks are about to accept.
@@ -172,33 +170,32 @@ impl Outputs {
 
     pub(crate) fn accept_open(&mut self, open: &OpenStarts) {
         self.each_in_pass(
-            |output| output.interest.batches && output.sink.wants_open(),
-            |sink| sink.accept_open(open),
+            &|output| output.interest.batches && output.sink.wants_open(),
+            &mut |sink| sink.accept_open(open),
         );
     }
 
     pub(crate) fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) {
         self.count(0, 1);
-        self.each_in_pass(
-            |output| output.takes_frames,
-            |sink| sink.accept_frame(frame),
-        );
+        self.each_in_pass(&|output| output.takes_frames, &mut |sink| {
+            sink.accept_frame(frame)
+        });
     }
 
     /// Makes every sink write the records that it gathered in a pass.
     pub(crate) fn commit(&mut self) {
-        self.each(|_| true, |output| output.sink.commit());
+        self.each(&|_| true, &mut |output| output.sink.commit());
         self.uncommitted = (0, 0);
     }
 
     /// Calls every sink that `concerns` selects; files may gather what they receive.
     fn each_in_pass(
         &mut self,
-        concerns: impl Fn(&Output) -> bool,
-        mut call: impl FnMut(&mut dyn FrameSink) -> Result<(), Error>,
+        concerns: &dyn Fn(&Output) -> bool,
+        call: &mut dyn FnMut(&mut dyn FrameSink) -> Result<(), Error>,
     ) {
         let may_gather = self.may_gather;
-        self.each(concerns, |output| {
+        self.each(concerns, &mut |output| {
             call(&mut *output.sink)?;
             if may_gather {
                 Ok(())
@@ -209,19 +206,18 @@ impl Outputs {
     }
 
     pub(crate) fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) {
-        self.each(
-            |_| true,
-            |output| output.sink.accept_heap(snapshot, catalog),
-        );
+        self.each(&|_| true, &mut |output| {
+            output.sink.accept_heap(snapshot, catalog)
+        });
     }
 
     pub(crate) fn flush(&mut self) {
-        self.each(|_| true, |output| output.sink.flush());
+        self.each(&|_| true, &mut |output| output.sink.flush());
     }
 
     #[cfg(any(unix, windows))]
     pub(crate) fn finish(&mut self) {
-        self.each(|_| true, |output| output.sink.finish());
+        self.each(&|_| true, &mut |output| output.sink.finish());
         self.ended
             .extend(self.sinks.drain(..).map(|output| output.sink));
         self.losses.drain(..).for_each(|loss| loss.report());
@@ -250,8 +246,8 @@ impl Outputs {
     /// Calls every sink that `concerns` selects, and removes those that fail.
     fn each(
         &mut self,
-        concerns: impl Fn(&Output) -> bool,
-        mut call: impl FnMut(&mut Output) -> Result<(), Error>,
+        concerns: &dyn Fn(&Output) -> bool,
+        call: &mut dyn FnMut(&mut Output) -> Result<(), Error>,
     ) {
         let before = self.sinks.len();
         let (spans, frames) = self.uncommitted;

@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 100;
 /// Returns the rows as text, ordered by self time, longest first.
 pub(crate) fn table(rows: &[ScopeStats]) -> String {
     let mut rows: Vec<&ScopeStats> = rows.iter().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.self_ns), row.site));
+    rows.sort_unstable_by_key(|row| (std::cmp::Reverse(row.self_ns), row.site));
     let (shown, more) = rows.split_at(rows.len().min(MAX_ROWS));
     let heads = ["count", "total", "self", "mean", "p50", "p99", "max"];
     let cells: Vec<[String; 7]> = shown

@@ -28,12 +28,12 @@ pub(crate) const KNOWN: &[&str] = &[
 ];
 
 /// The variables that `get` reads; an unusable value goes to `report`, in one line.
-struct Variables<G, R> {
-    get: G,
-    report: R,
+struct Variables<'a> {
+    get: &'a dyn Fn(&str) -> Option<OsString>,
+    report: &'a mut dyn FnMut(&str),
 }
 
-impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
+impl Variables<'_> {
     /// Reads one variable. A value that `parse` refuses is reported and ignored.
     fn value<T>(
         &mut self,
@@ -45,14 +45,17 @@ impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
         let text = raw.to_string_lossy();
         let value = parse(text.trim());
         if value.is_none() {
-            let shown = if text.is_empty() {
-                "an empty value".to_owned()
-            } else {
-                format!("`{text}`")
-            };
-            (self.report)(&format!("{name}: {shown} is not {expected}; it is ignored"));
+            self.refuse(name, &text, expected);
         }
         value
+    }
+
+    fn refuse(&mut self, name: &str, text: &str, expected: &str) {
+        let shown = match text {
+            "" => "an empty value".to_owned(),
+            text => format!("`{text}`"),
+        };
+        (self.report)(&format!("{name}: {shown} is not {expected}; it is ignored"));
     }
 
     /// Reads a variable that is 0 or 1; an empty value counts as unset.
@@ -117,9 +120,12 @@ impl Config {
     /// Makes the settings from the variables that `get` reads.
     pub(super) fn from_variables(
         get: impl Fn(&str) -> Option<OsString>,
-        report: impl FnMut(&str),
+        mut report: impl FnMut(&str),
     ) -> Self {
-        let mut variables = Variables { get, report };
+        let mut variables = Variables {
+            get: &get,
+            report: &mut report,
+        };
         let mut config = Self::new();
         let expected = "a whole number from 4 to 1048576";
         let kib = variables.value("VOR_RING_KIB", expected, |text| {

@@ -16,7 +16,7 @@ use vor_capture::model::catalog::ThreadInfo;
 use super::list::{MAX_SPARE, threads};
 use super::os_id::os_id;
 use super::state::ThreadState;
-use crate::allocations;
+use crate::allocations::{self, StateGuard};
 use crate::hot::{hooks, nvtx};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
@@ -108,6 +108,16 @@ impl PointerGuard {
         Self {
             before: replace_pointer(state),
         }
+    }
+
+    /// Switches scopes of this thread off.
+    fn busy() -> Self {
+        // A silent thread stays silent.
+        let stand_in = match StandIn::Silent.is_current() {
+            true => StandIn::Silent,
+            false => StandIn::Busy,
+        };
+        Self::set(stand_in.state())
     }
 }
 
@@ -208,20 +218,17 @@ pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
 /// Runs `work` with scopes of this thread switched off, and without counting its allocations.
 /// Scopes that open meanwhile, in a signal handler, an allocator or a sink, are counted as dropped.
 pub(crate) fn while_busy<R>(work: impl FnOnce() -> R) -> R {
-    // A silent thread stays silent.
-    let stand_in = match StandIn::Silent.is_current() {
-        true => StandIn::Silent,
-        false => StandIn::Busy,
-    };
-    let _busy = PointerGuard::set(stand_in.state());
-    allocations::untracked(work)
+    let _busy = PointerGuard::busy();
+    let _untracked = StateGuard::untracked();
+    work()
 }
 
 /// Runs `work` as [`while_busy`] does, and does not count the scopes that open meanwhile either.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn while_silent<R>(work: impl FnOnce() -> R) -> R {
     let _silent = PointerGuard::set(StandIn::Silent.state());
-    allocations::untracked(work)
+    let _untracked = StateGuard::untracked();
+    work()
 }
 
 /// Runs `work` on a thread of vor's own as if it were one of the program's: its records go into a
