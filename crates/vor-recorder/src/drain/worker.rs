@@ -1,10 +1,10 @@
 //! The worker thread, and how it sleeps.
 //!
 //! While the program records, a pass begins a drain interval after the last one began, or
-//! immediately when a ring is a quarter full. After a second without work the worker arms the
-//! rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
-//! with the arming can go unnoticed, so the worker checks again one interval later before it sleeps
-//! for long.
+//! immediately when a ring reaches its high watermark. After a second without work the worker arms
+//! the rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that
+//! races with the arming can go unnoticed, so the worker checks again one interval later before it
+//! sleeps for long.
 
 use std::sync::Mutex;
 use std::thread::Thread;
@@ -27,8 +27,8 @@ static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
 /// Set by the worker during its long sleep; read by pushes on their cold path and by marks. Relaxed
 /// would suffice: the long sleep's end makes up for a lost wake-up.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// Set by the first push that finds a ring a quarter full, cleared by the worker, so that one
-/// wake-up is made rather than thousands.
+/// Set by the first push that finds a ring at its high watermark, cleared by the worker, so that
+/// one wake-up is made rather than thousands.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Time without work before the worker's long sleep.

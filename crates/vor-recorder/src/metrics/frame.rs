@@ -14,7 +14,7 @@ pub(crate) struct FrameMetrics {
     /// Sums of counters by user column.
     pub(crate) sums: Vec<(u32, u64)>,
     /// Distributions, with the columns of their p50, p99 and maximum.
-    histograms: Vec<([u32; 3], Distribution)>,
+    pub(crate) histograms: Vec<([u32; 3], Distribution)>,
     pub(crate) io: IoTick,
     pub(crate) allocations: Counts,
 }

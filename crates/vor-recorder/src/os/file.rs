@@ -135,3 +135,78 @@ fn is_unread_fifo(path: &Path, error: &io::Error) -> bool {
 fn is_unread_fifo(_: &Path, _: &io::Error) -> bool {
     false
 }
+
+/// Returns whether `path` still names the open file.
+#[cfg(unix)]
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: io::Result<std::fs::Metadata>| {
+        Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()))
+    };
+    let found = identity(std::fs::metadata(path));
+    found.is_some() && found == identity(file.metadata())
+}
+
+/// Returns whether `path` still names the open file: another process may have renamed it.
+#[cfg(windows)]
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::{
+        BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle,
+    };
+    #[expect(unsafe_code, reason = "the identity of a file is a system call")]
+    let identity = |file: &File| {
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: the handle belongs to a file that is open during the call, and `info` is a valid
+        // place for the result.
+        let done =
+            unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
+        (done != 0).then_some((
+            info.dwVolumeSerialNumber,
+            info.nFileIndexHigh,
+            info.nFileIndexLow,
+        ))
+    };
+    let found = File::open(path).ok().and_then(|at| identity(&at));
+    found.is_some() && found == identity(file)
+}
+
+/// Other systems have no second process.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+#[cfg(target_os = "linux")]
+/// Maps a file into memory and unmaps it. The mapping is executable if that is allowed, because
+/// some recorders see only such mappings.
+#[expect(unsafe_code, reason = "mappings are the C library's")]
+pub(crate) fn map_once(file: &File) -> io::Result<()> {
+    const BYTES: usize = 4096;
+    for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
+        // SAFETY: a new mapping at a place of the system's choice touches no existing memory,
+        // and is never read.
+        let place = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                BYTES,
+                protection,
+                libc::MAP_PRIVATE,
+                std::os::fd::AsRawFd::as_raw_fd(file),
+                0,
+            )
+        };
+        if place != libc::MAP_FAILED {
+            // SAFETY: it is the mapping just made, to which no reference exists.
+            unsafe { libc::munmap(place, BYTES) };
+            return Ok(());
+        }
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Other systems' recorders do not look for mappings.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn map_once(_: &File) -> io::Result<()> {
+    Ok(())
+}

@@ -5,6 +5,7 @@
 pub(crate) mod js;
 pub(crate) mod detach;
 pub mod file;
+pub(crate) mod host;
 pub(crate) mod report;
 pub(crate) mod signals;
 pub mod system;

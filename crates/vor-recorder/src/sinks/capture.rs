@@ -10,8 +10,6 @@
 //! their frame is complete.
 
 use std::collections::VecDeque;
-#[cfg(any(unix, windows))]
-use std::fs::File;
 use std::fs::TryLockError;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,7 +28,7 @@ use crate::clock;
 #[cfg(unix)]
 use crate::drain::crash;
 use crate::hot::{callsite, thread};
-use crate::os::file::OutputFile;
+use crate::os::file::{self, OutputFile};
 use crate::os::report;
 use crate::os::signals;
 
@@ -626,7 +624,7 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
         }
         // If the path still names the locked file, no other writer is about to write or rename
         // it.
-        if !is_at(file, path) {
+        if !file::is_at(file, path) {
             continue;
         }
         if file.metadata().map_err(refused)?.len() == 0 {
@@ -653,47 +651,6 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
         ));
     }
     Ok(None)
-}
-
-/// Returns whether `path` still names the open file.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: std::io::Result<std::fs::Metadata>| {
-        Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()))
-    };
-    let found = identity(std::fs::metadata(path));
-    found.is_some() && found == identity(file.metadata())
-}
-
-/// Returns whether `path` still names the open file: another process may have renamed it.
-#[cfg(windows)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::windows::io::AsRawHandle;
-    use windows_sys::Win32::Storage::FileSystem::{
-        BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle,
-    };
-    #[expect(unsafe_code, reason = "the identity of a file is a system call")]
-    let identity = |file: &File| {
-        let mut info = BY_HANDLE_FILE_INFORMATION::default();
-        // SAFETY: the handle belongs to a file that is open during the call, and `info` is a valid
-        // place for the result.
-        let done =
-            unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
-        (done != 0).then_some((
-            info.dwVolumeSerialNumber,
-            info.nFileIndexHigh,
-            info.nFileIndexLow,
-        ))
-    };
-    let found = File::open(path).ok().and_then(|at| identity(&at));
-    found.is_some() && found == identity(file)
-}
-
-/// Other systems have no second process.
-#[cfg(not(any(unix, windows)))]
-fn is_at(_: &std::fs::File, _: &Path) -> bool {
-    true
 }
 
 /// Returns `run.<infix>.vor` for `run.vor`.

@@ -24,6 +24,7 @@ use vor_export::samply::SamplyExporter;
 
 use crate::clock;
 use crate::hot::{hooks, thread};
+use crate::os::file;
 use crate::sinks::wrapped::Wrapped;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
@@ -180,50 +181,5 @@ impl Files {
 fn show(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
-    system::map_once(&options.open(path)?)
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    #![expect(unsafe_code, reason = "mappings are the C library's")]
-
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::AsRawFd;
-
-    /// Maps a file into memory and unmaps it. The mapping is executable if that is allowed, because
-    /// some recorders see only such mappings.
-    pub(super) fn map_once(file: &File) -> io::Result<()> {
-        const BYTES: usize = 4096;
-        for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
-            // SAFETY: a new mapping at a place of the system's choice touches no existing memory,
-            // and is never read.
-            let place = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    BYTES,
-                    protection,
-                    libc::MAP_PRIVATE,
-                    file.as_raw_fd(),
-                    0,
-                )
-            };
-            if place != libc::MAP_FAILED {
-                // SAFETY: it is the mapping just made, to which no reference exists.
-                unsafe { libc::munmap(place, BYTES) };
-                return Ok(());
-            }
-        }
-        Err(io::Error::last_os_error())
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::fs::File;
-    use std::io;
-
-    pub(super) fn map_once(_: &File) -> io::Result<()> {
-        Ok(())
-    }
+    file::map_once(&options.open(path)?)
 }

@@ -1,5 +1,5 @@
 //! The formats that `vor export` writes. A new format is a variant of [`Format`] and an arm in
-//! [`Format::sink`].
+//! [`Format::sink`] and in [`Format::is_of_spans`].
 //!
 //! [`FrameSink::interest`] says which data a format needs: batches as they are in the capture, or
 //! trees frame by frame, with one frame in memory at a time, or frames without spans.
@@ -76,6 +76,19 @@ impl Format {
             #[cfg(feature = "parquet")]
             Self::Parquet => options.sink(writer, catalog)?,
         })
+    }
+
+    /// Returns whether the output holds only spans, so that a capture without any is refused.
+    pub(super) fn is_of_spans(
+        self,
+        #[cfg(feature = "parquet")] options: &super::parquet::Options,
+    ) -> bool {
+        match self {
+            Self::Collapsed | Self::Pprof | Self::Speedscope | Self::Csv => true,
+            Self::Chrome | Self::Perfetto | Self::Firefox | Self::MetricsCsv => false,
+            #[cfg(feature = "parquet")]
+            Self::Parquet => options.is_of_spans(),
+        }
     }
 }
 

@@ -165,7 +165,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     if interest != Interest::METRICS && !filter.keeps_all() && filter.kept() == 0 {
         return Err(source.failure("no spans in the selected frames, threads, names and durations"));
     }
-    if args.is_of_spans() && exported.spans == 0 {
+    if args.to.is_of_spans(
+        #[cfg(feature = "parquet")]
+        &args.parquet,
+    ) && exported.spans == 0
+    {
         return Err(source.failure(no_spans(frames)));
     }
     sink.finish().map_err(failed)?;
@@ -267,7 +271,13 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
 /// Refuses a capture that has no data for the format.
 fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<(), Failure> {
     let (frames, spans) = (source.info.frames, source.info.spans);
-    if frames == 0 && spans == 0 && args.is_of_spans() {
+    if frames == 0
+        && spans == 0
+        && args.to.is_of_spans(
+            #[cfg(feature = "parquet")]
+            &args.parquet,
+        )
+    {
         return Err(source.failure(no_spans(frames)));
     }
     // Spans outside of frames are only in batches.
@@ -278,18 +288,6 @@ fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<()
         return Err(source.failure(no_spans(frames)));
     }
     Ok(())
-}
-
-impl Args {
-    /// Returns whether the output holds only spans.
-    fn is_of_spans(&self) -> bool {
-        match self.to {
-            Format::Collapsed | Format::Pprof | Format::Speedscope | Format::Csv => true,
-            Format::Chrome | Format::Perfetto | Format::Firefox | Format::MetricsCsv => false,
-            #[cfg(feature = "parquet")]
-            Format::Parquet => self.parquet.is_of_spans(),
-        }
-    }
 }
 
 impl Chosen {
