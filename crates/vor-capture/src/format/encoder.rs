@@ -21,9 +21,18 @@ const TABLE_GOAL_BYTES: usize = 64 << 10;
 /// Payloads below this are not compressed: they hold few repetitions, and LZ4's own cost in bytes
 /// shows.
 const COMPRESS_FROM_BYTES: usize = 48;
-/// Payloads below this are not compressed in a hurry: LZ4 clears its table for each, which takes
-/// longer than everything else for a small record.
-const COMPRESS_IN_HURRY_FROM_BYTES: usize = 512;
+/// The same for [`Compression::Fast`]: LZ4 clears its table for each payload, which takes longer
+/// than everything else for a small record.
+const FAST_COMPRESS_FROM_BYTES: usize = 512;
+
+/// Which records are compressed. Readers decode all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// All but the smallest.
+    Usual,
+    /// Only large ones, for records that come fast.
+    Fast,
+}
 
 /// Writes a capture, piece by piece, into buffers of the caller.
 ///
@@ -194,13 +203,11 @@ impl Encoder {
         self.frames.offset += bytes;
     }
 
-    /// Sets whether records come so fast that small ones are better not compressed. Readers decode
-    /// both.
-    pub fn set_hurry(&mut self, hurry: bool) {
-        self.frames.compress_from_bytes = if hurry {
-            COMPRESS_IN_HURRY_FROM_BYTES
-        } else {
-            COMPRESS_FROM_BYTES
+    /// Sets which records are compressed from now on.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.frames.compress_from_bytes = match compression {
+            Compression::Usual => COMPRESS_FROM_BYTES,
+            Compression::Fast => FAST_COMPRESS_FROM_BYTES,
         };
     }
 

@@ -48,7 +48,7 @@ use std::sync::Arc;
 pub use damage::{Damage, DamageReason};
 #[cfg(feature = "reader")]
 pub use decoder::{Checkpoint, Decoder, Event, RawRecord};
-pub use encoder::Encoder;
+pub use encoder::{Compression, Encoder};
 pub use head::{Header, RecordHead, parse_end};
 pub use note::NoteWriter;
 #[cfg(feature = "reader")]

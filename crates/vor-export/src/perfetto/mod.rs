@@ -124,7 +124,21 @@ impl<W: Write> PerfettoExporter<W> {
 
     /// Adds a counter whose values the program writes. A counter that is added before
     /// [`start`](Self::start) has no effect.
-    pub fn add_counter(
+    pub fn add_counter(&mut self, name: &str, unit: &CounterUnit, multiplier: u64) -> CounterTrack {
+        self.declare_counter(name, unit, multiplier, false)
+    }
+
+    /// Adds a counter as [`add_counter`](Self::add_counter) does, whose values the viewer sums.
+    pub fn add_incremental_counter(
+        &mut self,
+        name: &str,
+        unit: &CounterUnit,
+        multiplier: u64,
+    ) -> CounterTrack {
+        self.declare_counter(name, unit, multiplier, true)
+    }
+
+    fn declare_counter(
         &mut self,
         name: &str,
         unit: &CounterUnit,

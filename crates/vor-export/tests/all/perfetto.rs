@@ -787,7 +787,7 @@ fn metrics_are_counters_with_their_units() {
     });
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.accept_frame(&Arc::new(frame)).unwrap();
-    let counter = exporter.add_counter("rate", &CounterUnit::Custom("fps".into()), 3, true);
+    let counter = exporter.add_incremental_counter("rate", &CounterUnit::Custom("fps".into()), 3);
     exporter.put_counter(counter, 1500, 0.5);
     exporter.put_counter(counter, 1500, f64::INFINITY);
     exporter.finish().unwrap();

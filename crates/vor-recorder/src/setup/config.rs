@@ -26,7 +26,7 @@ pub struct Config {
     pub(crate) spans: bool,
     pub(crate) every: u64,
     pub(crate) max_frames: Option<u64>,
-    pub(crate) slow_ns: Option<u64>,
+    pub(crate) slow: Option<Duration>,
     pub(crate) frames_before: usize,
     pub(crate) stats: bool,
     /// Whether scopes are counted instead of recorded.
@@ -91,7 +91,7 @@ impl Config {
             spans: true,
             every: 1,
             max_frames: None,
-            slow_ns: None,
+            slow: None,
             frames_before: 2,
             stats: false,
             count_scopes: false,
@@ -185,7 +185,7 @@ impl Config {
     /// each, like a flight recorder.
     #[must_use]
     pub fn slow_frames(mut self, limit: Duration, frames_before: usize) -> Self {
-        self.slow_ns = Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.slow = Some(limit);
         self.frames_before = frames_before;
         self
     }

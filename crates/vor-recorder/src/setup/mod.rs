@@ -144,7 +144,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         spans: config.spans,
         every: config.every,
         max_frames: config.max_frames,
-        slow_ns: config.slow_ns,
+        slow: config.slow,
         frames_before: config.frames_before,
     };
     let signals = config.signals;

@@ -144,7 +144,7 @@ impl Config {
         let slow_ms = variables.time("VOR_RECORD_SLOW_FRAMES_MS", expected, |ms| {
             (0.0..1e12).contains(&ms)
         });
-        config.slow_ns = slow_ms.map(|ms| (ms * 1e6) as u64);
+        config.slow = slow_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
         let expected = "a whole number up to 1000";
         let before = variables.value("VOR_RECORD_FRAMES_BEFORE", expected, |text| {
             text.parse().ok().filter(|before| *before <= 1000)
@@ -156,7 +156,7 @@ impl Config {
         config = config.cpu_time(cpu_time).cpu_split(cpu_split);
         config.allocations = variables.flag("VOR_ALLOCATIONS");
         let spans = variables.spans();
-        config.spans = spans == Some(true) || config.slow_ns.is_some();
+        config.spans = spans == Some(true) || config.slow.is_some();
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));

@@ -14,10 +14,11 @@ use std::fs::TryLockError;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use vor_capture::Error;
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::{Compression, Encoder, Header, RecordRef};
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
@@ -42,7 +43,7 @@ pub struct CaptureOptions {
     /// Spans of this many frames at most.
     pub max_frames: Option<u64>,
     /// Spans only of frames longer than this.
-    pub slow_ns: Option<u64>,
+    pub slow: Option<Duration>,
     /// Also keep the spans of this many frames before each slow one.
     pub frames_before: usize,
 }
@@ -53,7 +54,7 @@ impl Default for CaptureOptions {
             spans: true,
             every: 1,
             max_frames: None,
-            slow_ns: None,
+            slow: None,
             frames_before: 2,
         }
     }
@@ -243,7 +244,7 @@ impl CaptureSink {
             written = signals::without_signals(|| self.file.write_all(&self.buffer));
             self.buffer.clear();
             self.had_many_frames = self.gathered_frames >= MANY_FRAMES;
-            self.encoder.set_hurry(self.had_many_frames);
+            self.choose_compression(false);
             self.gathered_frames = 0;
         }
         #[cfg(unix)]
@@ -338,9 +339,7 @@ impl CaptureSink {
 
     /// Returns whether every frame keeps its spans, so that batches need not wait.
     fn keeps_all(&self) -> bool {
-        self.options.every == 1
-            && self.options.slow_ns.is_none()
-            && self.options.max_frames.is_none()
+        self.options.every == 1 && self.options.slow.is_none() && self.options.max_frames.is_none()
     }
 
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
@@ -389,10 +388,11 @@ impl CaptureSink {
             batches,
             given_up,
         });
-        match self.options.slow_ns {
+        match self.options.slow {
             None => self.settle(0, chosen),
-            Some(limit_ns) => {
-                let slow = u64::try_from(frame.duration_ns()).unwrap_or(0) > limit_ns;
+            Some(limit) => {
+                let duration_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
+                let slow = Duration::from_nanos(duration_ns) > limit;
                 if slow && chosen {
                     self.settle(0, true);
                 } else {
@@ -483,11 +483,18 @@ impl CaptureSink {
         }
     }
 
+    fn choose_compression(&mut self, has_many_frames: bool) {
+        let is_fast = has_many_frames || self.had_many_frames;
+        self.encoder.set_compression(match is_fast {
+            true => Compression::Fast,
+            false => Compression::Usual,
+        });
+    }
+
     fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) {
         self.gathered_frames += 1;
         let has_many_frames = self.gathered_frames >= MANY_FRAMES;
-        self.encoder
-            .set_hurry(has_many_frames || self.had_many_frames);
+        self.choose_compression(has_many_frames);
         if frame.frame_set != 0 {
             self.put_frame(frame);
             return;

@@ -108,7 +108,7 @@ impl TraceBuilder {
     #[must_use]
     pub fn counter_track(&self, name: &str, unit: CounterUnit, multiplier: u64) -> CounterTrack {
         let mut exporter = self.exporter.lock();
-        exporter.add_counter(name, &unit, multiplier, false)
+        exporter.add_counter(name, &unit, multiplier)
     }
 
     /// Adds a counter whose values the viewer sums. Each value is a multiple of `multiplier` units.
@@ -120,7 +120,7 @@ impl TraceBuilder {
         multiplier: u64,
     ) -> CounterTrack {
         let mut exporter = self.exporter.lock();
-        exporter.add_counter(name, &unit, multiplier, true)
+        exporter.add_incremental_counter(name, &unit, multiplier)
     }
 
     /// Records a counter's value at a time that [`ticks`](crate::clock::ticks) returned.

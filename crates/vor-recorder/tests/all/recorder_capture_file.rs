@@ -69,7 +69,7 @@ fn discarded_spans_of_a_frame_that_is_too_long_count_as_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let options = CaptureOptions {
-        slow_ns: Some(0),
+        slow: Some(std::time::Duration::ZERO),
         frames_before: 0,
         ..CaptureOptions::default()
     };

@@ -119,7 +119,7 @@ fn slow_frames_and_the_frames_before_them() {
     const SLOW_NS: u64 = 400_000_000;
     for before in [2, 0, 1000] {
         let frames = run(CaptureOptions {
-            slow_ns: Some(SLOW_NS),
+            slow: Some(std::time::Duration::from_nanos(SLOW_NS)),
             frames_before: before,
             ..CaptureOptions::default()
         });
