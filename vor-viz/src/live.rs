@@ -200,6 +200,7 @@ impl PanelState {
                 entry.dropped_spans += came.dropped_spans;
                 entry.merged_marks += came.merged_marks;
                 entry.metrics = came.metrics;
+                entry.add_measured(&came.measured);
             });
             if ticks == frame.end_ticks {
                 self.pending.pop_front();

@@ -60,6 +60,16 @@ impl FrameEntry {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e6
     }
 
+    /// Adds the measured quantities of another frame.
+    pub(crate) fn add_measured(&mut self, measured: &[(SiteId, Measured)]) {
+        for &(site, measured) in measured {
+            match self.measured.binary_search_by_key(&site, |(site, _)| *site) {
+                Ok(at) => self.measured[at].1 = self.measured[at].1.plus(measured),
+                Err(at) => self.measured.insert(at, (site, measured)),
+            }
+        }
+    }
+
     /// Returns the value of a column, if the frame has it.
     #[must_use]
     pub fn metric(&self, column: u32) -> Option<f64> {

@@ -11,6 +11,7 @@ use vor_fixtures::own_process;
 use vor_recorder::drain;
 use vor_recorder::profile_scope;
 use vor_recorder::setup;
+use vor_viz::scopes::{Job, ScopeSums};
 use vor_viz::{Metric, PanelConfig, PanelState, show};
 
 fn enable() {
@@ -109,6 +110,34 @@ fn a_program_that_marks_frames_itself_is_not_marked_twice() {
     state.tick();
     assert_eq!(state.store().frames().len(), 5);
     assert_eq!(spans(&state, "half"), 6);
+}
+
+#[test]
+fn an_entry_sums_the_measured_values_of_its_frames() {
+    own_process!();
+    enable();
+    let mut state = PanelState::new(small());
+    state.tick();
+    for bytes in [100_u64, 20, 3] {
+        {
+            // An argument with this reserved name is a measured value.
+            profile_scope!("load", alloc_bytes = bytes);
+            profile_scope!("decode", alloc_bytes = 2 * bytes);
+        }
+        drain::frame_mark();
+    }
+    state.tick();
+    drain::flush();
+    state.tick();
+    let mut job = Job::<ScopeSums>::default();
+    let last = state.store().frames().len() - 1;
+    job.finish(state.store(), Some((0, last)), &());
+    let rows = &job.output().unwrap().rows;
+    let bytes = |name: &str| {
+        let row = rows.iter().find(|row| &*row.name == name).unwrap();
+        row.alloc_bytes()
+    };
+    assert_eq!([bytes("load"), bytes("decode")], [Some(123), Some(246)]);
 }
 
 #[test]
