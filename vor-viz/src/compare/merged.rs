@@ -1,5 +1,7 @@
 //! Two sides, matched by name.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::stats::Histogram;
@@ -29,6 +31,7 @@ pub(super) struct SideResult {
 impl SpanVisitor for SideWork {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize) {
+        self.scopes.enter(span, depth);
         if self.stacks_on {
             self.stacks.enter(span, depth);
         }
@@ -54,6 +57,11 @@ impl Gather for SideWork {
             stacks_on: false,
             scopes_settled: false,
         }
+    }
+
+    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
+        self.scopes.begin_frames(store, frames.clone());
+        self.stacks.begin_frames(store, frames);
     }
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {

@@ -154,6 +154,28 @@ fn sides_match_by_name_and_are_compared_per_frame() {
 }
 
 #[test]
+fn a_recursive_call_adds_nothing_to_the_call_around_it() {
+    let recursive = || {
+        nested(
+            &["walk"],
+            &[&[(0, 100, 50_000, 1), (1, 200, 40_000, 1), (2, 300, 9_000, 1)]],
+        )
+    };
+    let shown = Shown::new(recursive(), recursive());
+    let [a, b] = shown.sides();
+    shown.compare.borrow_mut().finish(&a, &b);
+    let compare = shown.compare.borrow();
+    let rows = &compare.merged().unwrap().rows;
+    assert_eq!(rows.len(), 1);
+    for side in rows[0].sides.map(Option::unwrap) {
+        assert_eq!(
+            (side.frame_ns, side.frame_count, side.mean_ns),
+            (50_000.0, 3.0, 33_000.0)
+        );
+    }
+}
+
+#[test]
 fn the_largest_change_comes_first_and_titles_sort() {
     let shown = Shown::new(store(30, 1, 0), store(40, 2, 80));
     let mut harness = shown.harness(1200.0, 600.0, Shade::Dark, 1.0);
