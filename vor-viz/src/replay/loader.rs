@@ -615,7 +615,7 @@ pub(crate) fn store(limits: WindowLimits) -> Store {
     Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
 }
 
-/// Returns the number of spans that a block adds to the store.
+/// Returns the most spans that a block adds to the store, which leaves out tasks without a lane.
 fn held(block: &FrameBlock) -> u64 {
     let threads = block.threads.iter();
     let spans = threads.map(|thread| {

@@ -140,7 +140,7 @@ impl Store {
         &self.tracks
     }
 
-    /// Returns the number of stored spans, including tasks.
+    /// Returns the number of stored spans, including tasks that have a lane.
     #[must_use]
     pub fn stored_spans(&self) -> usize {
         self.stored_spans
@@ -169,6 +169,7 @@ impl Store {
         let begins = block.threads.iter().flat_map(|thread| &thread.begins);
         begins.for_each(|begin| self.given_ids.begin(begin));
         for thread in &block.threads {
+            self.stored_spans += thread.rows.iter().map(RowBlock::len).sum::<usize>();
             if !thread.rows.is_empty() || !thread.messages.is_empty() {
                 let track = self.track(TrackKind::Scopes, thread.thread);
                 track.add_scopes(thread);
@@ -176,11 +177,9 @@ impl Store {
             if !thread.tasks.is_empty() || !thread.steps.is_empty() {
                 let mut given_ids = std::mem::take(&mut self.given_ids);
                 let track = self.track(TrackKind::Tasks, thread.thread);
-                track.add_tasks(thread, &mut given_ids);
+                self.stored_spans += track.add_tasks(thread, &mut given_ids);
                 self.given_ids = given_ids;
             }
-            let spans: usize = thread.rows.iter().map(RowBlock::len).sum();
-            self.stored_spans += spans + thread.tasks.len();
         }
         self.catalog = Arc::clone(&block.catalog);
         self.version += 1;

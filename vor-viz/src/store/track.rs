@@ -83,8 +83,10 @@ impl Track {
         }
     }
 
-    /// Appends a frame's tasks, each to the first lane that is free at its begin.
-    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) {
+    /// Appends a frame's tasks, each to the first lane that is free at its begin. Returns the number
+    /// of tasks that have a lane.
+    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) -> usize {
+        let mut added = 0;
         for task in &block.tasks {
             let given_id = given_ids.end(task.id);
             let free = self
@@ -100,8 +102,10 @@ impl Track {
                 self.rows.push(Row::default());
             }
             self.rows[lane].extend(&one(task, given_id));
+            added += 1;
         }
         self.steps.extend(block.steps.iter().copied());
+        added
     }
 
     /// Removes data that ended by `ns`; returns the number of removed spans.

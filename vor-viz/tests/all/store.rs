@@ -6,7 +6,8 @@ use egui::Color32;
 use proptest::prelude::*;
 use vor_capture::model::catalog::SiteId;
 use vor_viz::store::{
-    FrameBlock, PixelScale, Row, RowBlock, RowPixels, SiteSet, Span, SpanVisitor, Store, Walk,
+    FrameBlock, PixelScale, Row, RowBlock, RowPixels, SiteSet, Span, SpanVisitor, Store, Task,
+    Track, Walk,
 };
 
 fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>>) -> FrameBlock {
@@ -76,6 +77,29 @@ fn the_oldest_frames_leave_with_their_spans() {
     // Spans leave one chunk at a time; at least those of shown frames stay.
     assert!(store.stored_spans() >= 3);
     assert_eq!(store.index_of(store.id_at(0)), Some(0));
+}
+
+#[test]
+fn tasks_without_a_lane_are_not_stored_spans() {
+    let mut store = Store::new(10, 1_700);
+    for number in 0..6 {
+        let begin_ns = number * 100;
+        let rows = vec![vec![(begin_ns, 50, 1)]];
+        let mut block = frame(number as u64, begin_ns, begin_ns + 100, rows);
+        // The tasks overlap, so each needs its own lane; there are 256 of them.
+        let task = |id| Task {
+            id,
+            site: SiteId(2),
+            begin_ns,
+            duration_ns: 90,
+        };
+        block.threads[0].tasks = (0..300).map(task).collect();
+        store.push_block(block);
+    }
+    let in_tracks: usize = store.tracks().iter().map(Track::span_count).sum();
+    assert_eq!(in_tracks, 6 * 257);
+    assert_eq!(store.stored_spans(), in_tracks);
+    assert_eq!(store.frames().len(), 6, "no frame is evicted");
 }
 
 #[derive(Default)]
