@@ -240,6 +240,7 @@ impl Store {
                 return;
             };
             self.first.0 += 1;
+            self.version += 1;
             for track in &mut self.tracks {
                 self.stored_spans -= track.evict(gone.end_ns);
             }

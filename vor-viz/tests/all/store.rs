@@ -102,6 +102,21 @@ fn tasks_without_a_lane_are_not_stored_spans() {
     assert_eq!(store.frames().len(), 6, "no frame is evicted");
 }
 
+#[test]
+fn a_lower_limit_of_spans_changes_the_version_if_frames_leave() {
+    let mut store = Store::new(10, usize::MAX);
+    for i in 0..3 {
+        let spans = vec![(i * 100, 50, 1)];
+        store.push_block(frame(i as u64, i * 100, i * 100 + 100, vec![spans]));
+    }
+    let version = store.version();
+    store.set_max_spans(1_000);
+    assert_eq!((store.frames().len(), store.version()), (3, version));
+    store.set_max_spans(1);
+    assert_eq!(store.frames().len(), 1);
+    assert_ne!(store.version(), version);
+}
+
 #[derive(Default)]
 struct Log(Vec<(u32, usize, u64)>);
 
