@@ -39,10 +39,19 @@ fn mean(pixels: &[u8]) -> f64 {
     pixels.iter().map(|&byte| f64::from(byte)).sum::<f64>() / pixels.len() as f64
 }
 
-fn folder_with_capture(frames: u64) -> (tempfile::TempDir, String, PathBuf) {
+/// Returns the number of bytes that differ by more than a shade. The edges of letters differ by one,
+/// depending on their order in the texture of the font.
+fn differing(a: &[u8], b: &[u8]) -> usize {
+    a.iter()
+        .zip(b)
+        .filter(|(a, b)| a.abs_diff(**b) > 24)
+        .count()
+}
+
+fn folder_with_capture(frames: u64, is_closed: bool) -> (tempfile::TempDir, String, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
-    fs::write(&path, make(frames, 9, true).bytes).unwrap();
+    fs::write(&path, make(frames, 9, is_closed).bytes).unwrap();
     let out = folder.path().join("out.png");
     let path = path.to_str().unwrap().to_owned();
     (folder, path, out)
@@ -50,7 +59,7 @@ fn folder_with_capture(frames: u64) -> (tempfile::TempDir, String, PathBuf) {
 
 #[test]
 fn a_picture_has_the_requested_size_and_colours() {
-    let (folder, path, out) = folder_with_capture(500);
+    let (folder, path, out) = folder_with_capture(500, true);
     let out_text = out.to_str().unwrap();
     let mut means = Vec::new();
     for (theme, size, scale) in [
@@ -98,35 +107,31 @@ fn a_picture_has_the_requested_size_and_colours() {
 
 #[test]
 fn a_picture_shows_the_requested_frame() {
-    let (_folder, path, out) = folder_with_capture(500);
-    let take = |frame: &str| {
-        let output = vor_viz(&[
-            &path,
-            "--frame",
-            frame,
-            "--screenshot",
-            out.to_str().unwrap(),
-            "--size",
-            "640x120",
-        ]);
-        assert!(output.status.success(), "{output:?}");
-        picture(&out).2
-    };
-    // The edges of letters differ by a shade, depending on their order in the texture of the font.
-    let differing = |a: &[u8], b: &[u8]| {
-        a.iter()
-            .zip(b)
-            .filter(|(a, b)| a.abs_diff(**b) > 24)
-            .count()
-    };
-    let first = take("7");
-    assert_eq!(differing(&first, &take("7")), 0);
-    assert!(differing(&first, &take("456")) > 100);
+    // A file without an index is searched for its frames after it is opened.
+    for is_closed in [true, false] {
+        let (_folder, path, out) = folder_with_capture(500, is_closed);
+        let take = |frame: &str| {
+            let output = vor_viz(&[
+                &path,
+                "--frame",
+                frame,
+                "--screenshot",
+                out.to_str().unwrap(),
+                "--size",
+                "640x120",
+            ]);
+            assert!(output.status.success(), "{output:?}");
+            picture(&out).2
+        };
+        let first = take("7");
+        assert_eq!(differing(&first, &take("7")), 0);
+        assert!(differing(&first, &take("456")) > 100);
+    }
 }
 
 #[test]
 fn two_captures_and_none_are_shown() {
-    let (_folder, path, out) = folder_with_capture(3);
+    let (_folder, path, out) = folder_with_capture(3, true);
     let out = out.to_str().unwrap();
     let take = |captures: &[&str]| {
         let output = vor_viz(&[captures, &["--screenshot", out, "--size", "500x300"]].concat());
@@ -139,7 +144,7 @@ fn two_captures_and_none_are_shown() {
 
 #[test]
 fn failures_are_reported_in_one_line() {
-    let (folder, path, out) = folder_with_capture(20);
+    let (folder, path, out) = folder_with_capture(20, true);
     let out = out.to_str().unwrap();
     let foreign = folder.path().join("foreign.vor");
     fs::write(&foreign, "not a capture").unwrap();

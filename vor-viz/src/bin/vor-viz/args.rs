@@ -99,8 +99,9 @@ fn run(args: Args) -> Result<(), String> {
         let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
         if let Some(frame) = args.frame {
             let count = replay.frames_total();
-            // A shorter second capture shows its last frame instead.
-            if frame >= count && shown.is_empty() {
+            // A shorter second capture shows its last frame instead. So does a file without an
+            // index, whose number of frames is still unknown.
+            if frame >= count && shown.is_empty() && !replay.is_searching() {
                 return Err(format!(
                     "{}: there is no frame {frame}: the capture has {count}",
                     path.display()
