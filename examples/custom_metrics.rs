@@ -170,9 +170,9 @@ mod tests {
         let mut out = Vec::new();
         fly_and_report(&mut out).expect("the example runs");
         let text = String::from_utf8(out).expect("it prints text");
-        // 121 ticks, and four scopes in each of 120 frames.
+        // 121 ticks, of which the first ends no frame, and four scopes before each of 120 ticks.
         assert!(
-            text.starts_with("The panel holds 121 frames and 480 spans."),
+            text.starts_with("The panel holds 120 frames and 480 spans."),
             "{text}"
         );
     }

@@ -1,8 +1,9 @@
 //! The panel inside the program that it shows.
 //!
 //! The program calls [`PanelState::tick`] once per displayed frame, and [`show`] where the panel is
-//! drawn. Each tick is an entry in the panel's ring. The entry's duration is known at once. Its
-//! spans and metrics arrive some milliseconds later, when the drain has finished the frame.
+//! drawn. Each tick adds an entry to the panel's ring, except for a first tick before the first frame
+//! mark. The entry's duration is known at once. Its spans and metrics arrive some milliseconds later,
+//! when the drain has finished the frame.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -63,9 +64,11 @@ pub struct PanelState {
     /// Entries whose frames the drain has not delivered yet, each with the mark at its end, in
     /// ticks.
     pending: VecDeque<(FrameId, u64)>,
-    /// The latest frame mark at the time of the last tick, in ticks; `None` before the first tick
-    /// with recording on.
-    marked_ticks: Option<u64>,
+    /// The latest frame mark at the time of the last tick with recording on, in ticks. Before the
+    /// first one, the latest frame mark when the feed started.
+    marked_ticks: u64,
+    /// Whether there was a tick with recording on.
+    has_ticked: bool,
     sampler: ProcessSampler,
     sample: Option<ProcessSample>,
 }
@@ -87,7 +90,8 @@ impl PanelState {
             entry_begin_ns: 0,
             feed: None,
             pending: VecDeque::new(),
-            marked_ticks: None,
+            marked_ticks: 0,
+            has_ticked: false,
             sampler: ProcessSampler::new(),
             sample: None,
         };
@@ -110,16 +114,31 @@ impl PanelState {
     ///
     /// With recording on, it marks the frame like [`frame_mark`](vor_recorder::drain::frame_mark),
     /// unless the program has done so since the last tick. The first tick marks nothing: only the
-    /// second tick can know whether the program marks its frames itself.
+    /// second tick can know whether the program marks its frames itself. If the program has marked
+    /// no frame yet, the first tick stores nothing either: its frame ends at the next mark.
     pub fn tick(&mut self) {
         let enabled = setup::is_enabled();
-        if enabled {
-            self.start_feed();
-            if self.marked_ticks == Some(drain::last_mark_ticks()) {
-                drain::frame_mark();
-            }
-            self.marked_ticks = Some(drain::last_mark_ticks());
+        if !enabled || self.mark_frame() {
+            self.push_entry(enabled);
         }
+        self.take_frames(u64::MAX);
+    }
+
+    /// Marks the frame, unless the program has done so or this is the first tick. Returns whether a
+    /// frame has ended since the last tick.
+    fn mark_frame(&mut self) -> bool {
+        self.start_feed();
+        let is_first = !std::mem::replace(&mut self.has_ticked, true);
+        let is_marked = self.marked_ticks != drain::last_mark_ticks();
+        if !is_marked && !is_first {
+            drain::frame_mark();
+        }
+        self.marked_ticks = drain::last_mark_ticks();
+        is_marked || !is_first
+    }
+
+    /// Adds the entry that ends now.
+    fn push_entry(&mut self, enabled: bool) {
         let now_ns = i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
         let entry = FrameEntry {
             number: self.panel.store().next_number(),
@@ -134,17 +153,16 @@ impl PanelState {
         };
         self.entry_begin_ns = now_ns;
         let id = self.panel.store_mut().push_frame(entry);
-        if let Some(marked_ticks) = self.marked_ticks.filter(|_| enabled) {
-            self.pending.push_back((id, marked_ticks));
+        if enabled {
+            self.pending.push_back((id, self.marked_ticks));
         }
-        self.take_frames(u64::MAX);
     }
 
     /// Takes late data for existing frames: after a pin of the newest frame, its spans are still to
     /// arrive.
     fn take_late_frames(&mut self, ctx: &egui::Context) {
         if self.is_paused() && !self.pending.is_empty() && setup::is_enabled() {
-            self.take_frames(self.marked_ticks.unwrap_or(0));
+            self.take_frames(self.marked_ticks);
             if !self.pending.is_empty() {
                 ctx.request_repaint_after(LATE_POLL);
             }
@@ -162,7 +180,8 @@ impl PanelState {
             now_ns.saturating_sub(elapsed_ns),
             DEFAULT_MAX_SPANS as u64,
         ));
-        self.marked_ticks = None;
+        // The feed has only frames that end from now on.
+        self.marked_ticks = drain::last_mark_ticks();
     }
 
     /// Merges each finished frame into the entry in whose time it ended.

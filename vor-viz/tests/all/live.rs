@@ -46,12 +46,15 @@ fn spans(state: &PanelState, name: &str) -> usize {
         .count()
 }
 
+fn numbers(state: &PanelState) -> Vec<u64> {
+    let frames = state.store().frames().iter();
+    frames.map(|entry| entry.number).collect()
+}
+
 #[test]
 fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
     own_process!();
     enable();
-    // The program has marked a frame before the panel opens.
-    drain::frame_mark();
     let mut state = PanelState::new(small());
     state.tick();
     for i in 0..5 {
@@ -60,7 +63,7 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
     }
     state.tick();
     let store = state.store();
-    assert_eq!(store.frames().len(), 7);
+    assert_eq!(store.frames().len(), 6);
     assert_eq!(spans(&state, "outer"), 5);
     assert_eq!(spans(&state, "inner"), 15);
     let loss = store
@@ -69,8 +72,8 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
         .iter()
         .position(|column| column.metric.name == "loss")
         .unwrap() as u32;
-    for (i, entry) in store.frames().iter().enumerate().skip(1).take(5) {
-        assert_eq!(entry.metric(loss), Some(i as f64 - 1.0), "frame {i}");
+    for (i, entry) in store.frames().iter().enumerate().take(5) {
+        assert_eq!(entry.metric(loss), Some(i as f64), "frame {i}");
         assert_eq!((entry.span_count, entry.stored_spans), (4, 4), "frame {i}");
         let inside = |span: &vor_viz::store::Span| {
             entry.begin_ns <= span.begin_ns && span.end_ns() <= entry.end_ns
@@ -82,8 +85,7 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
             .count();
         assert_eq!(count, 4, "the spans of frame {i} are within it");
     }
-    let numbers: Vec<u64> = store.frames().iter().map(|entry| entry.number).collect();
-    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    assert_eq!(numbers(&state), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -108,8 +110,26 @@ fn a_program_that_marks_frames_itself_is_not_marked_twice() {
         drain::flush();
     }
     state.tick();
-    assert_eq!(state.store().frames().len(), 5);
+    drain::flush();
+    state.tick();
+    // The program's marks are the ends of frames 0 to 5; each entry has the number of its last one.
+    assert_eq!(numbers(&state), [1, 3, 5, 6, 7]);
     assert_eq!(spans(&state, "half"), 6);
+}
+
+#[test]
+fn a_panel_that_opens_later_has_the_recorders_numbers() {
+    own_process!();
+    enable();
+    for _ in 0..3 {
+        drain::frame_mark();
+    }
+    let mut state = PanelState::new(small());
+    for _ in 0..3 {
+        frame(&mut state);
+    }
+    state.tick();
+    assert_eq!(numbers(&state), [3, 4, 5]);
 }
 
 #[test]
