@@ -1,9 +1,9 @@
 //! The panel inside the program that it shows.
 //!
 //! The program calls [`PanelState::tick`] once per displayed frame, and [`show`] where the panel is
-//! drawn. Each tick adds an entry to the panel's ring, except for a first tick before the first frame
-//! mark. The entry's duration is known at once. Its spans and metrics arrive some milliseconds later,
-//! when the drain has finished the frame.
+//! drawn. Each tick adds an entry to the panel's ring, except for a first tick before the first
+//! frame mark. The entry's duration is known at once. Its spans and metrics arrive some
+//! milliseconds later, when the drain has finished the frame.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -83,8 +83,8 @@ impl Track {
         }
     }
 
-    /// Appends a frame's tasks, each to the first lane that is free at its begin. Returns the number
-    /// of tasks that have a lane.
+    /// Appends a frame's tasks, each to the first lane that is free at its begin. Returns the
+    /// number of tasks that have a lane.
     pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) -> usize {
         let mut added = 0;
         for task in &block.tasks {

@@ -39,8 +39,8 @@ fn mean(pixels: &[u8]) -> f64 {
     pixels.iter().map(|&byte| f64::from(byte)).sum::<f64>() / pixels.len() as f64
 }
 
-/// Returns the number of bytes that differ by more than a shade. The edges of letters differ by one,
-/// depending on their order in the texture of the font.
+/// Returns the number of bytes that differ by more than a shade. The edges of letters differ by
+/// one, depending on their order in the texture of the font.
 fn differing(a: &[u8], b: &[u8]) -> usize {
     a.iter()
         .zip(b)
