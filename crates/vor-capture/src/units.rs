@@ -244,7 +244,8 @@ fn split_rate(unit: &str) -> (&str, bool) {
     }
 }
 
-/// Returns a number with three digits, whatever its magnitude.
+/// Returns a number with three digits, or two from 0.1 to 1; larger ones have all digits before the
+/// point.
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {

@@ -61,6 +61,7 @@ impl FrameEntry {
     }
 
     /// Adds the measured quantities of another frame.
+    #[cfg(feature = "live")]
     pub(crate) fn add_measured(&mut self, measured: &[(SiteId, Measured)]) {
         for &(site, measured) in measured {
             match self.measured.binary_search_by_key(&site, |(site, _)| *site) {

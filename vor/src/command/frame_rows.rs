@@ -147,7 +147,7 @@ impl FrameTable {
                 .metrics
                 .iter()
                 .find(|value| value.column as usize == column);
-            cells.push(value.map_or_else(String::new, |value| units::number(value.value)));
+            cells.push(value.map_or_else(String::new, |value| metric_cell(value.value)));
         }
         self.layout.write_row(out, &cells)?;
         self.write_note(out, recovered)
@@ -212,5 +212,19 @@ fn clock(ns: i64) -> String {
         (0, 0, s) => format!("{s}.{us:06} s"),
         (0, min, s) => format!("{min}:{s:02}.{:03}", us / 1_000),
         (h, min, s) => format!("{h}:{min:02}:{s:02}.{:03}", us / 1_000),
+    }
+}
+
+/// Returns a metric's value for a cell: an integer with all its digits, any other number with
+/// three, and `NaN` and `inf` as such.
+fn metric_cell(value: f64) -> String {
+    if !value.is_finite() {
+        value.to_string()
+    } else if value.fract() == 0.0 {
+        units::metric(value, "", true)
+    } else if (0.1..1.0).contains(&value.abs()) {
+        format!("{value:.3}")
+    } else {
+        units::number(value)
     }
 }

@@ -18,11 +18,11 @@
 //! replaces this one. Some such handlers then call the previous handler, as they would not have
 //! called the system's. This handler sees that it is no longer installed, and does nothing.
 //!
-//! The thread that takes the signal must not continue, since the program would see an interrupted
+//! The thread that takes the signal should not continue, since the program would see an interrupted
 //! call. But if it holds a lock that the end needs, it must continue: [`RUNS_ON`] records this, and
-//! `vor-crash` then ends the process. The locks of a program's allocator are unknown. If the
-//! allocator has one lock for all threads, and the signal came while the thread held it, the wait
-//! runs to its limit.
+//! `vor-crash` then ends the process. `vor-crash` finds out by trying the locks. The locks of a
+//! program's allocator are unknown, and `vor-crash` itself may wait for one of them. So the thread
+//! continues as well when the end takes longer than [`END_WAIT`]; a second signal ends the process.
 
 #![expect(unsafe_code, reason = "handlers of signals are the C library's")]
 
@@ -108,7 +108,11 @@ impl Request {
     }
 
     fn be_done(&self) {
-        self.0.store(DONE, Ordering::Release);
+        self.0.store(DONE, Ordering::SeqCst);
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == DONE
     }
 
     fn forget(&self) {
@@ -250,7 +254,8 @@ fn end(signal: libc::c_int) {
     }
     exit::finish_files(END_BOUND);
     END.be_done();
-    if RUNS_ON.load(Ordering::Acquire) {
+    // Sequentially consistent, like the accesses in `on_end`: one of the two ends the process.
+    if RUNS_ON.load(Ordering::SeqCst) {
         // SAFETY: neither call touches memory.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
@@ -317,11 +322,13 @@ extern "C" fn on_end(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut c_voi
         }
         // Signal numbers have seven bits.
         let is_first = END.make(signal as u8);
-        // A second signal must not wait for ever for a thread that continues.
-        let runs_on = || is_first && RUNS_ON.load(Ordering::Acquire);
-        END.wait(END_WAIT, runs_on);
-        if runs_on() {
-            return;
+        // A second signal ends the process after the wait.
+        END.wait(END_WAIT, || is_first && RUNS_ON.load(Ordering::Acquire));
+        if is_first {
+            RUNS_ON.store(true, Ordering::SeqCst);
+            if !END.is_done() {
+                return;
+            }
         }
     }
     raise_default(signal);

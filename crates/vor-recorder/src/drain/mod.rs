@@ -240,13 +240,6 @@ fn has_engine() -> bool {
     HOLDER.load(Ordering::Relaxed) == signals::this_thread()
 }
 
-/// Returns whether no thread holds the engine, or [`has_engine`] knows the holder. It is `false`
-/// while a signal has stopped a thread between locking and the store to `HOLDER`.
-#[cfg(unix)]
-fn is_holder_known() -> bool {
-    HOLDER.load(Ordering::Relaxed) != 0 || crate::os::detach::is_open(&ENGINE)
-}
-
 /// Locks the engine within `bound`, counting only time in which the process runs.
 #[cfg(unix)]
 fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {

@@ -32,12 +32,13 @@ mod locks {
         callsite::is_open,
     ];
 
-    /// Returns whether each of these locks was open at some moment, and the holder of the engine
-    /// was known. If so, a thread that has been stopped since before holds none of them, and knows
-    /// itself whether it holds the engine.
+    /// Returns whether each of these locks and the engine's was open at some moment. If so, a thread
+    /// that has been stopped since before holds none of them. It also holds no lock for which a
+    /// holder of these locks waits, such as one of the allocator's.
     #[cfg(unix)]
     pub(in super::super) fn were_open() -> bool {
-        was_open(super::super::is_holder_known) && ARE_OPEN.into_iter().all(was_open)
+        let is_engine_open: fn() -> bool = || is_open(&super::super::ENGINE);
+        ARE_OPEN.into_iter().chain([is_engine_open]).all(was_open)
     }
 
     /// Returns whether a lock was open at some moment since the call began.

@@ -177,9 +177,9 @@ pub(crate) fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
-#[cfg(target_os = "linux")]
 /// Maps a file into memory and unmaps it. The mapping is executable if that is allowed, because
 /// some recorders see only such mappings.
+#[cfg(all(feature = "export", target_os = "linux"))]
 #[expect(unsafe_code, reason = "mappings are the C library's")]
 pub(crate) fn map_once(file: &File) -> io::Result<()> {
     const BYTES: usize = 4096;
@@ -206,7 +206,10 @@ pub(crate) fn map_once(file: &File) -> io::Result<()> {
 }
 
 /// Other systems' recorders do not look for mappings.
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(
+    feature = "export",
+    not(any(target_os = "linux", target_arch = "wasm32"))
+))]
 pub(crate) fn map_once(_: &File) -> io::Result<()> {
     Ok(())
 }
