@@ -1,4 +1,5 @@
-//! Tells the compiler which Python the module is for: `Py_3_12` and its like are set where it is at least that version.
+//! Tells the compiler which Python the module is for: `Py_3_12` and its like are set where it is at
+//! least that version.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

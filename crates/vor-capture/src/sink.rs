@@ -42,8 +42,8 @@ pub trait FrameSink: Send {
         Interest::FRAMES
     }
 
-    /// Returns whether the sink reads the metrics of frames. The rows of GPUs cost time in a driver,
-    /// so they are read only while some sink does.
+    /// Returns whether the sink reads the metrics of frames. The rows of GPUs cost time in a
+    /// driver, so they are read only while some sink does.
     fn reads_metrics(&self) -> bool {
         true
     }
@@ -83,8 +83,8 @@ pub trait FrameSink: Send {
     /// Any error switches the sink off.
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
 
-    /// Takes the live heap at a moment, where `Config::heap_snapshots` is on; `catalog` declares its
-    /// call sites.
+    /// Takes the live heap at a moment, where `Config::heap_snapshots` is on; `catalog` declares
+    /// its call sites.
     ///
     /// # Errors
     ///
@@ -106,15 +106,15 @@ pub trait FrameSink: Send {
     }
 
     /// Returns whether the sink only writes a file of its own: it calls no code of the program, and
-    /// waits for no other thread and no lock of one. Called once, before anything is delivered. Such
-    /// a sink is finished also where a signal ends the process, or where no other thread is left,
-    /// and a pass of the drain may end before it [commits](Self::commit).
+    /// waits for no other thread and no lock of one. Called once, before anything is delivered.
+    /// Such a sink is finished also where a signal ends the process, or where no other thread is
+    /// left, and a pass of the drain may end before it [commits](Self::commit).
     fn writes_file(&self) -> bool {
         false
     }
 
-    /// Passes the accepted data to the operating system, where the sink buffers it. Called at the end
-    /// of each pass of the drain, every 20 ms or more often.
+    /// Passes the accepted data to the operating system, where the sink buffers it. Called at the
+    /// end of each pass of the drain, every 20 ms or more often.
     ///
     /// # Errors
     ///
@@ -132,9 +132,9 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
-    /// Ends the output. Called at most once, last; the sink is dropped soon after, when the drain is
-    /// free again. A sink with a thread therefore signals its end here, and joins it when dropped:
-    /// until then the thread may call the recorder.
+    /// Ends the output. Called at most once, last; the sink is dropped soon after, when the drain
+    /// is free again. A sink with a thread therefore signals its end here, and joins it when
+    /// dropped: until then the thread may call the recorder.
     ///
     /// # Errors
     ///

@@ -25,8 +25,8 @@ use crate::command::table::{Column, Kind, printable, write_table};
 
 /// Finds leaks: the growth of the heap between two snapshots, by scope.
 ///
-/// A program takes a snapshot every minute with VOR_HEAP_SNAPSHOTS_S=60 and a `TrackingAllocator` that is
-/// `sampled` or `exact`.
+/// A program takes a snapshot every minute with VOR_HEAP_SNAPSHOTS_S=60 and a `TrackingAllocator`
+/// that is `sampled` or `exact`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.

@@ -63,8 +63,8 @@ pub(super) struct BatchCoder {
 }
 
 impl BatchCoder {
-    /// Writes a batch into the empty `payload`, and calls `end_record` with it for each record; that
-    /// empties it.
+    /// Writes a batch into the empty `payload`, and calls `end_record` with it for each record;
+    /// that empties it.
     pub(super) fn put(
         &mut self,
         batch: &SpanBatch,

@@ -1,8 +1,8 @@
 //! From bytes of a capture to whole records, without input or output.
 //!
-//! A [`Decoder`] is fed bytes in pieces of any size. It returns the records whose checksum is right,
-//! in the order of the file, and skips damage byte by byte until the next whole record. Sequence
-//! numbers show which records are missing, repeated or out of place.
+//! A [`Decoder`] is fed bytes in pieces of any size. It returns the records whose checksum is
+//! right, in the order of the file, and skips damage byte by byte until the next whole record.
+//! Sequence numbers show which records are missing, repeated or out of place.
 
 use std::ops::Range;
 

@@ -160,7 +160,8 @@ impl RecordHead {
         Self::parse_seeded(header.crc_seed(), bytes)
     }
 
-    /// Like [`parse`](Self::parse), with the seed of the file, which is worth storing for many heads.
+    /// Like [`parse`](Self::parse), with the seed of the file, which is worth storing for many
+    /// heads.
     pub(crate) fn parse_seeded(seed: u32, bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
         // The cheap checks come first: a scan through damage calls this at every byte.

@@ -70,8 +70,8 @@ impl IndexBuilder {
         if set != 0 {
             return;
         }
-        // The frame's own count includes those of its batches, and spans that were dropped before they
-        // became a batch of the file.
+        // The frame's own count includes those of its batches, and spans that were dropped before
+        // they became a batch of the file.
         self.index.dropped_spans = self.index.dropped_spans.saturating_add(frame.dropped_spans);
         self.dropped_since_frame = 0;
         if self.ordinal == 0 {

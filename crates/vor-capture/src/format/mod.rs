@@ -237,8 +237,8 @@ pub struct Index {
     pub frames: Vec<u64>,
     /// Spans in all batches.
     pub spans: u64,
-    /// Dropped spans, as counted by the frames of the main set and by the batches behind the last of
-    /// them.
+    /// Dropped spans, as counted by the frames of the main set and by the batches behind the last
+    /// of them.
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,

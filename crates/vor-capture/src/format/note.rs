@@ -1,5 +1,5 @@
-//! Records of a crashing process: uncompressed, with one entry each, in buffers that are large enough
-//! beforehand, so that nothing is allocated.
+//! Records of a crashing process: uncompressed, with one entry each, in buffers that are large
+//! enough beforehand, so that nothing is allocated.
 
 use super::head::{CODEC_RAW, kind, put_record};
 use super::records::{put_site, put_thread};

@@ -88,8 +88,8 @@ impl Packer {
         put_varint(out, base);
         put_bits(out, low, width);
         if width < range_bits {
-            // The places of exceptions cannot be predicted, so every position is stored and only the
-            // count depends on the value.
+            // The places of exceptions cannot be predicted, so every position is stored and only
+            // the count depends on the value.
             let mut positions = [0_u8; GROUP];
             let mut count = 0;
             for (at, value) in values.iter().enumerate() {

@@ -74,8 +74,8 @@ impl PayloadDecoder {
     }
 }
 
-/// Decodes one record whose head was [parsed](RecordHead::parse). A [`PayloadDecoder`] is faster for
-/// several.
+/// Decodes one record whose head was [parsed](RecordHead::parse). A [`PayloadDecoder`] is faster
+/// for several.
 ///
 /// # Errors
 ///

@@ -204,8 +204,8 @@ pub(super) fn put_end(out: &mut Vec<u8>, index_offset: u64) {
     out.extend_from_slice(&END_MARK);
 }
 
-/// Reads the payload of any kind but a batch. `seq` is the record's own. Returns `None` for an unknown
-/// kind.
+/// Reads the payload of any kind but a batch. `seq` is the record's own. Returns `None` for an
+/// unknown kind.
 pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, Error> {
     let mut cursor = Cursor::new(payload);
     let record = match kind {

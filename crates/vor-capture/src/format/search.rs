@@ -1,7 +1,7 @@
 //! The search for a whole record among bytes that come in pieces.
 //!
-//! However small the pieces are, each place is checked once: a [`Search`] remembers how far it came,
-//! and which unfinished records it met.
+//! However small the pieces are, each place is checked once: a [`Search`] remembers how far it
+//! came, and which unfinished records it met.
 
 /// The state of a search.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ impl Search {
     }
 
     /// Searches the bytes up to `end`, where the file ends for now, and returns the offset of the
-    /// record. `look` gets an offset, and whether it is checked for the first time, and returns what
-    /// is there; it needs at least `least` bytes. Unless `at_end` says that no more bytes are there,
-    /// the search waits for the first unfinished record.
+    /// record. `look` gets an offset, and whether it is checked for the first time, and returns
+    /// what is there; it needs at least `least` bytes. Unless `at_end` says that no more bytes are
+    /// there, the search waits for the first unfinished record.
     #[inline]
     pub(crate) fn go_on(
         &mut self,

@@ -6,11 +6,11 @@
 //! is no checksum, no sequence number and no index.
 //!
 //! [`Decoder`] is a push parser without input or output: it takes bytes and returns [`Event`]s.
-//! Without checksums, a record can only be checked by its structure: its block must unpack to exactly the
-//! declared size, and its body must be used up exactly. That is strict enough to find the next
-//! whole record behind damage by trying every offset, which is how the decoder resynchronises. It
-//! reports skipped bytes as [`Damage`]. A changed number inside a record that still unpacks cannot
-//! be noticed, and neither can a record that was cut out whole.
+//! Without checksums, a record can only be checked by its structure: its block must unpack to
+//! exactly the declared size, and its body must be used up exactly. That is strict enough to find
+//! the next whole record behind damage by trying every offset, which is how the decoder
+//! resynchronises. It reports skipped bytes as [`Damage`]. A changed number inside a record that
+//! still unpacks cannot be noticed, and neither can a record that was cut out whole.
 
 mod cursor;
 pub mod flame;
@@ -347,8 +347,8 @@ impl Decoder {
     }
 
     /// Returns the offset of the first whole record behind a place that is not one. Within damage,
-    /// bytes that cannot become a record are used up. Behind an unfinished record it must prove that
-    /// its length is wrong: two whole records in a row, or one that ends where the file ends.
+    /// bytes that cannot become a record are used up. Behind an unfinished record it must prove
+    /// that its length is wrong: two whole records in a row, or one that ends where the file ends.
     fn find(&mut self, at_end: bool) -> Option<u64> {
         let mut search = self.search.take().unwrap_or_else(|| {
             self.allowance = ALLOWANCE;
@@ -541,8 +541,8 @@ impl Decoder {
         columns.get(declared.checked_sub(1)?).copied()
     }
 
-    /// Assigns the values of a frame to their columns and parses its flame; parts that cannot be used
-    /// are queued as damage.
+    /// Assigns the values of a frame to their columns and parses its flame; parts that cannot be
+    /// used are queued as damage.
     fn resolve(&mut self, offset: u64, raw: RawFrame) -> Frame {
         let mut frame = Frame {
             offset,

@@ -7,8 +7,8 @@ use crate::Error;
 /// Most bytes of a varint: 64 bits, seven at a time.
 const MAX_VARINT_BYTES: usize = 10;
 
-/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte is set where another
-/// follows.
+/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte is set where
+/// another follows.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -6,8 +6,8 @@
 //! spans have any. Streaming sinks take batches, so that a frame of an hour needs no more memory
 //! than one of a millisecond.
 //!
-//! Whole asynchronous tasks are not in those columns: tasks overlap, so no tree holds them. They are
-//! sparse, like messages, and so are the events within a task and the points of flows.
+//! Whole asynchronous tasks are not in those columns: tasks overlap, so no tree holds them. They
+//! are sparse, like messages, and so are the events within a task and the points of flows.
 
 use std::fmt;
 use std::sync::Arc;

@@ -78,8 +78,8 @@ pub struct HeapChange {
     pub inuse_objects: i64,
     /// Live bytes more than before.
     pub inuse_bytes: i64,
-    /// The largest standard error that the bytes can have: memory that is live in both snapshots has
-    /// none. 0 where they are exact.
+    /// The largest standard error that the bytes can have: memory that is live in both snapshots
+    /// has none. 0 where they are exact.
     pub bytes_error: f64,
 }
 

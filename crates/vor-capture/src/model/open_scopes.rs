@@ -21,6 +21,7 @@ pub struct OpenScopes {
 pub struct OpenStarts {
     /// The moment, in ticks. All that had ended by then was in the batches before.
     pub as_of_ticks: u64,
-    /// The threads whose open scopes are known, with the starts of their open scopes in ticks, ascending.
+    /// The threads whose open scopes are known, with the starts of their open scopes in ticks,
+    /// ascending.
     pub threads: Vec<(ThreadId, Vec<u64>)>,
 }

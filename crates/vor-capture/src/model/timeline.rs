@@ -20,7 +20,8 @@ pub struct ClockSync {
 }
 
 impl ClockSync {
-    /// Returns the wall-clock time that this point alone assigns to a tick, in nanoseconds since 1970.
+    /// Returns the wall-clock time that this point alone assigns to a tick, in nanoseconds since
+    /// 1970.
     #[must_use]
     pub fn unix_ns_at(&self, ticks: u64) -> i64 {
         let delta = i128::from(ticks) - i128::from(self.ticks);
@@ -51,8 +52,8 @@ pub const RATE_BITS: u32 = 40;
 /// A continuous, monotonic map from ticks to wall-clock time: straight lines between [`ClockSync`]
 /// points.
 ///
-/// A tick is always mapped by the point at or before it, so later points do not change the result: a
-/// live sink and a reader of the capture agree to the nanosecond.
+/// A tick is always mapped by the point at or before it, so later points do not change the result:
+/// a live sink and a reader of the capture agree to the nanosecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     syncs: Vec<ClockSync>,

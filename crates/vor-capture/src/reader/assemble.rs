@@ -36,8 +36,8 @@ pub(super) struct Assembler {
     /// Batches behind the place where the section broke.
     waiting: VecDeque<Waiting>,
     waiting_spans: usize,
-    /// Whether the caller wants batches and no trees, and those of the frame so far, as long as they
-    /// are not too many.
+    /// Whether the caller wants batches and no trees, and those of the frame so far, as long as
+    /// they are not too many.
     is_collecting: bool,
     collected: Vec<ThreadBatch>,
     collected_items: usize,
@@ -280,8 +280,8 @@ impl Assembler {
         }
     }
 
-    /// Adds the waiting batches of a frame to the builder, in order; returns how many spans were only
-    /// counted.
+    /// Adds the waiting batches of a frame to the builder, in order; returns how many spans were
+    /// only counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;
         self.waiting

@@ -358,10 +358,10 @@ impl Capture {
         }
     }
 
-    /// Like [`recovered`](Self::recovered), but returns the spans as batches, in the columns in which
-    /// they were recorded, which is several times as fast as trees: the frame then has no trees. A
-    /// frame that is not whole, one with more spans than are held, and one of a version-2 capture
-    /// has its trees, and no batches.
+    /// Like [`recovered`](Self::recovered), but returns the spans as batches, in the columns in
+    /// which they were recorded, which is several times as fast as trees: the frame then has no
+    /// trees. A frame that is not whole, one with more spans than are held, and one of a version-2
+    /// capture has its trees, and no batches.
     ///
     /// # Errors
     ///
@@ -411,9 +411,9 @@ impl Capture {
         }
     }
 
-    /// Returns the summary of the next frame of a pass, and moves the pass on; `None` behind the last
-    /// frame. A pass may pause: frames can be read in between, and it continues when the capture was
-    /// [extended](Self::extend).
+    /// Returns the summary of the next frame of a pass, and moves the pass on; `None` behind the
+    /// last frame. A pass may pause: frames can be read in between, and it continues when the
+    /// capture was [extended](Self::extend).
     ///
     /// # Errors
     ///

@@ -45,8 +45,8 @@ impl UnmarkedFrame {
         })
     }
 
-    /// Returns the frame without trees, and its batches; `None` where they hold more than `max_items`,
-    /// or where a part is lost.
+    /// Returns the frame without trees, and its batches; `None` where they hold more than
+    /// `max_items`, or where a part is lost.
     pub(super) fn batches(
         &self,
         capture: &mut CaptureV3,

@@ -48,9 +48,9 @@ pub(super) struct CaptureV2 {
     at: Option<(u64, Place)>,
     /// Where the scan of the file ended, and the state before it.
     scanned: (u64, Place),
-    /// Length of the file from which it is scanned again. Its end is then read once more, so it must
-    /// have become a record, or twice as long: a file that grows by small pieces would otherwise be
-    /// read over and over.
+    /// Length of the file from which it is scanned again. Its end is then read once more, so it
+    /// must have become a record, or twice as long: a file that grows by small pieces would
+    /// otherwise be read over and over.
     rescan_bytes: u64,
     /// Whether `origin_ns` is known.
     anchored: bool,
@@ -174,7 +174,8 @@ impl CaptureV2 {
         }
     }
 
-    /// Reads the part of the file that was written since it was opened; returns the number of frames.
+    /// Reads the part of the file that was written since it was opened; returns the number of
+    /// frames.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {

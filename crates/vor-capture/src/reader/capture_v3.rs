@@ -348,8 +348,8 @@ impl CaptureV3 {
         self.index = Some(places);
     }
 
-    /// Reads the part of the file that was written since it was opened; returns the number of frames
-    /// of the main set.
+    /// Reads the part of the file that was written since it was opened; returns the number of
+    /// frames of the main set.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
@@ -366,8 +366,8 @@ impl CaptureV3 {
             let mut damage = Damage::default();
             let ran = pass.run(&mut self.source, None, &mut damage);
             self.add_all(&damage);
-            // Batches behind the last frame are not counted again: they may be many, and callers poll
-            // this.
+            // Batches behind the last frame are not counted again: they may be many, and callers
+            // poll this.
             self.take_totals(&pass);
             self.pass = Some(pass);
             ran?;

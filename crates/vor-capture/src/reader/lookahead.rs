@@ -7,10 +7,10 @@ use crate::model::catalog::ThreadId;
 
 /// Finds the spans that end in a later batch than the one in which they began.
 ///
-/// A batch does not say which of its spans are inside one that is still open. A program that reads a
-/// recording twice can find out for a sink: all batches are [added](Self::add) first, and then delivered in
-/// the same order, each followed by the scopes that are [open after it](Self::after). Memory
-/// follows the number of spans that cross batches, which is small beside that of all.
+/// A batch does not say which of its spans are inside one that is still open. A program that reads
+/// a recording twice can find out for a sink: all batches are [added](Self::add) first, and then
+/// delivered in the same order, each followed by the scopes that are [open after it](Self::after).
+/// Memory follows the number of spans that cross batches, which is small beside that of all.
 ///
 /// # Examples
 ///
@@ -69,8 +69,8 @@ impl Lookahead {
         }
     }
 
-    /// Returns the scopes that are open after a batch, in the second pass, of the threads that ended
-    /// spans in it.
+    /// Returns the scopes that are open after a batch, in the second pass, of the threads that
+    /// ended spans in it.
     pub fn after(&mut self, batch: &SpanBatch) -> OpenStarts {
         if !std::mem::replace(&mut self.is_reading, true) {
             self.threads.values_mut().for_each(Lane::rewind);

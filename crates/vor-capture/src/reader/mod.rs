@@ -199,8 +199,8 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Returns the system columns, for which every frame has a value. In a capture of version 3 they
-    /// may grow as frames are read.
+    /// Returns the system columns, for which every frame has a value. In a capture of version 3
+    /// they may grow as frames are read.
     pub fn columns(&self) -> &[MetricColumn] {
         match &self.stream {
             Stream::V2 { header, .. } => &header.columns,
@@ -216,8 +216,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 states
-    /// whether it keeps spans; they become flames only with an [encoder](Self::with_flames).
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3
+    /// states whether it keeps spans; they become flames only with an [encoder](Self::with_flames).
     pub const fn flame_enabled(&self) -> bool {
         match &self.stream {
             Stream::V2 { header, .. } => header.flame_enabled,
@@ -246,8 +246,8 @@ impl<R: Read> Reader<R> {
         &self.damage
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; a later call goes on
-    /// when more was written.
+    /// Returns the next frame, or `None` at the end or at an unfinished record; a later call goes
+    /// on when more was written.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! The number in an index of each frame, wherever damage moved its record.
 //!
-//! An index numbers the frames of the main set from 0 in the order in which they were written (their
-//! *ordinals*), and has the places of some. A record has the number that the program gave its frame;
-//! between two places whose numbers are as far apart as their ordinals, the ordinal follows from it.
-//! Where the program left out numbers, it follows from the frame before, to which the record leads.
+//! An index numbers the frames of the main set from 0 in the order in which they were written
+//! (their *ordinals*), and has the places of some. A record has the number that the program gave
+//! its frame; between two places whose numbers are as far apart as their ordinals, the ordinal
+//! follows from it. Where the program left out numbers, it follows from the frame before, to which
+//! the record leads.
 
 use std::ops::Range;
 

@@ -82,8 +82,8 @@ impl Pass {
         self.sets.get(frame_set as usize).map_or(0, Sparse::count)
     }
 
-    /// Returns the nearest place at or before a frame, and the number in the order of the file of the
-    /// frame that begins there.
+    /// Returns the nearest place at or before a frame, and the number in the order of the file of
+    /// the frame that begins there.
     pub(super) fn before(&self, frame_set: u32, at: u64) -> Option<(u64, &Checkpoint)> {
         self.sets.get(frame_set as usize)?.before(at)
     }

@@ -2,11 +2,10 @@
 //!
 //! The head of a record has a check of its own and the length of the record. So a [`Skim`] reads
 //! heads, checks and decodes the frames' records, which are small, and jumps over the payload of
-//! everything else. A head at the place to which the one before it leads confirms the one before it;
-//! the spans inside a payload may still be damaged. Where there is no head, or one with another
-//! number, or a record reaches to the end or beyond it, the [`Decoder`]
-//! takes over, from the last record that nothing has confirmed: it reads all bytes until records
-//! follow one another again.
+//! everything else. A head at the place to which the one before it leads confirms the one before
+//! it; the spans inside a payload may still be damaged. Where there is no head, or one with another
+//! number, or a record reaches to the end or beyond it, the [`Decoder`] takes over, from the last
+//! record that nothing has confirmed: it reads all bytes until records follow one another again.
 
 use super::capture::Source;
 use crate::Error;
@@ -209,8 +208,8 @@ impl Skim {
         self.walking = Some(Walking { found: false });
     }
 
-    /// Confirms the last record, if the one behind it has the number `next`; returns whether no record
-    /// is unconfirmed.
+    /// Confirms the last record, if the one behind it has the number `next`; returns whether no
+    /// record is unconfirmed.
     fn confirm(&mut self, next: u64) -> bool {
         // One whose payload lost bytes may lead to a later record just as well, over frames between
         // them.

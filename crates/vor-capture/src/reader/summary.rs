@@ -1,8 +1,9 @@
-//! Summaries of the frames of a capture: when they were and how much they hold, without their spans.
+//! Summaries of the frames of a capture: when they were and how much they hold, without their
+//! spans.
 //!
-//! A capture of a gigabyte has some ten thousand records or some ten million; either way such a pass
-//! takes seconds at most, since it jumps over batches (see [`Skim`]). A [`FrameScan`] is the state of
-//! a pass. It may pause while frames are read, and continue when the file has grown.
+//! A capture of a gigabyte has some ten thousand records or some ten million; either way such a
+//! pass takes seconds at most, since it jumps over batches (see [`Skim`]). A [`FrameScan`] is the
+//! state of a pass. It may pause while frames are read, and continue when the file has grown.
 
 use super::Recovered;
 use super::capture::Source;

@@ -44,8 +44,8 @@ impl Default for UnmarkedFrame {
 }
 
 impl UnmarkedFrame {
-    /// Takes the next record of a stream. At an end record without a mark, returns the frame and the
-    /// sequence number for a record of it.
+    /// Takes the next record of a stream. At an end record without a mark, returns the frame and
+    /// the sequence number for a record of it.
     pub(super) fn add_record(
         &mut self,
         seq: u64,

@@ -85,8 +85,8 @@ impl StatsBuilder {
         }
     }
 
-    /// Adds the ended spans of one thread, with their measures. The batches of a thread must come in
-    /// their order.
+    /// Adds the ended spans of one thread, with their measures. The batches of a thread must come
+    /// in their order.
     pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         self.add(&catalog.timeline, batch);
         self.measured.add(catalog, batch);

@@ -78,8 +78,8 @@ impl FrameStats {
         self.histogram.value_at_quantile(0.99)
     }
 
-    /// Returns the mean duration in nanoseconds, 0 without frames. It is computed from the durations
-    /// themselves and not from the histogram.
+    /// Returns the mean duration in nanoseconds, 0 without frames. It is computed from the
+    /// durations themselves and not from the histogram.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self.count() {

@@ -8,9 +8,9 @@
 //! few octaves, so only the octaves between the lowest and the highest counted are stored:
 //! `counts[i]` counts bucket `base + i`.
 //!
-//! There is one per call site, and every span adds to one, so `hdrhistogram` does not serve here: for
-//! durations of 20 to 130 µs, a value costs 17 instructions and a site 768 bytes, where a histogram
-//! of two digits takes 75 instructions and 11 264 bytes (callgrind, x86-64).
+//! There is one per call site, and every span adds to one, so `hdrhistogram` does not serve here:
+//! for durations of 20 to 130 µs, a value costs 17 instructions and a site 768 bytes, where a
+//! histogram of two digits takes 75 instructions and 11 264 bytes (callgrind, x86-64).
 
 /// Log2 of the number of buckets per octave.
 const OCTAVE_BITS: u32 = 5;

@@ -78,9 +78,9 @@ impl ScopeStats {
     /// Returns the statistics without the estimated cost of the instrumentation.
     ///
     /// `empty_span_ns` is the cost of one empty scope to the code around it, as `calibrate()`
-    /// measures it. A scope is two clock reads and little else, so one half of the cost falls between the
-    /// two instants that its span records and the other half outside, into the span around it. With
-    /// `c = empty_span_ns`:
+    /// measures it. A scope is two clock reads and little else, so one half of the cost falls
+    /// between the two instants that its span records and the other half outside, into the span
+    /// around it. With `c = empty_span_ns`:
     ///
     /// ```text
     /// total' = total - (count - nested_spans) * c/2

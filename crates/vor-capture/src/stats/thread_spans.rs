@@ -31,7 +31,8 @@ impl<W> Default for ThreadSpans<W> {
 }
 
 impl<W: Weight> ThreadSpans<W> {
-    /// Adds the next spans that ended on the thread to `sums`: their call sites, starts and weights.
+    /// Adds the next spans that ended on the thread to `sums`: their call sites, starts and
+    /// weights.
     #[inline]
     pub(super) fn add(
         &mut self,

@@ -32,9 +32,9 @@ mod locks {
         callsite::is_open,
     ];
 
-    /// Returns whether each of these locks and the engine's was open at some moment. If so, a thread
-    /// that has been stopped since before holds none of them. It also holds no lock for which a
-    /// holder of these locks waits, such as one of the allocator's.
+    /// Returns whether each of these locks and the engine's was open at some moment. If so, a
+    /// thread that has been stopped since before holds none of them. It also holds no lock for
+    /// which a holder of these locks waits, such as one of the allocator's.
     #[cfg(unix)]
     pub(in super::super) fn were_open() -> bool {
         let is_engine_open: fn() -> bool = || is_open(&super::super::ENGINE);

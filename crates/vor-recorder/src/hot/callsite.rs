@@ -3,8 +3,8 @@
 //! A [`CallSite`] is a static beside each scope. The first time that it runs while recording is on,
 //! it is entered into the registry under a lock and gets an id. From then on the id is one relaxed
 //! load, and a flag beside it says whether the scope may take the fast path. Names made at run time
-//! are entered by text; each thread caches the ids of the names that it has used, so that a repeated
-//! name takes no lock either.
+//! are entered by text; each thread caches the ids of the names that it has used, so that a
+//! repeated name takes no lock either.
 //!
 //! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site in a generic
 //! function gets one id for each combination of argument types, so that the id alone says how to
@@ -32,8 +32,8 @@ pub(crate) type Kinds = u32;
 /// The word of a site that is not registered yet, and the id of a name inside vor.
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
 
-/// Flag beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`]
-/// has it too, so that [`is_fast`] is one comparison.
+/// Flag beside the id in a site's word while its scopes may not take the fast path.
+/// [`UNREGISTERED`] has it too, so that [`is_fast`] is one comparison.
 const SLOW: u64 = 1 << 31;
 
 /// Returns whether a scope may take the fast path, by the word of its call site: the site is
@@ -151,7 +151,8 @@ impl CallSite {
         &self.tracing
     }
 
-    /// Returns the word for [`is_fast`]: the id of the site while its scopes may take the fast path.
+    /// Returns the word for [`is_fast`]: the id of the site while its scopes may take the fast
+    /// path.
     #[inline(always)]
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Relaxed) as u32

@@ -3,9 +3,9 @@
 /// Opens a scope that lasts to the end of the enclosing block.
 ///
 /// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits,
-/// floats, `char` or text, and references and options of these ([`Arg`](crate::hot::args::Arg)); at most 8.
-/// None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color =
-/// 0xRRGGBB` may stand between the name and the arguments.
+/// floats, `char` or text, and references and options of these ([`Arg`](crate::hot::args::Arg)); at
+/// most 8. None is evaluated while recording is off, and none is moved. `@category = "…"` and
+/// `@color = 0xRRGGBB` may stand between the name and the arguments.
 ///
 /// In a signal handler a scope is recorded, or counted as dropped where it interrupts vor itself.
 /// Its call site and its thread must have recorded before, outside of handlers, since the first use

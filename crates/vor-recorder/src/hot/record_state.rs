@@ -1,10 +1,10 @@
 //! Whether and how scopes are recorded.
 //!
-//! A scope of a macro reads the word of its own call site, and nothing else: the word is an id above
-//! 0 while the scope may take the fast path ([`callsite::is_fast`]), and has its sign bit set while
-//! it may not. So a change of that (recording switched on or off, a `tracing` subscriber that comes
-//! or goes) walks over all sites, whose number the program's source bounds, and a scope pays one
-//! comparison. The slow path of scopes reads the [`mode`].
+//! A scope of a macro reads the word of its own call site, and nothing else: the word is an id
+//! above 0 while the scope may take the fast path ([`callsite::is_fast`]), and has its sign bit set
+//! while it may not. So a change of that (recording switched on or off, a `tracing` subscriber that
+//! comes or goes) walks over all sites, whose number the program's source bounds, and a scope pays
+//! one comparison. The slow path of scopes reads the [`mode`].
 
 use vor_capture::model::measures::Measures;
 
@@ -46,8 +46,8 @@ static MEASURES: AtomicU8 = AtomicU8::new(0);
 /// the subscriber's announcement, cleared by the review.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the next pass of the drain calls [`review`], which else happens once a second. Set when a
-/// subscriber comes that may want some scopes, cleared by the review.
+/// Whether the next pass of the drain calls [`review`], which else happens once a second. Set when
+/// a subscriber comes that may want some scopes, cleared by the review.
 static REVIEW_DUE: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork

@@ -19,7 +19,8 @@ const RANGE_BITS: u32 = 46;
 /// Number of buckets.
 pub(crate) const BUCKETS: usize = ((RANGE_BITS - OCTAVE_BITS + 1) << OCTAVE_BITS) as usize;
 
-/// Returns the bucket of a value, or a number beyond the buckets: the value belongs to the last one.
+/// Returns the bucket of a value, or a number beyond the buckets: the value belongs to the last
+/// one.
 #[inline(always)]
 pub(crate) fn bucket(ticks: u64) -> usize {
     let shift = (u64::BITS - 1 - OCTAVE_BITS) - (ticks | 1 << OCTAVE_BITS).leading_zeros();
@@ -88,8 +89,8 @@ impl Sums {
         self.buckets.iter().sum()
     }
 
-    /// Returns the duration at a quantile, in ticks: the middle of the bucket that holds the scope of
-    /// that rank.
+    /// Returns the duration at a quantile, in ticks: the middle of the bucket that holds the scope
+    /// of that rank.
     fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));

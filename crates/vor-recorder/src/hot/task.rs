@@ -1,9 +1,10 @@
-//! Asynchronous spans: spans that begin in one place and end in another, overlap each other, and may
-//! move between threads.
+//! Asynchronous spans: spans that begin in one place and end in another, overlap each other, and
+//! may move between threads.
 //!
-//! A [`scope`](crate::hot::scope) belongs to a thread and nests; a request, a download or a job does
-//! neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
-//! scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its events.
+//! A [`scope`](crate::hot::scope) belongs to a thread and nests; a request, a download or a job
+//! does neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
+//! scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its
+//! events.
 
 use crate::clock;
 use crate::hot::ring::Special;

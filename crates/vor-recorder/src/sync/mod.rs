@@ -1,7 +1,8 @@
-//! The switch between the standard library's atomics and cells and those of loom, the model checker.
+//! The switch between the standard library's atomics and cells and those of loom, the model
+//! checker.
 //!
-//! Code that is modelled under loom imports its atomics from the root of this module. Statics cannot
-//! be modelled, since loom's types have no constant constructors; they import theirs from
+//! Code that is modelled under loom imports its atomics from the root of this module. Statics
+//! cannot be modelled, since loom's types have no constant constructors; they import theirs from
 //! [`global`].
 
 pub(crate) mod sum;

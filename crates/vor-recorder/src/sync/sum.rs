@@ -1,8 +1,8 @@
 //! A number that one thread adds to and any thread reads.
 //!
 //! A signal handler may interrupt the addition and add to the same number. So the addition is one
-//! instruction, and the handler runs before or after it: between a load and a store, the addition of
-//! the handler would be lost. No other thread adds, so on x86-64 the instruction needs no lock.
+//! instruction, and the handler runs before or after it: between a load and a store, the addition
+//! of the handler would be lost. No other thread adds, so on x86-64 the instruction needs no lock.
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;

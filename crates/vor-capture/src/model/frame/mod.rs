@@ -2,8 +2,8 @@
 //!
 //! Between two marks of the same frame set lies a frame. Its spans are a tree per thread in
 //! pre-order: a parent precedes its children, and the subtree of span `i` is the slice `i .. i +
-//! spans[i].subtree_len`. A snapshot borrows nothing and knows no sink; it is the same from the rings
-//! as from a capture.
+//! spans[i].subtree_len`. A snapshot borrows nothing and knows no sink; it is the same from the
+//! rings as from a capture.
 
 mod tree;
 mod order;
@@ -64,8 +64,8 @@ pub struct ThreadTree {
     pub arg_values: Vec<ArgValue>,
     /// Its messages, ascending by time.
     pub messages: Vec<Message>,
-    /// Tasks that ended on the thread, ascending by their end. They overlap, so they are not part of the
-    /// tree. At most as many as the frame may hold spans.
+    /// Tasks that ended on the thread, ascending by their end. They overlap, so they are not part
+    /// of the tree. At most as many as the frame may hold spans.
     pub async_spans: Vec<AsyncSpan>,
     /// Tasks that ended on the thread, whether or not they are held in `async_spans`.
     pub async_span_count: u64,

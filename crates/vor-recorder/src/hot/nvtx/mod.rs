@@ -4,9 +4,9 @@
 //! Ranges carry no time of their own: the tool reads its clock where they are pushed and popped. So
 //! they are made live, like `tracing` spans, and not by a sink. The tool is looked for once, when
 //! recording is first switched on ([`attach`]). Without a tool, scopes keep the fast path, which
-//! knows nothing of ranges. With a tool, all scopes take the slow path: each pushes its range before
-//! it reads its start, and pops the range after it has read its end. So the range lies around the
-//! span, and the span excludes the time that the tool takes.
+//! knows nothing of ranges. With a tool, all scopes take the slow path: each pushes its range
+//! before it reads its start, and pops the range after it has read its end. So the range lies
+//! around the span, and the span excludes the time that the tool takes.
 //!
 //! A tool is a library that the variable `NVTX_INJECTION64_PATH` names, or one that is in the
 //! process already. It talks to a program by a small, frozen binary interface (`interface`), which
@@ -14,8 +14,8 @@
 //! and `nvtx-sys` 2.0 wrap NVIDIA's headers instead, and need a C compiler and libclang on every
 //! machine that builds them.
 //!
-//! Names are registered with the tool once per site id, in the domain `vor` (`names`), and stored in
-//! a table that is read without a lock: a range allocates nothing.
+//! Names are registered with the tool once per site id, in the domain `vor` (`names`), and stored
+//! in a table that is read without a lock: a range allocates nothing.
 
 #[cfg(all(
     feature = "cuda",

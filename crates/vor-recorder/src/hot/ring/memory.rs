@@ -22,7 +22,8 @@ pub(super) struct Slots {
 }
 
 // SAFETY: The memory belongs to this value alone, wherever it is. The value hands out references to
-// cells of plain integers; `Ring`, which shares the cells between threads, states why that is sound.
+// cells of plain integers; `Ring`, which shares the cells between threads, states why that is
+// sound.
 unsafe impl Send for Slots {}
 
 impl Slots {

@@ -16,8 +16,8 @@
 //! record, bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last
 //! extension slot holds the task's id and its site; no span has both bits. Arguments follow their
 //! span in order, one word each; text arguments are keys of [`Special::Text`] records pushed
-//! before. A key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans, until
-//! [`KEPT_TEXTS`] more such texts have been pushed.
+//! before. A key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans,
+//! until [`KEPT_TEXTS`] more such texts have been pushed.
 //!
 //! # Queue
 //!
@@ -490,9 +490,9 @@ impl Ring {
         if used <= self.chunk_slots { used } else { 0 }
     }
 
-    /// Calls `take` with the published slots, in order, one part after the other. `take` returns how
-    /// many slots of a part it consumed, and is not called again once it has left some. Slots that
-    /// are published meanwhile wait for the next call.
+    /// Calls `take` with the published slots, in order, one part after the other. `take` returns
+    /// how many slots of a part it consumed, and is not called again once it has left some. Slots
+    /// that are published meanwhile wait for the next call.
     ///
     /// # Safety
     ///

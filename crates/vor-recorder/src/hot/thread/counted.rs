@@ -251,7 +251,8 @@ impl CountTable {
         Some((level, around))
     }
 
-    /// Begins the level of a scope that opens at any depth. To be called inside vor: it may allocate.
+    /// Begins the level of a scope that opens at any depth. To be called inside vor: it may
+    /// allocate.
     fn begin_at_any_depth(&self, depth: usize, site: u32, start_ticks: u64) {
         let Some(deep) = depth.checked_sub(MAX_OPEN) else {
             return self.begin(depth, site);
@@ -387,7 +388,8 @@ impl ThreadState {
         self.counted.get_or_make(CountTable::default)
     }
 
-    /// Adds the thread's sums to those of ended threads. Called by the thread at its end, inside vor.
+    /// Adds the thread's sums to those of ended threads. Called by the thread at its end, inside
+    /// vor.
     pub(super) fn end_counting(&self) {
         let Some(table) = self.counted() else {
             return;

@@ -1,7 +1,7 @@
 //! The state that one thread records into: its ring, and the stack of its open scopes.
 //!
-//! The stack is an array that the thread alone writes and anyone may read. A place on it is a number
-//! of bytes, so that the fast path adds it to an address and need not multiply.
+//! The stack is an array that the thread alone writes and anyone may read. A place on it is a
+//! number of bytes, so that the fast path adds it to an address and need not multiply.
 //!
 //! # Signal handlers
 //!
@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Every operation reads the entry at the height first ([`free_place`](ThreadState::free_place)).
-//! While it is claimed there is no place: the thread is inside vor, and the record of the handler is
-//! counted as dropped. So each entry above the height is free between two operations, and a claim
-//! costs a scope one store: the one that clears the site.
+//! While it is claimed there is no place: the thread is inside vor, and the record of the handler
+//! is counted as dropped. So each entry above the height is free between two operations, and a
+//! claim costs a scope one store: the one that clears the site.
 
 use std::mem::offset_of;
 
@@ -50,8 +50,8 @@ const NO_PLACE: u32 = u32::MAX;
 /// The state that one thread records into.
 ///
 /// Fields are in memory order. The ring fills whole cache lines, since part of it is
-/// [`CachePadded`]; so `top` begins a cache line, which it shares with the outermost entries, and no
-/// two states share one.
+/// [`CachePadded`]; so `top` begins a cache line, which it shares with the outermost entries, and
+/// no two states share one.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
@@ -210,8 +210,8 @@ impl ThreadState {
         self.open_at(place, start_ticks);
     }
 
-    /// Pushes an open scope, beyond the stack where it has to be, and returns its place. Called where
-    /// no handler records.
+    /// Pushes an open scope, beyond the stack where it has to be, and returns its place. Called
+    /// where no handler records.
     pub(crate) fn push_open(&self, site: u32, start_ticks: u64) -> u32 {
         if let Some(place) = self.free_place() {
             self.push_open_at(place, site, start_ticks);
@@ -305,8 +305,8 @@ impl ThreadState {
         open.map(|entry| entry.site.load(Ordering::Relaxed))
     }
 
-    /// Continues from the state of `before` at a fork: its scopes are open here too, and its keys of
-    /// texts are not used again.
+    /// Continues from the state of `before` at a fork: its scopes are open here too, and its keys
+    /// of texts are not used again.
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
         for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
@@ -387,7 +387,8 @@ impl ThreadState {
         key
     }
 
-    /// Returns a key for a kept text, unique among those of this thread. Called by the thread alone.
+    /// Returns a key for a kept text, unique among those of this thread. Called by the thread
+    /// alone.
     #[cfg(feature = "tracing")]
     pub(super) fn take_kept_key(&self) -> u64 {
         let key = self.next_kept.load(Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! The resource usage of a thread, as other threads read it while it lives: now, and when each of
 //! its open scopes began.
 //!
-//! All of it lies in thread-locals of the thread, which it alone writes. Its state points there from
-//! the time at which the thread gets the state until the thread ends. A reader holds the lock of the
-//! list of threads while it follows a pointer, and the thread holds it while it withdraws them.
+//! All of it lies in thread-locals of the thread, which it alone writes. Its state points there
+//! from the time at which the thread gets the state until the thread ends. A reader holds the lock
+//! of the list of threads while it follows a pointer, and the thread holds it while it withdraws
+//! them.
 
 use std::sync::Arc;
 

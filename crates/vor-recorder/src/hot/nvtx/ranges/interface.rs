@@ -1,10 +1,10 @@
 //! The binary interface between a program and an NVTX tool, version 3.
 //!
 //! The tool's library exports one function. The program calls it once, with a function that returns
-//! tables by number. One table holds the version, the other a function that returns, for each module
-//! of the interface, an array of pointers to slots. The tool stores its own functions in the slots
-//! that it wants to be called through; the others stay null and are not called. So the program calls
-//! the tool through its own memory, and nothing is linked.
+//! tables by number. One table holds the version, the other a function that returns, for each
+//! module of the interface, an array of pointers to slots. The tool stores its own functions in the
+//! slots that it wants to be called through; the others stay null and are not called. So the
+//! program calls the tool through its own memory, and nothing is linked.
 //!
 //! The layouts and numbers are those of the headers `nvToolsExt.h` and `nvtxTypes.h` of NVTX 3,
 //! which promise that they never change. The modules for CUDA, OpenCL and synchronisation get slots
@@ -163,8 +163,8 @@ extern "system" fn module_table(
 /// Ignores the tool's version: nothing depends on it.
 extern "system" fn set_tool_version(_: u32) {}
 
-/// The addresses of the slots by module, each array with a null at its end: a tool that reads beyond
-/// the slots must find nothing else.
+/// The addresses of the slots by module, each array with a null at its end: a tool that reads
+/// beyond the slots must find nothing else.
 struct Tables([[*const Slot; MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
 
 // SAFETY: the pointers lead to a static of atomics, and are never changed.
