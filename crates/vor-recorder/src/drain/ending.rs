@@ -65,9 +65,10 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 
 static CRASH: Request = Request::new();
 static END: Request = Request::new();
-/// Whether the thread that took the signal continues, so that `vor-crash` ends the process. Set
-/// before the request is made or by `vor-crash` (release). Read by handlers that wait and by
-/// `vor-crash` at its end (acquire).
+/// Whether the thread that took the signal continues, so that `vor-crash` ends the process. Set by
+/// the handler before it makes the request and by `vor-crash` (release), and by the handler at its
+/// end (sequentially consistent). Read by the handler that waits (acquire), and by `vor-crash` at
+/// its end (sequentially consistent).
 static RUNS_ON: AtomicBool = AtomicBool::new(false);
 
 /// A request to the thread that is made once per process.
@@ -249,10 +250,11 @@ fn end(signal: libc::c_int) {
         record_state::set(false);
         process_detach::were_open()
     };
+    let let_run = || RUNS_ON.store(true, Ordering::Release);
     if !were_open {
-        RUNS_ON.store(true, Ordering::Release);
+        let_run();
     }
-    exit::finish_files(END_BOUND);
+    exit::finish_files(END_BOUND, let_run);
     END.be_done();
     // Sequentially consistent, like the accesses in `on_end`: one of the two ends the process.
     if RUNS_ON.load(Ordering::SeqCst) {

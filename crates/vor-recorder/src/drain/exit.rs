@@ -134,14 +134,23 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.outputs.take_ended()
 }
 
-/// Delivers the remaining records and finishes the sinks that write files. Runs on a thread of
-/// vor's own, for a signal that ends the process. Does nothing if the engine is not available in
-/// time.
+/// How long another thread may hold the engine before `finish_files` reports it.
 #[cfg(unix)]
-pub(super) fn finish_files(bound: Duration) {
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Delivers the remaining records and finishes the sinks that write files. Runs on a thread of
+/// vor's own, for a signal that ends the process. Calls `when_held` if another thread holds the
+/// engine for long: the stopped thread, or one that waits for a lock of the stopped thread. Does
+/// nothing if the engine is still not available in time.
+#[cfg(unix)]
+pub(super) fn finish_files(bound: Duration, when_held: impl FnOnce()) {
     file::end_within(bound);
     let end = || {
-        let Some(mut engine) = lock_engine_within(bound) else {
+        let engine = lock_engine_within(PATIENCE).or_else(|| {
+            when_held();
+            lock_engine_within(bound)
+        });
+        let Some(mut engine) = engine else {
             return;
         };
         // An exit that was already running has ended them.

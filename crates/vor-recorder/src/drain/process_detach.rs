@@ -32,13 +32,11 @@ mod locks {
         callsite::is_open,
     ];
 
-    /// Returns whether each of these locks and the engine's was open at some moment. If so, a
-    /// thread that has been stopped since before holds none of them. It also holds no lock for
-    /// which a holder of these locks waits, such as one of the allocator's.
+    /// Returns whether each of these locks was open at some moment. If so, a thread that has been
+    /// stopped since before holds none of them.
     #[cfg(unix)]
     pub(in super::super) fn were_open() -> bool {
-        let is_engine_open: fn() -> bool = || is_open(&super::super::ENGINE);
-        ARE_OPEN.into_iter().chain([is_engine_open]).all(was_open)
+        ARE_OPEN.into_iter().all(was_open)
     }
 
     /// Returns whether a lock was open at some moment since the call began.
