@@ -47,7 +47,7 @@ pub struct SpanRef {
     pub span: Span,
 }
 
-/// What the user looks at, and what was clicked.
+/// The part of the capture that the user looks at, and the last click.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pinned: Option<FrameId>,

@@ -65,13 +65,18 @@ fn a_chain_that_crosses_a_mark_goes_above_its_contents() {
     assert_eq!(spans(&rows[2]), [(60, 10, 2), (120, 5, 5)]);
 }
 
-#[test]
-fn the_oldest_frames_leave_with_their_spans() {
-    let mut store = Store::new(3, usize::MAX);
-    for i in 0..5 {
+/// Pushes frames of 100 ns with a span of 50 ns each.
+fn push_frames(store: &mut Store, count: i64) {
+    for i in 0..count {
         let spans = vec![(i * 100, 50, 1)];
         store.push_block(frame(i as u64, i * 100, i * 100 + 100, vec![spans]));
     }
+}
+
+#[test]
+fn the_oldest_frames_leave_with_their_spans() {
+    let mut store = Store::new(3, usize::MAX);
+    push_frames(&mut store, 5);
     assert_eq!(store.frames().len(), 3);
     assert_eq!(store.frames()[0].number, 2);
     // Spans leave one chunk at a time; at least those of shown frames stay.
@@ -105,10 +110,7 @@ fn tasks_without_a_lane_are_not_stored_spans() {
 #[test]
 fn a_lower_limit_of_spans_changes_the_version_if_frames_leave() {
     let mut store = Store::new(10, usize::MAX);
-    for i in 0..3 {
-        let spans = vec![(i * 100, 50, 1)];
-        store.push_block(frame(i as u64, i * 100, i * 100 + 100, vec![spans]));
-    }
+    push_frames(&mut store, 3);
     let version = store.version();
     store.set_max_spans(1_000);
     assert_eq!((store.frames().len(), store.version()), (3, version));

@@ -228,3 +228,26 @@ fn metric_cell(value: f64) -> String {
         units::number(value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::metric_cell;
+
+    #[test]
+    fn metrics_are_integers_or_have_three_digits() {
+        for (value, text) in [
+            (3.0, "3"),
+            (0.0, "0"),
+            (-26.0, "-26"),
+            (5209.7, "5210"),
+            (12_345.6, "12\u{202f}346"),
+            (1.001, "1.00"),
+            (0.2171, "0.217"),
+            (0.0003, "0.000300"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(metric_cell(value), text);
+        }
+    }
+}

@@ -8,8 +8,8 @@
 //! - *Self time.* The same as in statistics, in whichever frame the spans inside it ended.
 //! - *Depth.* The number of spans around it that ended in the same frame. Backwards, a thread's
 //!   spans come parents first, and of two spans the later one contains the earlier one if it
-//!   started no later. So one stack of starts suffices: a span that started after another one is not
-//!   its parent, nor a parent of those before it.
+//!   started no later. So one stack of starts suffices: a span that started after another one is
+//!   not its parent, nor a parent of those before it.
 //!
 //! ```text
 //! from the last span of the frame to the first:

@@ -31,8 +31,8 @@
 //!   never meets a run.
 //! - The spans that met a run are few, since each of them contains `FOLD_AT / 2` subtrees or is
 //!   open inside one that does, and their starts are recorded. A caller that can read the spans
-//!   again gives these starts to a second stack ([`EndedSpans::for_second_pass`]), which merges only
-//!   subtrees that none of them separates, and is exact in the same memory.
+//!   again gives these starts to a second stack ([`EndedSpans::for_second_pass`]), which merges
+//!   only subtrees that none of them separates, and is exact in the same memory.
 
 use std::sync::Arc;
 

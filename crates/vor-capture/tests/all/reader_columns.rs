@@ -59,7 +59,11 @@ fn depths(builder: &mut TreeBuilder) -> BTreeMap<(u32, u64, u64, u32), Vec<u32>>
 
 proptest! {
     #[test]
-    fn depths_match_the_trees_and_self_times_match_the_statistics(seed: u64, frames in 1..6_u64, deep in 1..9_usize) {
+    fn depths_match_the_trees_and_self_times_match_the_statistics(
+        seed: u64,
+        frames in 1..6_u64,
+        deep in 1..9_usize
+    ) {
         let mut random = Random(seed);
         let catalog = Arc::new(Catalog::default());
         let mut builder = ColumnsBuilder::with_room(8);

@@ -288,8 +288,8 @@ pub(crate) fn stay_internal() {
     own().set_state(State::Internal);
 }
 
-/// Sets this thread's state until it is dropped. A guard rather than a function that takes the
-/// work, which would be compiled anew for each caller.
+/// Sets this thread's state until it is dropped. A function that takes the work would be compiled
+/// anew for each caller.
 pub(crate) struct StateGuard {
     before: Option<State>,
 }
@@ -300,7 +300,7 @@ impl StateGuard {
         Self { before }
     }
 
-    /// Stops counting. Does nothing on a thread that takes no locks now.
+    /// Stops counting, except on a thread that is [`State::Internal`] already.
     pub(crate) fn untracked() -> Self {
         if own().is_internal() {
             return Self { before: None };

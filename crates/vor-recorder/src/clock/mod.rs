@@ -67,8 +67,8 @@ pub(crate) fn ordered_ticks() -> u64 {
 fn wait_for_loads() {
     crate::sync::global::fence(Ordering::SeqCst);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: LFENCE is part of SSE2, which every x86-64 processor has, and changes no memory. RDTSC
-    // stays on its side of it (Intel SDM volume 2, RDTSC; AMD APM volume 3, RDTSC).
+    // SAFETY: LFENCE is part of SSE2, which every x86-64 processor has, and changes no memory.
+    // RDTSC stays on its side of it (Intel SDM volume 2, RDTSC; AMD APM volume 3, RDTSC).
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }

@@ -338,6 +338,7 @@ mod tests {
         known.sort_unstable();
         assert_eq!(asked, known);
     }
+
     #[test]
     fn a_capture_without_spans_is_reported_unless_it_was_requested() {
         let lines = |set: &[(&str, &str)]| {

@@ -20,8 +20,8 @@ impl<T> OnceBox<T> {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<&T> {
         #[expect(unsafe_code, reason = "there is no atomic box")]
-        // SAFETY: The pointer is null or comes from a box in `get_or_make`, and never changes again.
-        // Only `drop` frees the value, with exclusive access.
+        // SAFETY: The pointer is null or comes from a box in `get_or_make`, and never changes
+        // again. Only `drop` frees the value, with exclusive access.
         unsafe {
             self.0.load(Ordering::Acquire).as_ref()
         }
