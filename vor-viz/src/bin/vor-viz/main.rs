@@ -13,18 +13,13 @@ mod save;
 #[cfg(not(target_arch = "wasm32"))]
 mod chooser;
 #[cfg(target_arch = "wasm32")]
-#[path = "web/chooser.rs"]
-mod chooser;
+mod web;
+#[cfg(target_arch = "wasm32")]
+use web::chooser;
 mod pair;
 mod viewer;
 #[cfg(not(target_arch = "wasm32"))]
 mod window;
-#[cfg(target_arch = "wasm32")]
-#[path = "web/fills.rs"]
-mod fills;
-#[cfg(target_arch = "wasm32")]
-#[path = "web/page.rs"]
-mod page;
 #[cfg(not(target_arch = "wasm32"))]
 mod raster;
 #[cfg(not(target_arch = "wasm32"))]
@@ -37,5 +32,5 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(target_arch = "wasm32")]
 fn main() {
-    page::start();
+    web::start();
 }

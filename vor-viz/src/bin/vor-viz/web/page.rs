@@ -32,8 +32,8 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::spawn_local;
 use web_time::{Duration, Instant};
 
-use crate::chooser::Chooser;
-use crate::fills;
+use super::chooser::Chooser;
+use super::fills;
 use crate::viewer::Viewer;
 
 /// Maximum number of spans that are searched for names.

@@ -1,0 +1,7 @@
+//! The page: how it is drawn, and how it finds captures.
+
+pub(crate) mod chooser;
+mod fills;
+mod page;
+
+pub(crate) use page::start;
