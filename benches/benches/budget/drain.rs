@@ -21,7 +21,7 @@ use crate::Options;
 use crate::table::{Table, Target};
 
 /// Spans per batch: the maximum that the drain reads from a thread in one pass.
-const SPANS: usize = 1 << 16;
+const SPANS: usize = 1 << 13;
 const ROUNDS: usize = 31;
 
 /// Measures the sinks, the decoder, and the sample of the process in every frame.

@@ -17,8 +17,9 @@ use crate::hot::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
 
-/// Most spans that are taken from one thread at a time.
-pub(super) const MAX_SPANS: usize = 1 << 16;
+/// Most spans that are taken from one thread at a time. Their columns fit the second-level cache
+/// together with what the sinks keep for them.
+pub(super) const MAX_SPANS: usize = 1 << 13;
 
 /// The value of a text argument for which the ring had no room.
 const LOST_TEXT: &str = "(lost: the ring was full)";
