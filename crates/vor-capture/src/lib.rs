@@ -36,6 +36,8 @@
 #[macro_use]
 mod filled;
 pub mod error;
+#[doc(hidden)]
+pub mod sort;
 pub mod units;
 pub mod model;
 pub mod sink;

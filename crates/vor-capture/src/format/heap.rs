@@ -2,6 +2,7 @@
 //!
 //! Stacks are sorted by their scopes, so that each stores only the difference to the one before it.
 
+use crate::sort::sort_by;
 use std::sync::Arc;
 
 use super::wire::{Cursor, put_varint};
@@ -59,11 +60,11 @@ fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
         scopes <= MAX_SCOPES && bytes <= MOST_BYTES
     };
     let mut stacks: Vec<&HeapStack> = snapshot.stacks.iter().collect();
-    stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
+    sort_by(&mut stacks, |a, b| b.inuse_bytes.cmp(&a.inuse_bytes));
     stacks.retain(|stack| stack.scopes.len() <= MAX_DEPTH);
     let stacks = stacks.into_iter().take(MAX_STACKS).take_while(fits);
     let mut stacks: Vec<_> = stacks.map(|stack| (&*stack.scopes, stack)).collect();
-    stacks.sort_by(|(_, a), (_, b)| a.sites().cmp(b.sites()));
+    sort_by(&mut stacks, |(_, a), (_, b)| a.sites().cmp(b.sites()));
     stacks
 }
 

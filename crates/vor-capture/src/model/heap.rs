@@ -1,6 +1,7 @@
 //! Live memory at one moment, by the stack of scopes that allocated it, and the difference between
 //! two such moments.
 
+use crate::sort::sort_by;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ impl HeapSnapshot {
 
     /// Puts the most bytes first; equal stacks are always in the same order.
     pub(crate) fn sort(&mut self) {
-        self.stacks.sort_by(|a, b| {
+        sort_by(&mut self.stacks, |a, b| {
             let by_bytes = b.inuse_bytes.cmp(&a.inuse_bytes);
             by_bytes.then_with(|| a.sites().cmp(b.sites()))
         });
@@ -209,7 +210,7 @@ impl HeapSnapshot {
             .filter(|stack| before.contains_key(&stack.path()));
         changes.extend(gone.map(|stack| change(None, Some(stack))));
         changes.retain(|change| (change.inuse_objects, change.inuse_bytes) != (0, 0));
-        changes.sort_by_key(|change| std::cmp::Reverse(change.inuse_bytes));
+        sort_by(&mut changes, |a, b| b.inuse_bytes.cmp(&a.inuse_bytes));
         changes
     }
 }

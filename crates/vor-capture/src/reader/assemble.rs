@@ -8,6 +8,7 @@
 //! more memory than the spans it may hold. Behind a record that is missing or out of place a batch
 //! may belong to another frame, so it waits for the frame's record.
 
+use crate::sort::sort_by;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -284,9 +285,7 @@ impl Assembler {
     /// only counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;
-        self.waiting
-            .make_contiguous()
-            .sort_by_key(|waiting| waiting.seq);
+        sort_by(self.waiting.make_contiguous(), |a, b| a.seq.cmp(&b.seq));
         let begin = self
             .waiting
             .partition_point(|waiting| waiting.seq < first_seq);

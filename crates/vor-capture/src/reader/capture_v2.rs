@@ -5,6 +5,7 @@
 //! after the previous one, but not before the last of its spans. The flames' nanoseconds since 1970
 //! are the ticks.
 
+use crate::sort::sort_by;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -335,7 +336,7 @@ impl CaptureV2 {
             for thread in &flame.threads {
                 threads.push(self.tree(thread, &sites));
             }
-            threads.sort_by_key(|tree| tree.thread);
+            sort_by(&mut threads, |a, b| a.thread.cmp(&b.thread));
         }
         let ticks = |ns: i64| u64::try_from(self.origin_ns.saturating_add(ns)).unwrap_or(0);
         let system = frame.system.iter().enumerate();
@@ -348,7 +349,7 @@ impl CaptureV2 {
                 value,
             })
             .collect();
-        metrics.sort_by_key(|value| value.column);
+        sort_by(&mut metrics, |a, b| a.column.cmp(&b.column));
         metrics.dedup_by_key(|value| value.column);
         FrameSnapshot {
             catalog: Arc::clone(&self.catalog),

@@ -1,5 +1,6 @@
 //! A version-3 capture as a stream: from records to catalog, batches and frames.
 
+use crate::sort::sort_by;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -175,7 +176,7 @@ impl StreamV3 {
                 user.push((column.metric.name.clone(), found.value));
             }
         }
-        user.sort_by(|a, b| a.0.cmp(&b.0));
+        sort_by(&mut user, |a, b| a.0.cmp(&b.0));
         Frame {
             system,
             user,

@@ -6,6 +6,7 @@
 //! span costs it two multiplications for the clock, a comparison with the top of the stack, an
 //! entry in a list, and one increment in the histogram.
 
+use crate::sort::sort_by;
 use rustc_hash::FxHashMap;
 
 use super::by_site::BySite;
@@ -202,7 +203,7 @@ impl StatsBuilder {
             .sites()
             .map(|(site, stats)| self.row(catalog, site, stats))
             .collect();
-        rows.sort_unstable_by_key(|row| row.site);
+        sort_by(&mut rows, |a, b| a.site.cmp(&b.site));
         rows
     }
 

@@ -7,9 +7,10 @@ use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 
 use super::heap::SnapshotTime;
-use super::{SETTINGS, Settings, handle, locked, pass, with_settings};
+use super::{SETTINGS, Settings, handle, pass, with_settings};
 use crate::hot::{record_state, thread};
 use crate::os::report;
+use crate::sync::lock;
 
 /// Creates the sink of a capture, and returns it with the path it writes to.
 pub(crate) type Create = dyn Fn() -> Result<(PathBuf, Box<dyn FrameSink>), Error> + Send + Sync;
@@ -108,7 +109,7 @@ pub fn capture_path() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
         return None;
     }
-    thread::while_busy(|| locked(&SETTINGS).as_ref()?.running_capture())
+    thread::while_busy(|| lock(&SETTINGS).as_ref()?.running_capture())
 }
 
 /// Closes the running capture, with its index, and returns its path. Returns `None` if no capture
@@ -123,7 +124,7 @@ pub fn close_capture() -> Option<PathBuf> {
         return None;
     }
     thread::while_busy(|| {
-        let mut settings = locked(&SETTINGS);
+        let mut settings = lock(&SETTINGS);
         let settings = settings.as_mut()?;
         let (number, path) = settings.opened.take()?;
         settings.capture = None;

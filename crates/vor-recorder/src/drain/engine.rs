@@ -7,6 +7,7 @@
 //! whenever the worker runs.
 
 use std::sync::Arc;
+use vor_capture::sort::sort_by;
 
 use vor_capture::filled;
 use vor_capture::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
@@ -565,7 +566,7 @@ impl Engine {
             };
             values.extend(of_gpus.into_iter().map(value));
             // They were declared as they appeared, between the program's columns.
-            values.sort_unstable_by_key(|value| value.column);
+            sort_by(&mut values, |a, b| a.column.cmp(&b.column));
         }
         values
     }

@@ -28,8 +28,9 @@ mod unix {
     use std::sync::{MutexGuard, Once};
 
     use super::super::marks::Marks;
-    use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
+    use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, worker};
     use crate::hot::{callsite, record_state, thread};
+    use crate::sync::lock;
     use crate::{gpu, metrics};
 
     /// All locks, in the order in which they were taken.
@@ -62,11 +63,11 @@ mod unix {
         }
         thread::while_busy(|| {
             let locks = ForkLocks {
-                _settings: Box::new(locked(&SETTINGS)),
+                _settings: Box::new(lock(&SETTINGS)),
                 engine: lock_engine(),
-                marks: locked(&MARKS),
+                marks: lock(&MARKS),
                 _others: [
-                    Box::new(locked(&FRAME_SETS)),
+                    Box::new(lock(&FRAME_SETS)),
                     Box::new(gpu::lock_for_fork()),
                     Box::new(metrics::lock_for_fork()),
                     Box::new(thread::lock_for_fork()),

@@ -4,11 +4,11 @@ use std::sync::Mutex;
 
 use vor_capture::sink::FrameSink;
 
-use super::{SETTINGS, Settings, locked, pass, with_engine, with_settings};
+use super::{SETTINGS, Settings, pass, with_engine, with_settings};
 use crate::hot::thread;
 use crate::os::report;
-use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+use crate::sync::{Ordering, lock};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -42,7 +42,7 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
         return SinkHandle { number };
     }
     thread::while_busy(|| {
-        let settings = locked(&SETTINGS);
+        let settings = lock(&SETTINGS);
         if let Some(started) = settings.clone() {
             drop(settings);
             with_settings(&started, |engine| {
@@ -50,7 +50,7 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
                 engine.outputs.add(number, name, sink);
             });
         } else {
-            locked(&EARLY).push(Early { number, name, sink });
+            lock(&EARLY).push(Early { number, name, sink });
         }
     });
     SinkHandle { number }
@@ -58,7 +58,7 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
 
 /// Adds the sinks that were added before the recorder started.
 pub(super) fn add_early(settings: &Settings) {
-    let early = std::mem::take(&mut *locked(&EARLY));
+    let early = std::mem::take(&mut *lock(&EARLY));
     if !early.is_empty() {
         with_settings(settings, |engine| {
             for Early { number, name, sink } in early {
@@ -84,9 +84,9 @@ impl Drop for SinkHandle {
 }
 
 fn remove(number: u64) {
-    let settings = locked(&SETTINGS);
+    let settings = lock(&SETTINGS);
     let is_early = |early: &mut Early| early.number == number;
-    let early = locked(&EARLY).extract_if(.., is_early).next();
+    let early = lock(&EARLY).extract_if(.., is_early).next();
     drop(settings);
     if let Some(Early { name, mut sink, .. }) = early {
         if let Err(error) = sink.finish() {

@@ -30,7 +30,7 @@ mod worker;
 
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 pub use capture_file::{capture_path, close_capture};
@@ -48,8 +48,8 @@ use crate::hot::{hooks, record_state, thread};
 use crate::metrics::{self, FrameMetrics};
 use crate::os::report;
 use crate::os::signals;
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::{Ordering, lock};
 
 /// Most marks that the worker takes before it lets other threads have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
@@ -88,10 +88,6 @@ static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether `frame_mark` drains itself. Written by `start`, read by marks.
 static INLINE: AtomicBool = AtomicBool::new(false);
 
-fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Starts the drain with `options` at the first call, and runs `work` with its settings and whether
 /// this is that call. Must not run inside a sink, where the engine is locked.
 pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bool) -> R) -> R {
@@ -100,7 +96,7 @@ pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bo
         rearm_if_forked,
     });
     thread::while_busy(|| {
-        let mut settings = locked(&SETTINGS);
+        let mut settings = lock(&SETTINGS);
         let is_first = settings.is_none();
         let settings = settings.get_or_insert_with(|| Settings {
             start_ticks: clock::ticks(),
@@ -176,7 +172,7 @@ fn rearm_if_forked() {
         return;
     }
     thread::while_busy(|| {
-        let mut settings = locked(&SETTINGS);
+        let mut settings = lock(&SETTINGS);
         if !record_state::is_forked() {
             return;
         }
@@ -193,7 +189,7 @@ fn rearm_if_forked() {
 /// Runs `work` with the engine, and creates the engine if it is missing. `None` before the first
 /// `enable`.
 fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    let settings = locked(&SETTINGS).clone()?;
+    let settings = lock(&SETTINGS).clone()?;
     Some(with_settings(&settings, work))
 }
 
@@ -297,7 +293,7 @@ fn lock_engine() -> EngineGuard {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
             WAITING.fetch_add(1, Ordering::SeqCst);
-            let engine = locked(&ENGINE);
+            let engine = lock(&ENGINE);
             WAITING.fetch_sub(1, Ordering::SeqCst);
             engine
         }
@@ -323,7 +319,7 @@ fn pass(engine: &mut Engine) -> Pass {
 fn begin_pass(engine: &mut Engine) -> u64 {
     engine.note_open();
     // Under the lock: a mark made later has a later tick.
-    let _marks = locked(&MARKS);
+    let _marks = lock(&MARKS);
     clock::ticks()
 }
 
@@ -332,7 +328,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
     let mut due = Vec::new();
     let marks = &mut engine.marks;
     while due.len() < MAX_MARKS_PER_STEP {
-        marks.refill(|| locked(&MARKS));
+        marks.refill(|| lock(&MARKS));
         let Some(mark) = marks.pop_due(until_ticks) else {
             break;
         };
@@ -340,13 +336,13 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
     }
     let (mut until_ticks, mut more) = (until_ticks, false);
     if let Some(last) = due.last().filter(|_| due.len() == MAX_MARKS_PER_STEP) {
-        marks.refill(|| locked(&MARKS));
+        marks.refill(|| lock(&MARKS));
         if marks.has_due(until_ticks) {
             // Spans that ended after the last taken mark wait for the next step.
             (until_ticks, more) = (last.ticks, true);
         }
     }
-    let names = locked(&FRAME_SETS).clone();
+    let names = lock(&FRAME_SETS).clone();
     let pass = engine.pass(due, until_ticks, &names);
     Pass { more, ..pass }
 }
@@ -412,7 +408,7 @@ pub fn last_mark_ticks() -> u64 {
 
 fn mark(set: u32, recorded: FrameMetrics) {
     let (ticks, are_many) = {
-        let mut marks = locked(&MARKS);
+        let mut marks = lock(&MARKS);
         let ticks = clock::ticks();
         if set == 0 {
             LAST_MARK.store(ticks, Ordering::Relaxed);
@@ -514,7 +510,7 @@ fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 #[cfg(all(test, not(loom), not(feature = "off")))]
 fn start_for_tests() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let turn = locked(&TURN);
+    let turn = lock(&TURN);
     let options = Options {
         ring_kib: 16 << 10,
         inline: false,

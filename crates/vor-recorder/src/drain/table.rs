@@ -1,6 +1,7 @@
 //! The table of counted scopes that a program prints on stderr.
 
 use std::fmt::Write as _;
+use vor_capture::sort::sort_by;
 
 use vor_capture::stats::ScopeStats;
 use vor_capture::units;
@@ -17,7 +18,9 @@ const MAX_ROWS: usize = 100;
 /// Returns the rows as text, ordered by self time, longest first.
 pub(crate) fn table(rows: &[ScopeStats]) -> String {
     let mut rows: Vec<&ScopeStats> = rows.iter().collect();
-    rows.sort_unstable_by_key(|row| (std::cmp::Reverse(row.self_ns), row.site));
+    sort_by(&mut rows, |a, b| {
+        (b.self_ns, a.site).cmp(&(a.self_ns, b.site))
+    });
     let (shown, more) = rows.split_at(rows.len().min(MAX_ROWS));
     let heads = ["count", "total", "self", "mean", "p50", "p99", "max"];
     let cells: Vec<[String; 7]> = shown

@@ -5,7 +5,6 @@
 //! again. Neither is a scope that was open for half the limit when its thread was reported, because
 //! one stall makes several nested scopes old.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ pub(super) struct Watchdog {
     /// The mark at the start of the last reported frame.
     reported_mark_ticks: u64,
     /// For each thread, the start of the last scope that counts as reported.
-    reported_starts: BTreeMap<ThreadId, u64>,
+    reported_starts: Vec<(ThreadId, u64)>,
 }
 
 impl Watchdog {
@@ -79,11 +78,11 @@ impl Watchdog {
     /// Returns the headline of a stall that has not been reported yet.
     fn judge(&mut self, limit_ns: u64, mark: u64, now: u64, open: &[OpenThread]) -> Option<String> {
         self.reported_starts
-            .retain(|thread, _| open.iter().any(|open| open.thread == *thread));
+            .retain(|(thread, _)| open.iter().any(|open| open.thread == *thread));
         let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
         let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.reported_mark_ticks;
         let late_scope = open.iter().find_map(|thread| {
-            let reported = self.reported_starts.get(&thread.thread).copied();
+            let reported = self.reported_start(thread.thread);
             let is_new = |start_ticks| reported.is_none_or(|reported| start_ticks > reported);
             let mut scopes = thread.scopes.iter();
             let scope =
@@ -113,10 +112,19 @@ impl Watchdog {
                 .iter()
                 .filter(|scope| scope.age_ns > limit_ns / 2);
             if let Some(start_ticks) = old.map(|scope| scope.start_ticks).max() {
-                self.reported_starts.insert(thread.thread, start_ticks);
+                let starts = &mut self.reported_starts;
+                starts.retain(|(of, _)| *of != thread.thread);
+                starts.push((thread.thread, start_ticks));
             }
         }
         Some(headline)
+    }
+
+    fn reported_start(&self, thread: ThreadId) -> Option<u64> {
+        let mut starts = self.reported_starts.iter();
+        starts
+            .find(|(of, _)| *of == thread)
+            .map(|(_, start)| *start)
     }
 }
 

@@ -15,12 +15,12 @@ use super::fork;
 use super::heap;
 use super::printing;
 use super::watchdog::{self, Watchdog};
-use super::{Pass, WAITING, begin_pass, locked, step, with_engine};
+use super::{Pass, WAITING, begin_pass, step, with_engine};
 use crate::gpu;
 use crate::hot::{record_state, thread};
 use crate::os::{report, signals};
-use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
+use crate::sync::{Ordering, lock};
 
 /// The worker's handle, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
@@ -46,7 +46,7 @@ pub(super) fn spawn(interval: Duration) {
     let builder = std::thread::Builder::new().name(NAME.into());
     let spawned = signals::for_new_thread(|| builder.spawn(move || run(interval)));
     match spawned {
-        Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
+        Ok(handle) => *lock(&WORKER) = Some(handle.thread().clone()),
         Err(error) => report_missing(&error),
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn spawn(interval: Duration) {
 #[cfg(unix)]
 pub(super) fn spawn_after_fork(interval: Duration) {
     let start = move || {
-        *locked(&WORKER) = Some(std::thread::current());
+        *lock(&WORKER) = Some(std::thread::current());
         run(interval);
     };
     if let Err(error) = signals::for_new_thread(|| fork::spawn(NAME, start)) {
@@ -72,14 +72,14 @@ fn report_missing(error: &std::io::Error) {
 /// Forgets the worker, in the child of a fork.
 #[cfg(unix)]
 pub(super) fn forget() {
-    *locked(&WORKER) = None;
+    *lock(&WORKER) = None;
     ASLEEP.store(false, Ordering::Relaxed);
     CALLED.store(false, Ordering::Relaxed);
 }
 
 #[cfg(unix)]
 pub(super) fn lock_for_fork() -> impl std::any::Any {
-    locked(&WORKER)
+    lock(&WORKER)
 }
 
 /// Returns whether no thread holds the lock; used at the end of a process.
@@ -92,7 +92,7 @@ pub(super) fn wake(urgent: bool) {
     let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
     if due
         && !CALLED.swap(true, Ordering::SeqCst)
-        && let Some(worker) = &*locked(&WORKER)
+        && let Some(worker) = &*lock(&WORKER)
     {
         worker.unpark();
     }

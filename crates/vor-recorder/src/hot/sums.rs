@@ -8,6 +8,7 @@
 
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::timeline::{RATE_BITS, Timeline};
+use vor_capture::sort::sort_by;
 use vor_capture::stats::ScopeStats;
 
 /// Log2 of the number of buckets per octave.
@@ -174,7 +175,7 @@ pub(crate) fn rows<'a>(
         })
         .filter(|row| row.count > 0)
         .collect();
-    rows.sort_unstable_by_key(|row| row.site);
+    sort_by(&mut rows, |a, b| a.site.cmp(&b.site));
     rows
 }
 

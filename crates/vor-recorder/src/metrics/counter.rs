@@ -8,15 +8,15 @@
 //! Counters that do not fit in a block, and threads without their own state, add to one number that
 //! all threads share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::metrics;
 use crate::allocations;
 use crate::hot::thread::{BLOCK_COUNTERS, CounterBlock, ThreadState};
 use crate::hot::{record_state, thread};
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, AtomicU64};
 use crate::sync::sum::Sum;
+use crate::sync::{Ordering, lock};
 
 struct Blocks {
     all: Vec<&'static CounterBlock>,
@@ -30,7 +30,7 @@ static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
 });
 
 fn blocks() -> MutexGuard<'static, Blocks> {
-    BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&BLOCKS)
 }
 
 /// Locks the list of blocks for the duration of a fork. Must be taken after the list of threads,

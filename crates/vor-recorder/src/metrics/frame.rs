@@ -5,6 +5,7 @@ use super::histogram::Histogram;
 use super::{IO, IoTick, counter, metrics};
 use crate::allocations::Counts;
 use crate::sync::Ordering;
+use vor_capture::sort::sort_by;
 
 /// Metrics that the program recorded between two marks of the main frame set.
 #[derive(Debug, Default)]
@@ -83,13 +84,13 @@ impl FrameMetrics {
     /// Converts sums and distributions to values, and sorts all values by column.
     pub(crate) fn settle(&mut self) {
         // Handles with one name share its columns.
-        self.sums.sort_unstable_by_key(|(column, _)| *column);
+        sort_by(&mut self.sums, |a, b| a.0.cmp(&b.0));
         self.sums.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 = first.1.saturating_add(if same { later.1 } else { 0 });
             same
         });
-        self.histograms.sort_by_key(|(columns, _)| *columns);
+        sort_by(&mut self.histograms, |a, b| a.0.cmp(&b.0));
         self.histograms.dedup_by(|later, first| {
             let same = later.0 == first.0;
             if same {
@@ -106,7 +107,7 @@ impl FrameMetrics {
             self.values
                 .extend(columns.into_iter().zip(histogram.rows()));
         }
-        self.values.sort_by_key(|(column, _)| *column);
+        sort_by(&mut self.values, |a, b| a.0.cmp(&b.0));
         self.values.dedup_by_key(|(column, _)| *column);
     }
 }

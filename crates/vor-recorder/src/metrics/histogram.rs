@@ -1,12 +1,12 @@
 //! Histograms of the program's values: a static handle each, emptied at each mark.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::distribution::Distribution;
 use super::metrics;
 use crate::hot::{record_state, thread};
-use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
+use crate::sync::{Ordering, lock};
 
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
 /// `name.p50`, `name.p99`, `name.max`.
@@ -73,7 +73,7 @@ impl Histogram {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Distribution>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.values)
     }
 
     /// Returns whether nobody holds the lock.

@@ -20,7 +20,7 @@ mod histogram;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustc_hash::FxBuildHasher;
 use vor_capture::filled;
@@ -29,8 +29,8 @@ use vor_capture::model::catalog::{Column, MetricColumn};
 
 use crate::allocations::{self, Counts};
 use crate::hot::{record_state, thread};
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::{Ordering, lock};
 
 pub use counter::Counter;
 #[cfg(all(test, not(loom), not(feature = "off")))]
@@ -88,7 +88,7 @@ static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
 });
 
 fn metrics() -> MutexGuard<'static, Metrics> {
-    METRICS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&METRICS)
 }
 
 /// Locks the metrics and all histograms for the duration of a fork.
@@ -360,7 +360,7 @@ static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
 /// many.
 pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
     let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
-    let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sets = lock(sets);
     let index = match sets.iter().position(|known| known == name) {
         Some(index) => index,
         None if sets.len() >= MAX_NAMED_FRAME_SETS => {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
 use crate::os::report;
@@ -227,7 +228,7 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
         .filter_map(|name| name.into_string().ok())
         .filter_map(meant)
         .collect();
-    unknown.sort_unstable();
+    sort_by(&mut unknown, Ord::cmp);
     unknown
 }
 

@@ -2,9 +2,8 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use parking_lot::Mutex;
 use vor_capture::Error;
 use vor_capture::model::batch::{OpenStarts, SpanBatch};
 use vor_capture::model::frame::FrameSnapshot;
@@ -14,6 +13,7 @@ use vor_export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 use crate::drain::{self, SinkHandle};
 use crate::os::file::OutputFile;
 use crate::sinks::wrapped::Wrapped;
+use crate::sync::lock;
 
 /// Writes a Perfetto trace to `path` while its guard is held, and switches recording on if it is
 /// off.
@@ -107,7 +107,7 @@ impl TraceBuilder {
     /// Adds a counter. Each value is a multiple of `multiplier` units.
     #[must_use]
     pub fn counter_track(&self, name: &str, unit: CounterUnit, multiplier: u64) -> CounterTrack {
-        let mut exporter = self.exporter.lock();
+        let mut exporter = lock(&self.exporter);
         exporter.add_counter(name, &unit, multiplier)
     }
 
@@ -119,21 +119,19 @@ impl TraceBuilder {
         unit: CounterUnit,
         multiplier: u64,
     ) -> CounterTrack {
-        let mut exporter = self.exporter.lock();
+        let mut exporter = lock(&self.exporter);
         exporter.add_incremental_counter(name, &unit, multiplier)
     }
 
     /// Records a counter's value at a time that [`ticks`](crate::clock::ticks) returned.
     pub fn record_counter_i64(&self, counter: CounterTrack, ticks: u64, value: i64) {
-        self.exporter
-            .lock()
-            .put_integer_counter(counter, ticks, value);
+        lock(&self.exporter).put_integer_counter(counter, ticks, value);
     }
 
     /// Records a counter's value at a time that [`ticks`](crate::clock::ticks) returned. A value
     /// that is not finite is skipped.
     pub fn record_counter_f64(&self, counter: CounterTrack, ticks: u64, value: f64) {
-        self.exporter.lock().put_counter(counter, ticks, value);
+        lock(&self.exporter).put_counter(counter, ticks, value);
     }
 
     /// Ends the trace and returns its bytes.
@@ -142,7 +140,7 @@ impl TraceBuilder {
         let Self { exporter, handle } = self;
         // The recorder delivers its remaining records, and finishes the trace.
         drop(handle);
-        exporter.lock().take_bytes()
+        lock(&exporter).take_bytes()
     }
 
     /// Ends the trace and writes it to a file; an existing one is replaced.
@@ -167,7 +165,7 @@ impl FrameSink for Shared {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.0.lock().accept_batch(batch)
+        lock(&self.0).accept_batch(batch)
     }
 
     fn wants_open(&self) -> bool {
@@ -175,14 +173,14 @@ impl FrameSink for Shared {
     }
 
     fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
-        self.0.lock().accept_open(open)
+        lock(&self.0).accept_open(open)
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        self.0.lock().accept_frame(frame)
+        lock(&self.0).accept_frame(frame)
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.0.lock().finish()
+        lock(&self.0).finish()
     }
 }

@@ -11,11 +11,10 @@
 //!                           heap_snapshot ◀──────┘
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Condvar, Mutex};
 use vor_capture::Error;
 use vor_capture::model::batch::{OpenStarts, SpanBatch};
 use vor_capture::model::catalog::{Catalog, ThreadId};
@@ -27,6 +26,7 @@ use crate::drain;
 use crate::hot::thread;
 use crate::hot::thread::{OpenScope, OpenThread, Usage};
 use crate::os::report;
+use crate::sync::lock;
 use crate::{allocations, clock};
 
 /// Shortest interval: a shorter one would mostly measure itself.
@@ -168,7 +168,7 @@ impl FrameSink for Profiles {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.shared.profile.lock().accept_bounded(batch)
+        lock(&self.shared.profile).accept_bounded(batch)
     }
 
     fn wants_open(&self) -> bool {
@@ -176,7 +176,7 @@ impl FrameSink for Profiles {
     }
 
     fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
-        self.shared.profile.lock().settle(open);
+        lock(&self.shared.profile).settle(open);
         Ok(())
     }
 
@@ -193,20 +193,14 @@ impl FrameSink for Profiles {
 impl Shared {
     /// Signals the thread to take the last profile and to end.
     fn ask_to_end(&self) {
-        self.state.lock().is_ending = true;
+        lock(&self.state).is_ending = true;
         self.changed.notify_all();
     }
 
     /// Waits up to `PATIENCE` for the thread's end. Returns whether it has ended.
     fn wait_for_end(&self) -> bool {
         let until = Instant::now() + PATIENCE;
-        let mut state = self.state.lock();
-        while !state.has_ended {
-            if self.changed.wait_until(&mut state, until).timed_out() {
-                break;
-            }
-        }
-        state.has_ended
+        self.wait_while(until, |state| !state.has_ended).has_ended
     }
 
     fn run(&self, interval: Duration, mut receiver: impl Receiver) {
@@ -214,7 +208,7 @@ impl Shared {
         struct EndGuard<'a>(&'a Shared);
         impl Drop for EndGuard<'_> {
             fn drop(&mut self) {
-                self.0.state.lock().has_ended = true;
+                lock(&self.0.state).has_ended = true;
                 self.0.changed.notify_all();
             }
         }
@@ -258,13 +252,17 @@ impl Shared {
     }
 
     fn wait_until(&self, until: Instant) -> State {
-        let mut state = self.state.lock();
-        while !state.is_ending {
-            if self.changed.wait_until(&mut state, until).timed_out() {
-                break;
-            }
-        }
-        *state
+        self.wait_while(until, |state| !state.is_ending)
+    }
+
+    /// Waits until the condition does not hold or the time has come, and returns the state then.
+    fn wait_while(&self, until: Instant, condition: impl Fn(&State) -> bool) -> State {
+        let timeout = until.saturating_duration_since(Instant::now());
+        let state = lock(&self.state);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, timeout, |state| condition(state));
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Takes the profile up to now.
@@ -275,21 +273,21 @@ impl Shared {
         let used = thread::usages();
         let catalog = drain::catalog();
         for _ in 0..TRIES {
-            let batches = self.profile.lock().batches();
+            let batches = lock(&self.profile).batches();
             // Read without holding this lock, since it takes others.
             let open = thread::open_scopes();
-            let mut profile = self.profile.lock();
+            let mut profile = lock(&self.profile);
             if profile.batches() == batches {
                 return cut(&mut profile, now_ticks, &used, &open, catalog);
             }
         }
-        cut(&mut self.profile.lock(), now_ticks, &used, &[], catalog)
+        cut(&mut lock(&self.profile), now_ticks, &used, &[], catalog)
     }
 
     /// Takes a profile of the live heap.
     fn take_heap(&self) -> ProfileBuilder {
         let mut profile = snapshot_profile(&crate::heap::heap_snapshot());
-        profile.set_program(self.profile.lock().program());
+        profile.set_program(lock(&self.profile).program());
         profile
     }
 }

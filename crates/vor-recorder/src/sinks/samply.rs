@@ -14,7 +14,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashSet;
 use vor_capture::Error;
@@ -26,8 +26,8 @@ use crate::clock;
 use crate::hot::{hooks, thread};
 use crate::os::file;
 use crate::sinks::wrapped::Wrapped;
-use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
+use crate::sync::{Ordering, lock};
 
 /// Writes marker files for samply into a folder while its guard is held, and switches recording on
 /// if it is off. Only on Linux.
@@ -79,7 +79,7 @@ impl SamplySink {
             pid: std::process::id(),
             made: Mutex::default(),
         });
-        *locked(&FILES) = Some(Arc::clone(&files));
+        *lock(&FILES) = Some(Arc::clone(&files));
         IS_ON.store(true, Ordering::SeqCst);
         hooks::set_thread_begins(thread_began);
         // This thread may have recorded already, in which case the hook does not run for it.
@@ -112,7 +112,7 @@ struct Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // A later sink may have replaced this one.
-        let mut current = locked(&FILES);
+        let mut current = lock(&FILES);
         if current
             .as_ref()
             .is_some_and(|files| Arc::ptr_eq(files, &self.files))
@@ -128,16 +128,12 @@ static FILES: Mutex<Option<Arc<Files>>> = Mutex::new(None);
 /// Whether `FILES` is set, so that threads begin without a lock if it is not.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Maps the file of this thread, which is about to record for the first time.
 fn thread_began(tid: u64) {
     if !IS_ON.load(Ordering::SeqCst) {
         return;
     }
-    let files = locked(&FILES).clone();
+    let files = lock(&FILES).clone();
     // The child of a fork has no sink.
     if let Some(files) = files.filter(|files| files.pid == std::process::id()) {
         // If this fails, the sink fails in the same way and reports it.
@@ -161,7 +157,7 @@ impl Files {
 
     /// Creates the file of a thread and shows it to samply, once.
     fn declare(&self, tid: u64) -> io::Result<()> {
-        let mut made = locked(&self.made);
+        let mut made = lock(&self.made);
         if !made.contains(&tid) {
             show(&self.path(tid))?;
             made.insert(tid);

@@ -16,6 +16,13 @@ pub(crate) use loom::{
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 pub(crate) use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, also after a panic under its lock: no value here is left half-changed by one.
+#[inline]
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Atomics and cells for statics and for fields that live in them.
 pub(crate) mod global {

@@ -27,6 +27,7 @@
 //! stand beside the tree, and so does what happened in them, and the points of flows; as many of
 //! each are held, the first ones.
 
+use crate::sort::sort_by;
 use rustc_hash::FxHashMap;
 
 use super::{Span, ThreadTree};
@@ -157,7 +158,7 @@ impl TreeBuilder {
         for growing in &mut self.growing[..self.used] {
             threads.push(growing.finish());
         }
-        threads.sort_unstable_by_key(|tree: &ThreadTree| tree.thread);
+        sort_by(&mut threads, |a, b| a.thread.cmp(&b.thread));
         let trees = Trees {
             threads,
             span_count: self.span_count,

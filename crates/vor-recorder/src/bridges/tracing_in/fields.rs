@@ -5,14 +5,14 @@
 
 use std::fmt::{self, Write as _};
 
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use tracing::field::{Field, Visit};
 
 use super::site::Site;
 use crate::hot::args::{self, Arg, ArgWord, MAX_STR_BYTES};
 use crate::hot::callsite::{Kinds, MAX_ARGS};
-use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+use crate::sync::{Ordering, lock};
 
 /// The kinds of `count` arguments without a value.
 pub(super) fn kinds_of_nothing(count: usize) -> Kinds {
@@ -93,7 +93,7 @@ impl<'a> Values<'a> {
             return;
         };
         let texts = self.texts;
-        let texts = self.locked.get_or_insert_with(|| texts.lock());
+        let texts = self.locked.get_or_insert_with(|| lock(texts));
         let place = &mut texts.get_or_insert_default().0[arg];
         place.clear();
         write(&mut TruncatedText(place));

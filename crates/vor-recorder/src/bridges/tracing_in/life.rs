@@ -1,6 +1,6 @@
 //! The life of a span, from its creation to its closing, and its records.
 
-use parking_lot::Mutex;
+use std::sync::Mutex;
 use tracing::Event;
 use tracing::span::{Attributes, Id, Record};
 
@@ -19,6 +19,7 @@ use crate::hot::scope::{self, Opened, Scope};
 use crate::hot::thread::ThreadState;
 use crate::hot::{record_state, task, thread};
 use crate::sync::Ordering::Relaxed;
+use crate::sync::lock;
 
 /// How a new span is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -290,7 +291,7 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<End
     if word & HAS_TEXT != 0 || !slot.is_still(version) {
         // A handler that leaves the same span must find the thread busy, rather than the lock held.
         thread::with_state(|state| {
-            let texts = slot.texts.lock();
+            let texts = lock(&slot.texts);
             word = slot.word.load(Relaxed);
             if let Some(texts) = &*texts {
                 push_texts(state, slot, kinds_in(word), texts);
@@ -369,9 +370,9 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     };
     let has_text = if new.has_text { HAS_TEXT } else { 0 };
     drop(new);
-    let mut new_texts = new_texts.into_inner();
+    let mut new_texts = new_texts.into_inner().unwrap_or_default();
     let rewrite = || {
-        let mut texts = slot.texts.lock();
+        let mut texts = lock(&slot.texts);
         let word = slot.word.load(Relaxed);
         slot.rewrite(|| {
             let mut kinds = kinds_in(word);
@@ -487,7 +488,7 @@ fn close_task(place: Place, slot: &'static Slot) {
     }
     if slot.flags(HAS_LARGE_TEXT) != 0 {
         // The memory of long texts is freed.
-        thread::while_busy(|| *slot.texts.lock() = None);
+        thread::while_busy(|| *lock(&slot.texts) = None);
     }
     slot.leave();
     table::prefer(place);

@@ -6,9 +6,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tracing::Metadata;
 use tracing::field::{Field, Visit};
@@ -19,8 +18,8 @@ use super::table::{Slot, flags_of};
 use crate::hot::callsite::{CallSite, Kinds, MAX_ARGS};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::{record_state, thread};
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
+use crate::sync::{Ordering, lock};
 
 /// A call site of `tracing`.
 #[derive(Debug)]
@@ -151,12 +150,12 @@ impl Site {
     }
 
     fn find_for_all(key: usize, attributes: &Attributes<'_>) -> Option<&'static Self> {
-        if let Some(site) = SITES.lock().get_or_insert_default().get(&key) {
+        if let Some(site) = lock(&SITES).get_or_insert_default().get(&key) {
             return Some(site);
         }
         // Without the lock: a field's conversion to text is foreign code, and may make spans.
         let described = Self::describe(attributes);
-        let mut sites = SITES.lock();
+        let mut sites = lock(&SITES);
         let sites = sites.get_or_insert_default();
         if let Some(site) = sites.get(&key) {
             return Some(site);

@@ -13,10 +13,9 @@
 //! it freed last. vor cannot choose the ids of a registry; see [`near`](super::near).
 
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 
 use super::Instance;
 use super::fields::{Texts, Words};
@@ -24,8 +23,8 @@ use crate::hot::callsite::{Kinds, MAX_ARGS};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread;
 use crate::os::report;
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
+use crate::sync::{Ordering, lock};
 
 /// A span from its creation to its closing.
 ///
@@ -296,7 +295,7 @@ impl Drop for HomeGuard {
             home.has_ended.set(true);
         });
         // Spans that live on keep their slots; the next owner of the home finds them taken.
-        HOME_POOL.lock().free.push(self.0);
+        lock(&HOME_POOL).free.push(self.0);
     }
 }
 
@@ -321,7 +320,7 @@ pub(super) fn acquire_home(home: &ThreadHome) {
         return;
     }
     let number = thread::while_busy(|| {
-        let mut homes = HOME_POOL.lock();
+        let mut homes = lock(&HOME_POOL);
         let number = homes.free.pop().unwrap_or(homes.given);
         if number as usize >= HOME_PARTS * PART / HOME {
             return None;

@@ -1,11 +1,12 @@
 //! The latest values of the cards: the poller publishes them, frames take them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::energy::{EnergyCursor, EnergyLine};
 use super::poller;
 use super::rows::{ALL, COUNT, Pace, Row};
+use crate::sync::lock;
 use crate::{clock, metrics};
 
 /// The values of a card.
@@ -57,7 +58,7 @@ impl Card {
 }
 
 pub(super) fn latest() -> MutexGuard<'static, Latest> {
-    LATEST.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&LATEST)
 }
 
 /// Locks the values during a fork.

@@ -5,7 +5,7 @@
 //! are less frequent ([`RateLimiter`]). No other thread waits for it. If the driver hangs, the
 //! thread hangs too, its values become stale and frames omit them, and one line reports it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use crate::clock::cpu::thread_cpu_ns;
 use crate::hot::thread;
 use crate::os::report;
 use crate::os::signals;
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
+use crate::sync::{Ordering, lock};
 
 /// Whether a sink reads metrics and recording is on. Written by the worker, read by the poller.
 /// Relaxed: it only shifts the time of a poll.
@@ -55,7 +55,7 @@ const HANG_NS: u64 = 5_000_000_000;
 const STOP_WAITS: Duration = Duration::from_millis(100);
 
 fn poller() -> MutexGuard<'static, Option<Option<Thread>>> {
-    POLLER.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&POLLER)
 }
 
 /// Sets whether the rows are wanted. Called by the worker at each pass.

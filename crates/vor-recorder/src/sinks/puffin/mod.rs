@@ -20,9 +20,9 @@ mod packed;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use parking_lot::Mutex;
+use crate::sync::lock;
 use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
 use rustc_hash::FxHashMap;
 use vor_capture::Error;
@@ -121,7 +121,7 @@ pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
         pooled: true,
         ..Scopes::default()
     };
-    let mut streams = std::collections::BTreeMap::new();
+    let mut streams = Vec::new();
     for tree in &frame.threads {
         if tree.spans.is_empty() {
             continue;
@@ -134,9 +134,9 @@ pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
             depth: shape.depth,
             range_ns: shape.range_within(frame),
         };
-        streams.insert(thread_info(catalog, tree.thread), stream);
+        streams.push((thread_info(catalog, tree.thread), stream));
     }
-    packed::frame(frame.index, &streams, &scopes.new)
+    packed::frame(frame.index, streams, &scopes.new)
 }
 
 /// Position of a thread's stream in [`Frames::bytes`].
@@ -239,7 +239,7 @@ impl PuffinFeed {
             SWITCHES_SCOPES_ON.store(false, Ordering::Relaxed);
             return;
         }
-        let are_there = self.sees_consumers.get() || CONSUMERS.lock().are_there();
+        let are_there = self.sees_consumers.get() || lock(&CONSUMERS).are_there();
         self.sees_consumers.set(are_there);
         if are_there && SWITCHES_SCOPES_ON.swap(false, Ordering::Relaxed) {
             puffin::set_scopes_on(true);
@@ -390,7 +390,7 @@ fn draw_scope() -> (ScopeId, ScopeDetails) {
     let taker = Arc::clone(&drawn);
     let mut profiler = GlobalProfiler::default();
     profiler.add_sink(Box::new(move |frame| {
-        *taker.lock() = frame.scope_delta.first().map(|details| (**details).clone());
+        *lock(&taker) = frame.scope_delta.first().map(|details| (**details).clone());
     }));
     let ids = profiler.register_user_scopes(&[ScopeDetails::from_scope_name("?")]);
     // A frame without a scope still reaches the sinks if its range is not empty.
@@ -406,7 +406,7 @@ fn draw_scope() -> (ScopeId, ScopeDetails) {
     };
     profiler.report_user_scopes(nobody, &nothing);
     profiler.new_frame();
-    let details = drawn.lock().take();
+    let details = lock(&drawn).take();
     #[expect(
         clippy::expect_used,
         reason = "one scope was registered, so one id came back and the frame, delivered within `new_frame`, carries one scope"
@@ -425,7 +425,7 @@ fn draw_scope() -> (ScopeId, ScopeDetails) {
 /// sites that is in memory.
 fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
     static POOL: Mutex<Vec<(ScopeId, ScopeDetails)>> = Mutex::new(Vec::new());
-    let mut pool = POOL.lock();
+    let mut pool = lock(&POOL);
     while pool.len() <= place {
         pool.push(draw_scope());
     }

@@ -17,9 +17,8 @@
 //! Puffin's own writer needs serde with its macros, which would dominate the build time of a
 //! program with this crate.
 
-use std::collections::BTreeMap;
-
 use puffin::{ScopeDetails, ScopeId, ThreadInfo};
+use vor_capture::sort::sort_by;
 
 /// The stream of one thread.
 #[derive(Debug)]
@@ -33,28 +32,31 @@ pub(super) struct ThreadStream {
 /// Compression kind: an LZ4 block.
 const LZ4: u8 = 1;
 
-/// Returns the bytes of a frame, or `None` if there is no stream. `scopes` are the scopes that the
-/// streams name.
+/// Returns the bytes of a frame, or `None` if there is no stream. Of several streams of one thread,
+/// the frame holds the last. `scopes` are the scopes that the streams name.
 pub(super) fn frame(
     index: u64,
-    streams: &BTreeMap<ThreadInfo, ThreadStream>,
+    mut streams: Vec<(ThreadInfo, ThreadStream)>,
     scopes: &[(ScopeId, ScopeDetails)],
 ) -> Option<Vec<u8>> {
-    let begin_ns = streams.values().map(|stream| stream.range_ns.0).min()?;
-    let end_ns = streams.values().map(|stream| stream.range_ns.1).max()?;
+    sort_by(&mut streams, |a, b| a.0.cmp(&b.0));
+    streams.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            std::mem::swap(later, kept);
+        }
+        same
+    });
+    let all = || streams.iter().map(|(_, stream)| stream);
+    let begin_ns = all().map(|stream| stream.range_ns.0).min()?;
+    let end_ns = all().map(|stream| stream.range_ns.1).max()?;
     let mut meta = Vec::new();
     put_varint(&mut meta, index);
     put_range(&mut meta, (begin_ns, end_ns));
-    put_size(
-        &mut meta,
-        streams.values().map(|stream| stream.bytes.len()).sum(),
-    );
-    put_size(
-        &mut meta,
-        streams.values().map(|stream| stream.num_scopes).sum(),
-    );
+    put_size(&mut meta, all().map(|stream| stream.bytes.len()).sum());
+    put_size(&mut meta, all().map(|stream| stream.num_scopes).sum());
 
-    let packed = lz4_flex::compress_prepend_size(&streams_bytes(streams));
+    let packed = lz4_flex::compress_prepend_size(&streams_bytes(&streams));
     let scopes = scopes_bytes(scopes);
     let mut out = Vec::with_capacity(meta.len() + packed.len() + scopes.len() + 32);
     out.extend_from_slice(b"PFD4");
@@ -68,7 +70,7 @@ pub(super) fn frame(
     Some(out)
 }
 
-fn streams_bytes(streams: &BTreeMap<ThreadInfo, ThreadStream>) -> Vec<u8> {
+fn streams_bytes(streams: &[(ThreadInfo, ThreadStream)]) -> Vec<u8> {
     let mut out = Vec::new();
     put_size(&mut out, streams.len());
     for (thread, stream) in streams {
@@ -145,6 +147,7 @@ fn put_prefixed(out: &mut Vec<u8>, prefix: u8, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -195,7 +198,7 @@ mod tests {
             ),
             names in prop::collection::vec((".{0,300}", ".{0,9}", any::<u32>()), 0..4),
         ) {
-            let mut ours = BTreeMap::new();
+            let mut ours = Vec::new();
             let mut theirs = BTreeMap::new();
             for (i, (start_time_ns, name, bytes, number, other)) in threads.into_iter().enumerate() {
                 let thread = ThreadInfo { start_time_ns, name };
@@ -203,7 +206,7 @@ mod tests {
                 let num_scopes = number.unsigned_abs() as usize / 8;
                 let info = StreamInfo { stream: Stream::from(bytes.clone()), num_scopes, depth: i, range_ns };
                 theirs.insert(thread.clone(), info);
-                ours.insert(thread, ThreadStream { bytes, num_scopes, depth: i, range_ns });
+                ours.push((thread, ThreadStream { bytes, num_scopes, depth: i, range_ns }));
             }
             let scopes: Vec<_> = names.into_iter().map(|(name, file, line_nr)| {
                 let (id, mut details) = draw_scope();
@@ -216,13 +219,13 @@ mod tests {
             let delta = scopes.iter().map(|(_, details)| Arc::new(details.clone())).collect();
             let mut expected = Vec::new();
             FrameData::new(index, theirs, delta, true).unwrap().write_into(None, &mut expected).unwrap();
-            let written = frame(index, &ours, &scopes).unwrap();
+            let written = frame(index, ours, &scopes).unwrap();
             prop_assert_eq!(parts(&written), parts(&expected));
         }
     }
 
     #[test]
     fn a_frame_without_streams_is_not_written() {
-        assert_eq!(frame(1, &BTreeMap::new(), &[]), None);
+        assert_eq!(frame(1, Vec::new(), &[]), None);
     }
 }
