@@ -78,7 +78,8 @@
 //! | `reader` | yes | `Reader`: captures frame by frame |
 //! | `percentiles` | yes | [`Histogram`]: distributions of a program's values; [`FrameStats`]: percentiles of durations |
 //! | `puffin` | yes | puffin frames, live and from a capture |
-//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE`; `tracing::TracingSubscriber` records `tracing` spans as scopes |
+//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE` |
+//! | `tracing-subscriber` | no | `tracing::TracingSubscriber`: `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
 //! | `seek` | no | `capture::Capture`: any frame of a capture |
 //! | `stats` | no | `Config::stats`: sums per call site of what is recorded |
@@ -245,13 +246,11 @@ pub mod puffin {
 }
 
 /// Spans of the crate `tracing` as scopes.
-#[cfg(any(feature = "tracing", feature = "tracing-layer"))]
+#[cfg(feature = "tracing-subscriber")]
 pub mod tracing {
     #[cfg(feature = "tracing-layer")]
     pub use vor_recorder::bridges::layer::TracingLayer;
-    #[cfg(feature = "tracing")]
     pub use vor_recorder::bridges::subscriber::TracingSubscriber;
-    #[cfg(feature = "tracing")]
     pub use vor_recorder::bridges::tracing_in::{AlwaysSample, Probabilistic, Sampler};
 }
 

@@ -5,11 +5,11 @@
 //! | `tracing_in` | `tracing` spans to scopes; `layer` and `subscriber` are its two interfaces |
 //! | [`reader`] | frames of a capture to puffin's |
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub mod tracing_in;
 #[cfg(feature = "tracing-layer")]
 pub mod layer;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub mod subscriber;
 #[cfg(feature = "reader")]
 pub mod reader;

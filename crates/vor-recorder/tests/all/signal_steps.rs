@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::signal_support::{ADDED, Adder, Delivered, Operation, in_a_process, stepping};
 use crate::signal_support::{HANDLER, HANDLER_EVENTS, OUTER, OUTER_EVENTS};
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 use crate::signal_support::{HANDLER_TRACED, OUTER_TRACED};
 use vor_fixtures::test_name;
 use vor_recorder::hot::{scope, thread};
@@ -48,7 +48,7 @@ static IS_TRACED: AtomicBool = AtomicBool::new(false);
 fn operations() -> impl Iterator<Item = Operation> {
     let is_traced = IS_TRACED.load(Ordering::Relaxed);
     let all = HANDLER.into_iter().chain(HANDLER_EVENTS);
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     let all = all.chain(HANDLER_TRACED);
     let untraced = HANDLER.len() + HANDLER_EVENTS.len();
     let (skipped, taken) = match is_traced {
@@ -162,7 +162,7 @@ fn counted_scopes_are_counted_or_dropped() {
 
 /// Makes a span of each of 128 call sites, so that some of them share a slot with those of
 /// handlers.
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 fn spans_of_many_sites() {
     macro_rules! spans {
         ($($site:literal)*) => {
@@ -179,7 +179,7 @@ fn spans_of_many_sites() {
     four_times!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 }
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 #[test]
 fn spans_of_many_sites_of_tracing_are_not_mixed_up() {
     in_a_process(test_name!(), || {
@@ -194,7 +194,7 @@ fn spans_of_many_sites_of_tracing_are_not_mixed_up() {
     });
 }
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 #[test]
 fn spans_of_tracing_are_recorded_whole() {
     in_a_process(test_name!(), || {

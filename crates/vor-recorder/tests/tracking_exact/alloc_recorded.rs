@@ -9,10 +9,9 @@
 )]
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use vor_capture::Error;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
@@ -45,7 +44,7 @@ impl FrameSink for Keeping {
                 "every scope is declared"
             );
         }
-        self.0.lock().push(snapshot.clone());
+        self.0.lock().unwrap().push(snapshot.clone());
         Ok(())
     }
 }
@@ -69,12 +68,12 @@ fn a_leak_is_found_in_the_file() {
         .heap_snapshots(Duration::from_millis(10))
         .enable();
     let begin = Instant::now();
-    while kept.lock().is_empty() {
+    while kept.lock().unwrap().is_empty() {
         assert!(begin.elapsed() < Duration::from_secs(120), "took too long");
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut leaked = 0;
-    while kept.lock().len() < 5 || leaked < 100 {
+    while kept.lock().unwrap().len() < 5 || leaked < 100 {
         leak_in_a_request();
         leaked += 1;
         drain::frame_mark();
@@ -119,7 +118,7 @@ fn a_leak_is_found_in_the_file() {
     assert!(leak.scopes[1].info.file.ends_with("alloc_recorded.rs"));
 
     // Every sink received the same snapshots; the last one was taken for the close.
-    let mut kept = kept.lock();
+    let mut kept = kept.lock().unwrap();
     for heap in &mut *kept {
         heap.stacks
             .sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));

@@ -20,7 +20,7 @@ mod nvtx;
 mod mixed;
 mod cpu;
 mod named;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 mod unguarded;
 pub mod manual;
 mod message;
@@ -41,14 +41,14 @@ pub use message::message;
 pub(crate) use named::name_id;
 #[cfg(not(feature = "off"))]
 pub(crate) use named::open_named;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub(crate) use named::open_registered;
 pub use named::scope;
 pub(crate) use slow::Opened;
 pub use slow::backward_ticks;
 pub(crate) use slow::elapsed_ticks;
 use slow::{begin_slow, end_slow, next_slow, open_slow};
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub(crate) use unguarded::{try_end, try_end_poll, try_open};
 
 /// An open scope; dropping it ends the span.
@@ -166,7 +166,7 @@ impl<const ARGS: usize> Scope<ARGS> {
     }
 
     /// Gives up the guard without ending the scope; [`resume`](Self::resume) makes another one.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn leave_open(self) -> Opened {
         std::mem::ManuallyDrop::new(self).opened()
@@ -174,7 +174,7 @@ impl<const ARGS: usize> Scope<ARGS> {
 
     /// Returns the guard of a scope that was left open, with arguments of the kinds that `id`
     /// stands for: they are known only at its end.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn resume(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
         let flags = opened.flagged & !crate::hot::ring::MAX_SITE;

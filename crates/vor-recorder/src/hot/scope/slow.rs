@@ -55,7 +55,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// A scope that records nothing.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     pub(crate) const OFF: Self = Self {
         start_ticks: 0,
         flagged: 0,
@@ -76,13 +76,13 @@ impl Opened {
     }
 
     /// Returns the id of its site.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     pub(crate) fn id(self) -> u32 {
         self.flagged & MAX_SITE
     }
 
     /// Returns whether the scope is recorded or counted.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn is_recorded(self) -> bool {
         self.flagged & MAX_SITE != 0

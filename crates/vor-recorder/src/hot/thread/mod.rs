@@ -48,7 +48,7 @@ pub(crate) use open_scopes::open_scopes_at_end;
 pub use open_scopes::{OpenScope, OpenThread, open_scopes};
 pub(crate) use os_id::os_id;
 pub(crate) use push::{count_drop, drop_if_busy, take_lost};
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub(crate) use push::{kept_until, push_kept_text};
 pub(crate) use push::{push_message, push_record, push_special, push_text, push_without_state};
 pub use state::MAX_OPEN;

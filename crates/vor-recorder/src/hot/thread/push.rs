@@ -9,11 +9,11 @@ use super::list::threads;
 use super::state::ThreadState;
 use super::{is_busy, os_id, while_busy, with_state};
 use crate::hot::args;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 use crate::hot::callsite::MAX_ARGS;
 use crate::hot::hooks;
 use crate::hot::ring::Room;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 use crate::hot::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
 use crate::sync::Ordering;
@@ -123,7 +123,7 @@ pub(crate) fn push_text(text: &str) -> u64 {
 /// Pushes text as [`push_text`] does into this thread's `state`, where no handler records. Any
 /// number of spans of this thread may refer to it that end while
 /// [`keeps_until`](ThreadState::keeps_until) returns `true`.
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     let key = KEPT_TEXT | state.take_kept_key();
     if push_bytes(state, key, Special::Text, text) {
@@ -135,7 +135,7 @@ pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
 
 /// Returns the next key of a thread up to which a key of [`push_kept_text`] still stands for its
 /// text, with room for the other texts of a span; 0 for the key 0, which stands for none.
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub(crate) fn kept_until(key: u64) -> u64 {
     match key & !KEPT_TEXT {
         0 => 0,

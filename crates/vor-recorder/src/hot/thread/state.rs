@@ -389,7 +389,7 @@ impl ThreadState {
 
     /// Returns a key for a kept text, unique among those of this thread. Called by the thread
     /// alone.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     pub(super) fn take_kept_key(&self) -> u64 {
         let key = self.next_kept.load(Ordering::Relaxed);
         self.next_kept.store(key + 1, Ordering::Relaxed);
@@ -398,7 +398,7 @@ impl ThreadState {
 
     /// Returns whether the next key of a kept text is not beyond the one that
     /// [`kept_until`](super::kept_until) returned. Called by the thread alone.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn keeps_until(&self, kept_until: u64) -> bool {
         self.next_kept.load(Ordering::Relaxed) <= kept_until

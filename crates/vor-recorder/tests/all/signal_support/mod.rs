@@ -256,7 +256,7 @@ pub const HANDLER_EVENTS: [Operation; 3] = [
 ];
 
 /// Like [`OUTER`] and [`HANDLER`], for spans and events of `tracing`.
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 macro_rules! traced_operations {
     ($span:literal, $around:literal, $fields:literal, $event:literal) => {
         [
@@ -273,10 +273,10 @@ macro_rules! traced_operations {
     };
 }
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub const OUTER_TRACED: [Operation; 3] =
     traced_operations!("outer span", "outer around", "outer fields", "outer event");
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-subscriber")]
 pub const HANDLER_TRACED: [Operation; 3] = traced_operations!(
     "handler span",
     "handler around",
