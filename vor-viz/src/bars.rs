@@ -25,7 +25,7 @@ const MARKS_HEIGHT: f32 = 9.0;
 const BRACKET_HEIGHT: f32 = 5.0;
 
 /// Maximum number of durations that are sorted to find the usual one.
-const MOST_SORTED: usize = 4096;
+const MAX_SORTED: usize = 4096;
 
 const HELP: &str = "A bar per frame, as high as the frame is long.\n\
     Click to pin a frame, and drag to move the pin. Drag with shift to select frames; a double click shows all again. \
@@ -222,7 +222,7 @@ impl Picture {
         self.mean_ms = sum / count as f64;
         self.longest_ms = f64::from(self.durations_ms.iter().copied().fold(0.0, f32::max));
         // A sample of very many frames has nearly the same median.
-        let step = count.div_ceil(MOST_SORTED).max(1);
+        let step = count.div_ceil(MAX_SORTED).max(1);
         for (to, from) in (0..count).step_by(step).enumerate() {
             self.durations_ms.swap(to, from);
         }
@@ -238,8 +238,8 @@ impl Picture {
                 f64::from(*some.select_nth_unstable_by(at, f32::total_cmp).1)
             }
         };
-        let least_ms = 1.2 * thresholds.warn.clamp(1e-6, 1e12);
-        self.top_ms = rounded_up(self.longest_ms.min(2.0 * usual_ms)).max(least_ms);
+        let min_ms = 1.2 * thresholds.warn.clamp(1e-6, 1e12);
+        self.top_ms = rounded_up(self.longest_ms.min(2.0 * usual_ms)).max(min_ms);
     }
 
     /// Draws lines at the thresholds and the labels of the scale at the left.

@@ -21,7 +21,7 @@ use crate::store::FrameBlock;
 const MAX_FRAMES: usize = 8192;
 
 /// Time without a pass of the panel after which the sink requests no spans.
-const PATIENCE: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The panel's end of the queue. Dropping it removes the sink.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl FrameSink for FeedSink {
         let watched = self
             .queue
             .upgrade()
-            .is_some_and(|queue| locked(&queue).last_poll.elapsed() < PATIENCE);
+            .is_some_and(|queue| locked(&queue).last_poll.elapsed() < IDLE_TIMEOUT);
         if watched {
             Interest::FRAMES
         } else {

@@ -20,7 +20,7 @@ use crate::theme::Theme;
 const MARKS_HEIGHT: f32 = 8.0;
 
 /// Minimum width of the box that is dragged, in points.
-const LEAST_BOX: f32 = 8.0;
+const MIN_BOX_WIDTH: f32 = 8.0;
 
 /// A loss in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,25 +129,25 @@ fn act(
         // A drag moves the box from where it was grabbed. Beside the box, its middle jumps to the
         // pointer.
         let origin = ui.input(|input| input.pointer.press_origin());
-        let taken =
+        let grabbed =
             origin.filter(|pos| window_box.is_some_and(|window_box| window_box.contains(*pos)));
-        let taken = taken.and_then(|pos| strip.ordinal(pos.x));
-        let offset = taken.map_or(length / 2, |taken| taken.saturating_sub(window.start));
-        ui.data_mut(|memory| memory.insert_temp(id, Grip { offset }));
+        let grabbed = grabbed.and_then(|pos| strip.ordinal(pos.x));
+        let offset = grabbed.map_or(length / 2, |grabbed| grabbed.saturating_sub(window.start));
+        ui.data_mut(|memory| memory.insert_temp(id, DragOffset { offset }));
     }
     if !response.dragged() {
         return None;
     }
-    let grip = ui.data(|memory| memory.get_temp::<Grip>(id))?;
+    let drag = ui.data(|memory| memory.get_temp::<DragOffset>(id))?;
     let first = ordinal
-        .saturating_sub(grip.offset)
+        .saturating_sub(drag.offset)
         .min(strip.total.saturating_sub(length));
     (first != window.start).then_some(OverviewAction::MoveWindow(first))
 }
 
 /// Distance of the grab point from the begin of the window, in frames.
 #[derive(Clone, Copy, Debug)]
-struct Grip {
+struct DragOffset {
     offset: u64,
 }
 
@@ -215,7 +215,7 @@ impl Strip {
             return None;
         }
         let (from, to) = (self.x(window.start), self.x(window.end));
-        let half = ((to - from) / 2.0).max(LEAST_BOX / 2.0);
+        let half = ((to - from) / 2.0).max(MIN_BOX_WIDTH / 2.0);
         let middle = f32::midpoint(from, to);
         let span = (middle - half).max(self.rect.left())..=(middle + half).min(self.rect.right());
         Some(Rect::from_x_y_ranges(span, self.rect.y_range()))
@@ -326,12 +326,12 @@ impl Picture {
         if let Some(last) = open {
             paint(last);
         }
-        let mut taken = [f32::NEG_INFINITY; 2];
+        let mut last_x = [f32::NEG_INFINITY; 2];
         for (column, marked) in self.marked.iter().enumerate() {
             let x = strip.column_x(column);
             for kind in [0, 1] {
-                if marked[kind] && x - taken[kind] > 6.0 {
-                    taken[kind] = x;
+                if marked[kind] && x - last_x[kind] > 6.0 {
+                    last_x[kind] = x;
                     if kind == 0 {
                         sketch::triangle(
                             mesh,

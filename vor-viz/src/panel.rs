@@ -70,7 +70,7 @@ pub struct Panel {
     icicle: Icicle,
     compare: Compare,
     /// The frames on the left side of the comparison.
-    kept: Option<(FrameId, FrameId)>,
+    baseline: Option<(FrameId, FrameId)>,
     tab: Tab,
     /// The flame chart's share of the height above and below the divider.
     split: f32,
@@ -95,7 +95,7 @@ impl Panel {
             scopes: ScopeTable::default(),
             icicle: Icicle::default(),
             compare: Compare::default(),
-            kept: None,
+            baseline: None,
             tab: Tab::Metrics,
             split: 0.6,
             shows_help: false,
@@ -222,14 +222,14 @@ impl Panel {
             let room = (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - 6.0).max(120.0);
             let flame_height = (room * self.split).max(60.0);
             let scopes = &self.scopes;
-            let usual = |site, kind| usual(scopes, site, kind);
+            let typical_durations = |site, kind| typical_durations(scopes, site, kind);
             self.chart.show(
                 ui,
                 flame_height,
                 &self.store,
                 &mut self.view,
                 &theme,
-                &usual,
+                &typical_durations,
             );
             self.divider(ui, room, &theme);
             self.below(ui, area, &theme, rows);
@@ -432,7 +432,7 @@ impl Panel {
         }
     }
 
-    /// Draws the comparison of the current frames with the kept ones.
+    /// Draws the comparison of the current frames with the baseline.
     fn compare(&mut self, ui: &mut Ui, theme: &Theme) {
         let Some((first, last)) = self.view.table_frames(&self.store) else {
             ui.weak("There are no frames to compare yet.");
@@ -440,21 +440,26 @@ impl Panel {
         };
         let now = frames_caption(&self.store, Some((first, last)));
         let index = |id: FrameId| self.store.index_of(id);
-        let kept = self
-            .kept
+        let baseline = self
+            .baseline
             .and_then(|(first, last)| Some((index(first)?, index(last)?)));
         ui.horizontal(|ui| {
             let hover =
                 "Keeps the selected or pinned frames: select others, and they stand beside each other";
             if ui.button(format!("Keep {now}")).on_hover_text(hover).clicked() {
-                self.kept = Some((self.store.id_at(first), self.store.id_at(last)));
+                self.baseline = Some((self.store.id_at(first), self.store.id_at(last)));
             }
-            match kept {
-                Some(kept) => _ = ui.label(format!("kept: {}", frames_caption(&self.store, Some(kept)))),
-                None => _ = ui.weak("Keep some frames, then select or pin others to compare them with."),
+            match baseline {
+                Some(baseline) => {
+                    let caption = frames_caption(&self.store, Some(baseline));
+                    ui.label(format!("kept: {caption}"));
+                }
+                None => {
+                    ui.weak("Keep some frames, then select or pin others to compare them with.");
+                }
             }
         });
-        let Some(kept) = kept.filter(|kept| *kept != (first, last)) else {
+        let Some(baseline) = baseline.filter(|baseline| *baseline != (first, last)) else {
             return;
         };
         let side = |name, frames| Side {
@@ -462,8 +467,12 @@ impl Panel {
             store: &self.store,
             frames,
         };
-        self.compare
-            .show(ui, &side("kept", kept), &side("now", (first, last)), theme);
+        self.compare.show(
+            ui,
+            &side("kept", baseline),
+            &side("now", (first, last)),
+            theme,
+        );
     }
 
     /// Draws the metrics of the frames and those of the caller.
@@ -588,7 +597,7 @@ impl Panel {
 }
 
 /// Returns the typical durations of a scope's calls, from the table.
-fn usual(
+fn typical_durations(
     scopes: &ScopeTable,
     site: vor_capture::model::catalog::SiteId,
     kind: crate::store::TrackKind,

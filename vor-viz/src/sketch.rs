@@ -87,11 +87,11 @@ pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
 
 /// Maximum number of characters in a card. Names and messages of a capture may be of any length,
 /// and each character is laid out.
-const MOST_SHOWN: usize = 300;
+const MAX_CARD_CHARS: usize = 300;
 
-/// Returns a text, cut with `…` beyond [`MOST_SHOWN`] characters.
+/// Returns a text, cut with `…` beyond [`MAX_CARD_CHARS`] characters.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MOST_SHOWN) {
+    match text.char_indices().nth(MAX_CARD_CHARS) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
         None => Cow::Borrowed(text),
     }

@@ -9,7 +9,7 @@ use crate::store::{FrameId, Span, Store, TrackKind};
 use vor_capture::model::catalog::ThreadId;
 
 /// Minimum time range of the flame chart, in nanoseconds.
-const LEAST_NS: f64 = 20.0;
+const MIN_RANGE_NS: f64 = 20.0;
 
 /// A time range, in nanoseconds since the store's origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -115,7 +115,7 @@ impl View {
         let pinned = self.pinned.and_then(|id| store.frame(id));
         pinned.map_or(self.axis, |frame| TimeRange {
             begin_ns: frame.begin_ns as f64,
-            end_ns: (frame.end_ns as f64).max(frame.begin_ns as f64 + LEAST_NS),
+            end_ns: (frame.end_ns as f64).max(frame.begin_ns as f64 + MIN_RANGE_NS),
         })
     }
 
@@ -129,7 +129,7 @@ impl View {
     pub fn zoom_to(&mut self, begin_ns: f64, end_ns: f64) {
         if begin_ns.is_finite() && end_ns.is_finite() {
             let middle = (begin_ns + end_ns) / 2.0;
-            let half = ((end_ns - begin_ns) / 2.0).max(LEAST_NS / 2.0);
+            let half = ((end_ns - begin_ns) / 2.0).max(MIN_RANGE_NS / 2.0);
             self.zoom = Some(TimeRange {
                 begin_ns: middle - half,
                 end_ns: middle + half,
@@ -180,7 +180,7 @@ impl View {
     /// Moves the zoomed range into `all`, if it is not longer.
     fn keep_within(&mut self, all: &TimeRange) {
         if let Some(zoom) = &mut self.zoom {
-            let length = zoom.len_ns().min(all.len_ns()).max(LEAST_NS);
+            let length = zoom.len_ns().min(all.len_ns()).max(MIN_RANGE_NS);
             let begin_ns = zoom.begin_ns.min(all.end_ns - length).max(all.begin_ns);
             *zoom = TimeRange {
                 begin_ns,

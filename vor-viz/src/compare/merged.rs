@@ -175,12 +175,12 @@ impl Weight for BothSums {
 /// Numbers for names with module paths. They stay valid from one merge to the next, and so does the
 /// zoom.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     numbers: FxHashMap<(Box<str>, Box<str>), u32>,
     names: Vec<(Box<str>, Box<str>)>,
 }
 
-impl Names {
+impl NameTable {
     fn number(&mut self, catalog: &Catalog, site: SiteId) -> u32 {
         let module = catalog.site(site).map_or("", |site| &site.module_path);
         let key = (catalog.site_name(site).into(), module.into());
@@ -225,7 +225,11 @@ struct Sums {
 }
 
 impl Merged {
-    pub(super) fn new(names: &mut Names, catalogs: [&Catalog; 2], sides: [&SideResult; 2]) -> Self {
+    pub(super) fn new(
+        names: &mut NameTable,
+        catalogs: [&Catalog; 2],
+        sides: [&SideResult; 2],
+    ) -> Self {
         let mut merged = Self::default();
         merged.add_rows(names, catalogs, sides);
         for (side, result) in sides.iter().enumerate() {
@@ -235,7 +239,12 @@ impl Merged {
         merged
     }
 
-    fn add_rows(&mut self, names: &mut Names, catalogs: [&Catalog; 2], sides: [&SideResult; 2]) {
+    fn add_rows(
+        &mut self,
+        names: &mut NameTable,
+        catalogs: [&Catalog; 2],
+        sides: [&SideResult; 2],
+    ) {
         let mut rows: FxHashMap<(u32, TrackKind), BySide> = FxHashMap::default();
         for (side, result) in sides.iter().enumerate() {
             for row in &result.scopes.rows {
@@ -285,24 +294,33 @@ impl Merged {
 
     /// Adds the stacks of a side. Parents are stored before their children, so one pass over the
     /// nodes is enough.
-    fn add_stacks(&mut self, names: &mut Names, catalog: &Catalog, side: usize, stacks: &Stacks) {
+    fn add_stacks(
+        &mut self,
+        names: &mut NameTable,
+        catalog: &Catalog,
+        side: usize,
+        stacks: &Stacks,
+    ) {
         let frames = stacks.frames.max(1) as f64;
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();
-        let mut here: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
+        let mut node_indices: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
         for (i, node) in stacks.tree.nodes().iter().enumerate() {
-            let mine = match node.key {
+            let node_index = match node.key {
                 _ if i == 0 => ROOT,
                 StackKey::Thread(_) => NONE,
                 StackKey::Scope(site) => {
                     let number = *numbers
                         .entry(site)
                         .or_insert_with(|| names.number(catalog, site));
-                    let parent = here.get(node.parent as usize).copied().unwrap_or(NONE);
+                    let parent = node_indices
+                        .get(node.parent as usize)
+                        .copied()
+                        .unwrap_or(NONE);
                     self.tree.child(parent, number)
                 }
             };
-            here.push(mine);
-            if let Some(sums) = self.tree.sums_mut(mine) {
+            node_indices.push(node_index);
+            if let Some(sums) = self.tree.sums_mut(node_index) {
                 let StackSums {
                     count, total_ns, ..
                 } = node.sums;

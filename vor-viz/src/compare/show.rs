@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 use vor_capture::units;
 
 use super::Side;
-use super::merged::{BothSums, Merged, MergedRow, Names, SideSums, SideWork, relation};
+use super::merged::{BothSums, Merged, MergedRow, NameTable, SideSums, SideWork, relation};
 use crate::icicle::boxes::{Boxes, NodeBox};
 use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
@@ -96,7 +96,7 @@ const BY_CHANGE: Sort = Sort {
 #[derive(Clone, Debug)]
 pub struct Compare {
     sides: [Job<SideWork>; 2],
-    names: Names,
+    names: NameTable,
     merged: Option<Merged>,
     /// Generations of the sides from which `merged` was made, and the number of merges.
     merged_of: [u64; 2],
@@ -114,7 +114,7 @@ impl Default for Compare {
     fn default() -> Self {
         Self {
             sides: Default::default(),
-            names: Names::default(),
+            names: NameTable::default(),
             merged: None,
             merged_of: [0; 2],
             generation: 0,
@@ -168,7 +168,7 @@ impl Compare {
         }
         self.merge(left, right);
         self.tools(ui, left, right);
-        self.put_in_order();
+        self.sort_rows();
         if self.merged.is_none() {
             let empty = [left, right].map(|side| side.store.frames().is_empty());
             ui.weak(match empty {
@@ -220,7 +220,7 @@ impl Compare {
         });
     }
 
-    fn put_in_order(&mut self) {
+    fn sort_rows(&mut self) {
         let holds = |(of, sort, filter): &(u64, Sort, String)| {
             *of == self.generation && *sort == self.sort && *filter == self.filter
         };

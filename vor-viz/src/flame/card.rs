@@ -13,10 +13,10 @@ use crate::theme::Theme;
 use crate::view::SpanRef;
 
 /// Maximum number of spans inside that are summed; beyond it, no self time is shown.
-const MOST_INSIDE: usize = 200_000;
+const MAX_INNER_SPANS: usize = 200_000;
 
 /// Maximum number of summed spans within a pixel.
-const MOST_MERGED: usize = 100_000;
+const MAX_MERGED_SPANS: usize = 100_000;
 
 /// The target under the pointer.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl MergedSpans {
         let mut count = 0;
         let mut total_ns = 0_u64;
         let mut longest: Option<Span> = None;
-        for span in spans.take(MOST_MERGED + 1) {
+        for span in spans.take(MAX_MERGED_SPANS + 1) {
             count += 1;
             total_ns = total_ns.saturating_add(span.duration_ns);
             if longest.is_none_or(|longest| span.duration_ns > longest.duration_ns) {
@@ -56,10 +56,10 @@ impl MergedSpans {
             }
         }
         Some(Self {
-            count: count.min(MOST_MERGED),
+            count: count.min(MAX_MERGED_SPANS),
             total_ns,
             longest: place(longest?),
-            more: count > MOST_MERGED,
+            more: count > MAX_MERGED_SPANS,
         })
     }
 }
@@ -140,7 +140,7 @@ fn span_card(
     let duration_ns = span.span.duration_ns;
     line(ui, "duration", units::duration(duration_ns as f64));
     if span.kind == TrackKind::Scopes {
-        match inside(store, span, MOST_INSIDE) {
+        match inside(store, span, MAX_INNER_SPANS) {
             Some((inside_ns, children)) => {
                 let self_ns = duration_ns.saturating_sub(inside_ns);
                 let text = match children {
@@ -157,7 +157,7 @@ fn span_card(
             None => line(
                 ui,
                 "self",
-                format!("not summed: over {MOST_INSIDE} spans inside"),
+                format!("not summed: over {MAX_INNER_SPANS} spans inside"),
             ),
         }
     }

@@ -21,7 +21,7 @@ use crate::view::{SpanRef, View};
 pub(super) const MARK_HEIGHT: f32 = 8.0;
 
 /// Minimum height of a row with names.
-const LEAST_LABELLED_HEIGHT: f32 = 10.0;
+const MIN_LABELLED_HEIGHT: f32 = 10.0;
 
 /// Minimum distances of frame borders in points, to be drawn at all and at full strength: closer
 /// borders would be meaningless stripes.
@@ -29,7 +29,7 @@ const BORDERS_FROM: f32 = 4.0;
 const BORDERS_FULL: f32 = 12.0;
 
 /// Maximum number of a track's marks that are processed in one pass; others are left out.
-const MOST_MARKS: usize = 20_000;
+const MAX_MARKS: usize = 20_000;
 
 impl FlameChart {
     pub(super) fn draw(
@@ -113,12 +113,12 @@ impl FlameChart {
         frame: &Frame,
         shown: &[VisibleRow],
     ) {
-        if self.row_height < LEAST_LABELLED_HEIGHT {
+        if self.row_height < MIN_LABELLED_HEIGHT {
             return;
         }
         let painter = ui.painter_at(frame.rows);
         let font = FontId::proportional((self.row_height - 4.5).clamp(7.0, 12.0));
-        let mut names = Names::new(font, theme.label);
+        let mut names = NameLayouts::new(font, theme.label);
         let catalog = store.catalog();
         for (i, shown) in shown
             .iter()
@@ -234,7 +234,7 @@ impl FlameChart {
     /// Draws the column of names, whose buttons collapse and move tracks.
     pub(super) fn draw_names(&mut self, ui: &mut Ui, store: &Store, theme: &Theme, frame: &Frame) {
         let column = frame.names.with_min_y(frame.rows.top());
-        let mut wish = None;
+        let mut action = None;
         for placed in &self.placed {
             let top = column.top() + placed.top - self.scroll;
             let height = (placed.rows as f32 * self.row_height).max(MIN_HEIGHT);
@@ -244,7 +244,7 @@ impl FlameChart {
                 continue;
             }
             let track = &store.tracks()[placed.track];
-            wish = wish.or(name_of_track(
+            action = action.or(name_of_track(
                 ui,
                 track,
                 placed.id,
@@ -262,10 +262,10 @@ impl FlameChart {
                 );
             }
         }
-        match wish {
-            Some(Wish::Collapse(id, collapsed)) => self.set_collapsed(id, collapsed),
-            Some(Wish::CollapseAll(collapsed)) => self.set_all_collapsed(store, collapsed),
-            Some(Wish::Shift(id, by)) => self.shift_track(store, id, by),
+        match action {
+            Some(TrackAction::Collapse(id, collapsed)) => self.set_collapsed(id, collapsed),
+            Some(TrackAction::CollapseAll(collapsed)) => self.set_all_collapsed(store, collapsed),
+            Some(TrackAction::Shift(id, by)) => self.shift_track(store, id, by),
             None => {}
         }
     }
@@ -344,7 +344,7 @@ fn border_strength(width: f32) -> f32 {
 }
 
 /// The command of a click on a name.
-enum Wish {
+enum TrackAction {
     Collapse(TrackId, bool),
     CollapseAll(bool),
     Shift(TrackId, isize),
@@ -359,7 +359,7 @@ fn name_of_track(
     store: &Store,
     theme: &Theme,
     rect: Rect,
-) -> Option<Wish> {
+) -> Option<TrackAction> {
     let name = name_of(id, store.catalog());
     let response = ui.interact(
         rect,
@@ -379,7 +379,7 @@ fn name_of_track(
     let strip = Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
     painter.rect_filled(strip, 0.0, theme.thread(store.catalog(), track.thread));
     painter.add(triangle(rect.min + vec2(11.0, 7.5), collapsed, color));
-    let text = fit(
+    let text = layout_truncated(
         &painter,
         name,
         FontId::proportional(12.0),
@@ -402,21 +402,23 @@ fn name_of_track(
             theme.weak_text,
         );
     }
-    let mut wish = response.clicked().then_some(Wish::Collapse(id, !collapsed));
+    let mut action = response
+        .clicked()
+        .then_some(TrackAction::Collapse(id, !collapsed));
     response.context_menu(|ui| {
-        let mut offer = |ui: &mut Ui, text: &str, choice: Wish| {
+        let mut offer = |ui: &mut Ui, text: &str, choice: TrackAction| {
             if ui.button(text).clicked() {
-                wish = Some(choice);
+                action = Some(choice);
                 ui.close();
             }
         };
-        offer(ui, "Move up", Wish::Shift(id, -1));
-        offer(ui, "Move down", Wish::Shift(id, 1));
-        offer(ui, "Move to the top", Wish::Shift(id, isize::MIN));
-        offer(ui, "Collapse all", Wish::CollapseAll(true));
-        offer(ui, "Expand all", Wish::CollapseAll(false));
+        offer(ui, "Move up", TrackAction::Shift(id, -1));
+        offer(ui, "Move down", TrackAction::Shift(id, 1));
+        offer(ui, "Move to the top", TrackAction::Shift(id, isize::MIN));
+        offer(ui, "Collapse all", TrackAction::CollapseAll(true));
+        offer(ui, "Expand all", TrackAction::CollapseAll(false));
     });
-    wish
+    action
 }
 
 /// Returns a triangle that points right for a collapsed track and down for an expanded one. Fonts
@@ -452,13 +454,13 @@ fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Fra
     };
     let messages = track.messages_within(begin_ns, end_ns);
     messages
-        .take(MOST_MARKS)
+        .take(MAX_MARKS)
         .for_each(|message| mark(message.ns));
     let steps = track
         .steps
         .iter()
         .filter(|step| (begin_ns..=end_ns).contains(&step.ns));
-    steps.take(MOST_MARKS).for_each(|step| mark(step.ns));
+    steps.take(MAX_MARKS).for_each(|step| mark(step.ns));
     if !mesh.is_empty() {
         painter.add(Shape::mesh(mesh));
     }
@@ -472,7 +474,7 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
     );
     let messages = track.messages_within(begin_ns, end_ns);
     let mut texts: Vec<String> = messages
-        .take(MOST_MARKS)
+        .take(MAX_MARKS)
         .map(|message| message.text.to_string())
         .collect();
     let steps = track
@@ -481,7 +483,7 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
         .filter(|step| (begin_ns..=end_ns).contains(&step.ns));
     texts.extend(
         steps
-            .take(MOST_MARKS)
+            .take(MAX_MARKS)
             .map(|step| catalog.site_name(step.site).to_owned()),
     );
     texts
@@ -505,7 +507,7 @@ fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
 }
 
 /// Lays out a text, cut with `…` if it does not fit.
-pub(crate) fn fit(
+pub(crate) fn layout_truncated(
     painter: &egui::Painter,
     text: String,
     font: FontId,
@@ -518,14 +520,14 @@ pub(crate) fn fit(
 }
 
 /// Names of call sites, cut to fit; each is laid out once per pass.
-struct Names {
+struct NameLayouts {
     font: FontId,
     color: Color32,
     whole: FxHashMap<SiteId, Arc<Galley>>,
     cut: FxHashMap<(SiteId, usize), Arc<Galley>>,
 }
 
-impl Names {
+impl NameLayouts {
     fn new(font: FontId, color: Color32) -> Self {
         Self {
             font,

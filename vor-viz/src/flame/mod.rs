@@ -200,7 +200,7 @@ impl FlameChart {
     /// search.
     #[must_use]
     pub fn found(&self) -> Option<usize> {
-        self.search.wanted().map(|_| self.search.found())
+        self.search.matching().map(|_| self.search.match_count())
     }
 
     /// Moves the focus to the previous, next, surrounding or first inner span. Returns whether
@@ -238,7 +238,7 @@ impl FlameChart {
     /// whether there is one.
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
-        let wanted = self.search.wanted();
+        let wanted = self.search.matching();
         let found =
             wanted.and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref()));
         self.go_to(store, view, found)
@@ -473,7 +473,7 @@ impl FlameChart {
             search: view.search.clone(),
             first_row: shown.first().map_or(0, |first| self.row_number(first)),
         };
-        let (colors, color_by, wanted) = (&self.colors, self.color_by, self.search.wanted());
+        let (colors, color_by, wanted) = (&self.colors, self.color_by, self.search.matching());
         let durations = DurationColors::new(theme, color_by);
         self.picture.update(
             ui.ctx(),

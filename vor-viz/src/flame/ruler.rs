@@ -5,12 +5,12 @@ use vor_capture::units;
 use crate::view::TimeRange;
 
 /// Minimum distance of two marks, in points.
-const LEAST_DISTANCE: f32 = 92.0;
+const MIN_DISTANCE: f32 = 92.0;
 
 /// Returns the moments of the marks in a range, in nanoseconds, and the step between them. They are
 /// round numbers relative to `zero_ns`.
 pub(super) fn marks(range: &TimeRange, zero_ns: f64, width: f32) -> (Vec<f64>, f64) {
-    let most = (width / LEAST_DISTANCE).max(1.0);
+    let most = (width / MIN_DISTANCE).max(1.0);
     let step = round_step(range.len_ns() / f64::from(most));
     let first = ((range.begin_ns - zero_ns) / step).ceil();
     let count = ((range.end_ns - zero_ns) / step).floor() - first;

@@ -9,8 +9,8 @@ use crate::store::SiteSet;
 pub(super) struct Search {
     text: String,
     sites: usize,
-    wanted: Option<SiteSet>,
-    found: usize,
+    matching: Option<SiteSet>,
+    match_count: usize,
 }
 
 impl Search {
@@ -24,7 +24,7 @@ impl Search {
         self.sites = catalog.sites.len();
         let text = text.trim().to_lowercase();
         if text.is_empty() {
-            self.wanted = None;
+            self.matching = None;
             return;
         }
         let sites = (1..).zip(catalog.sites.iter());
@@ -36,17 +36,17 @@ impl Search {
                 .then_some(SiteId(id))
         });
         let matching: Vec<SiteId> = matching.collect();
-        self.found = matching.len();
-        self.wanted = Some(SiteSet::new(matching));
+        self.match_count = matching.len();
+        self.matching = Some(SiteSet::new(matching));
     }
 
     /// Returns the matching call sites; `None` without a search.
-    pub(super) fn wanted(&self) -> Option<&SiteSet> {
-        self.wanted.as_ref()
+    pub(super) fn matching(&self) -> Option<&SiteSet> {
+        self.matching.as_ref()
     }
 
-    /// Returns the number of call sites found.
-    pub(super) fn found(&self) -> usize {
-        self.found
+    /// Returns the number of call sites that match.
+    pub(super) fn match_count(&self) -> usize {
+        self.match_count
     }
 }

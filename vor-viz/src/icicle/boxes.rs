@@ -19,13 +19,13 @@ use super::tree::{NONE, Tree, Weight};
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
 
 /// Minimum width of a separate box, in pixels.
-const LEAST_PIXELS: f64 = 0.25;
+const MIN_BOX_PX: f64 = 0.25;
 
 /// Minimum width of a box with a label, in points.
-const LEAST_LABELLED: f32 = 28.0;
+const MIN_LABELLED_WIDTH: f32 = 28.0;
 
 /// Maximum number of rows; deeper stacks are cut off.
-const MOST_ROWS: u32 = 4096;
+const MAX_ROWS: u32 = 4096;
 
 /// The position of a node. `from` and `to` are parts of the whole width, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl Boxes {
         else {
             return;
         };
-        let least = LEAST_PIXELS / made_for.width_px;
+        let least = MIN_BOX_PX / made_for.width_px;
         self.places.push(NodeBox {
             node: top,
             parent: NONE,
@@ -108,7 +108,7 @@ impl Boxes {
             to: 1.0,
         });
         let mut from = 0;
-        for row in 1..MOST_ROWS {
+        for row in 1..MAX_ROWS {
             let to = self.places.len();
             self.rows.push(from);
             if from == to {
@@ -241,7 +241,7 @@ impl Boxes {
         for row in self.rows_in_sight(rect, sight) {
             for place in self.row(row) {
                 let area = area(rect, place);
-                if area.width() < LEAST_LABELLED || place.node == NONE {
+                if area.width() < MIN_LABELLED_WIDTH || place.node == NONE {
                     continue;
                 }
                 let (text, color) = text(place);

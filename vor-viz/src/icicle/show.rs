@@ -24,7 +24,7 @@ type Path<K> = Vec<K>;
 
 /// Maximum number of buttons for the stack that is zoomed to; the middle of a deeper stack is left
 /// out.
-const MOST_CRUMBS: usize = 24;
+const MAX_CRUMBS: usize = 24;
 
 /// Zooming by clicks and by crumbs, for trees of any keys.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl<K: Copy> Zoom<K> {
         {
             keep = Some(0);
         }
-        let left_out = MOST_CRUMBS / 2..self.path.len().saturating_sub(MOST_CRUMBS / 2);
+        let left_out = MAX_CRUMBS / 2..self.path.len().saturating_sub(MAX_CRUMBS / 2);
         for (i, key) in self.path.iter().enumerate() {
             if left_out.contains(&i) {
                 if i == left_out.start {

@@ -18,14 +18,14 @@ use crate::frame_axis::FrameAxis;
 use crate::store::Store;
 
 /// After this number of readings, all old values were compared once.
-const PARTS: usize = 64;
+const COMPARE_PARTS: usize = 64;
 
 /// Number of newest frames that are read again each time: with live data, a frame arrives before
 /// its metrics.
-const LATE: usize = 64;
+const REREAD_FRAMES: usize = 64;
 
 /// Number of rows that are reduced together.
-const TOGETHER: usize = 4;
+const ROWS_TOGETHER: usize = 4;
 
 /// Maximum number of changes of the store per new frame, if nothing else happened: the frame, its
 /// spans, and what arrives for it later.
@@ -107,11 +107,11 @@ struct Group {
 
 /// A row's values, and their summary per column of pixels.
 #[derive(Clone, Debug)]
-pub(super) struct Reduced {
+pub(super) struct RowColumns {
     name: String,
-    /// A value for each frame of the store, after `gone` values of removed frames; `NaN` for a gap.
+    /// A value for each frame of the store, after those of `removed` older frames; `NaN` for a gap.
     values: Vec<f64>,
-    gone: usize,
+    removed: usize,
     /// The runs, from left to right, with gaps between them.
     pub(super) runs: Vec<Run>,
     /// Summary of all values of the visible frames.
@@ -123,7 +123,7 @@ pub(super) struct Reduced {
 /// The values of all visible rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
-    rows: Vec<Reduced>,
+    rows: Vec<RowColumns>,
     groups: Vec<Group>,
     /// The store's version, its first frame and its number of frames at the last reading.
     version: u64,
@@ -135,7 +135,7 @@ pub(super) struct Columns {
 
 impl Columns {
     /// Returns the rows, in the order in which they were read.
-    pub(super) fn rows(&self) -> &[Reduced] {
+    pub(super) fn rows(&self) -> &[RowColumns] {
         &self.rows
     }
 
@@ -149,25 +149,25 @@ impl Columns {
     ) {
         self.order_rows(rows);
         let (first, len) = (store.id_at(0).0, store.frames().len());
-        let left = first
+        let dropped = first
             .checked_sub(self.first)
-            .and_then(|left| usize::try_from(left).ok());
-        let come = left.and_then(|left| (len + left).checked_sub(self.len));
-        let goes_on = come.is_some_and(|come| {
+            .and_then(|dropped| usize::try_from(dropped).ok());
+        let added = dropped.and_then(|dropped| (len + dropped).checked_sub(self.len));
+        let is_incremental = added.is_some_and(|added| {
             let changes = store.version().checked_sub(self.version);
-            changes.is_some_and(|changes| changes <= CHANGES_PER_FRAME * come as u64)
+            changes.is_some_and(|changes| changes <= CHANGES_PER_FRAME * added as u64)
         });
         for (row, reduced) in rows.iter().zip(&mut self.rows) {
-            match left.filter(|_| goes_on) {
-                Some(left) => reduced.forget_first(left),
+            match dropped.filter(|_| is_incremental) {
+                Some(dropped) => reduced.forget_first(dropped),
                 None => reduced.forget_all(),
             }
             reduced.read(row, len, self.part);
         }
-        self.part = (self.part + 1) % PARTS;
+        self.part = (self.part + 1) % COMPARE_PARTS;
         (self.version, self.first, self.len) = (store.version(), first, len);
         self.group(store, frames, axis);
-        let (together, others) = self.rows.as_chunks_mut::<TOGETHER>();
+        let (together, others) = self.rows.as_chunks_mut::<ROWS_TOGETHER>();
         for rows in together {
             reduce(rows, &self.groups);
         }
@@ -182,7 +182,7 @@ impl Columns {
             let behind = self.rows.get(i..).unwrap_or_default();
             match behind.iter().position(|reduced| reduced.name == row.name) {
                 Some(at) => self.rows.swap(i, i + at),
-                None => self.rows.insert(i, Reduced::new(row.name)),
+                None => self.rows.insert(i, RowColumns::new(row.name)),
             }
         }
         self.rows.truncate(rows.len());
@@ -224,12 +224,12 @@ impl Columns {
     }
 }
 
-impl Reduced {
+impl RowColumns {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             values: Vec::new(),
-            gone: 0,
+            removed: 0,
             runs: Vec::new(),
             all: Extent::NONE,
             gaps: 0,
@@ -238,40 +238,44 @@ impl Reduced {
 
     fn forget_all(&mut self) {
         self.values.clear();
-        self.gone = 0;
+        self.removed = 0;
     }
 
     /// Forgets the values of the oldest frames.
     fn forget_first(&mut self, count: usize) {
-        self.gone = self.gone.saturating_add(count).min(self.values.len());
-        if self.gone > 64 && self.gone > self.values.len() / 2 {
-            self.values.drain(..self.gone);
-            self.gone = 0;
+        self.removed = self.removed.saturating_add(count).min(self.values.len());
+        if self.removed > 64 && self.removed > self.values.len() / 2 {
+            self.values.drain(..self.removed);
+            self.removed = 0;
         }
     }
 
     /// Reads the unknown values, and compares a part of the known ones.
     fn read(&mut self, row: &MetricRow<'_>, len: usize, part: usize) {
-        let ask = |index: usize| {
+        let value_at = |index: usize| {
             let value = (row.values)(index);
             if value.is_finite() { value } else { f64::NAN }
         };
-        let known = self.values.get(self.gone..).unwrap_or_default();
-        let compared = known.len() * part / PARTS..known.len() * (part + 1) / PARTS;
-        let is_same = |index: usize| known[index].to_bits() == ask(index).to_bits();
+        let known = self.values.get(self.removed..).unwrap_or_default();
+        let compared = known.len() * part / COMPARE_PARTS..known.len() * (part + 1) / COMPARE_PARTS;
+        let is_same = |index: usize| known[index].to_bits() == value_at(index).to_bits();
         if known.len() > len || !compared.into_iter().all(is_same) {
             self.forget_all();
         }
-        self.values
-            .truncate(self.values.len().saturating_sub(LATE).max(self.gone));
-        let known = self.values.len() - self.gone;
-        self.values.extend((known..len).map(ask));
+        self.values.truncate(
+            self.values
+                .len()
+                .saturating_sub(REREAD_FRAMES)
+                .max(self.removed),
+        );
+        let known = self.values.len() - self.removed;
+        self.values.extend((known..len).map(value_at));
     }
 }
 
 /// Makes a run of each group that has a value, for some rows at once. A group has few frames, so
 /// iterating over groups costs as much as the work for a row.
-fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
+fn reduce<const ROWS: usize>(rows: &mut [RowColumns; ROWS], groups: &[Group]) {
     let mut frames = 0;
     for reduced in rows.iter_mut() {
         reduced.runs.clear();
@@ -281,7 +285,7 @@ fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
     for group in groups {
         let mut extents = [Extent::NONE; ROWS];
         let values = rows.each_ref().map(|reduced| {
-            let known = reduced.values.get(reduced.gone..).unwrap_or_default();
+            let known = reduced.values.get(reduced.removed..).unwrap_or_default();
             known.get(group.from..group.to).unwrap_or_default()
         });
         let len = values.iter().map(|values| values.len()).min().unwrap_or(0);

@@ -141,8 +141,8 @@ impl Plots {
         // Rows outside the visible area are neither read nor drawn.
         let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
         let slots: Vec<usize> = (0..order.len()).filter(in_sight).collect();
-        let mut done = Vec::new();
-        let mut signs = Vec::with_capacity(slots.len());
+        let mut actions = Vec::new();
+        let mut button_widths = Vec::with_capacity(slots.len());
         let mut tooltip = None;
         for &slot in &slots {
             let (row, rect) = (&rows[order[slot]], row_rect(slot));
@@ -156,23 +156,23 @@ impl Plots {
             if let Some(index) = frame_axis::interact(ui, &plot, &axis, store, view) {
                 tooltip = Some((plot, index, row));
             }
-            signs.push(self.name_column(ui, rect, id, row, theme, &mut done));
+            button_widths.push(self.name_column(ui, rect, id, row, theme, &mut actions));
         }
         let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
         let whole = FrameAxis::new(axis_rect(area), view.axis(), ui.pixels_per_point());
         self.read(store, view, &whole, &shown);
         let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
         self.draw(view, &whole, &rects, theme);
-        let told = frame_axis::readout_frame(store, view);
-        let places = rects.iter().zip(signs);
-        for ((row, reduced), (rect, signs_width)) in
+        let readout = frame_axis::readout_frame(store, view);
+        let places = rects.iter().zip(button_widths);
+        for ((row, reduced), (rect, buttons_width)) in
             shown.iter().zip(self.columns.rows()).zip(places)
         {
             let cells = Cells {
                 row,
                 reduced,
-                value: told.map_or(f64::NAN, |(index, _)| (row.values)(index)),
-                signs_width,
+                value: readout.map_or(f64::NAN, |(index, _)| (row.values)(index)),
+                buttons_width,
             };
             cells.write(ui.painter(), *rect, theme);
         }
@@ -188,7 +188,7 @@ impl Plots {
         if rows.is_empty() {
             ui.weak("no metrics yet");
         }
-        for action in done {
+        for action in actions {
             match action {
                 RowAction::Pin(name, pinned) => self.set_pinned(&name, pinned),
                 RowAction::Hide(name) => self.set_hidden(&name, true),
@@ -245,7 +245,7 @@ impl Plots {
         id: egui::Id,
         row: &MetricRow<'_>,
         theme: &Theme,
-        done: &mut Vec<RowAction>,
+        actions: &mut Vec<RowAction>,
     ) -> f32 {
         let name_rect = row::name_rect(rect);
         let name = ui.interact(name_rect, id.with("name"), Sense::hover());
@@ -284,10 +284,10 @@ impl Plots {
             row::paint_hide(ui.painter(), hide_rect, hide_color);
         }
         if pin.clicked() {
-            done.push(RowAction::Pin(row.name.to_owned(), !is_pinned));
+            actions.push(RowAction::Pin(row.name.to_owned(), !is_pinned));
         }
         if hide.clicked() {
-            done.push(RowAction::Hide(row.name.to_owned()));
+            actions.push(RowAction::Hide(row.name.to_owned()));
         }
         let edge = Rect::from_min_max(
             pos2(name_rect.left(), rect.bottom() - 2.0),
@@ -299,7 +299,7 @@ impl Plots {
         });
         let dragged_points = edge.drag_delta().y;
         if edge.dragged() && dragged_points != 0.0 {
-            done.push(RowAction::Resize(dragged_points));
+            actions.push(RowAction::Resize(dragged_points));
         }
         edge.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
         match (shows_hide, shows_pin) {

@@ -5,7 +5,7 @@ use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
 use vor_capture::units::{self, Scale};
 
 use super::MetricRow;
-use super::columns::{Extent, Reduced, Run};
+use super::columns::{Extent, RowColumns, Run};
 use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
 use crate::store::Store;
@@ -119,7 +119,7 @@ impl Edges {
 /// several frames share a column of pixels.
 pub(super) fn draw(
     mesh: &mut Mesh,
-    reduced: &Reduced,
+    reduced: &RowColumns,
     axis: &FrameAxis,
     rect: Rect,
     theme: &Theme,
@@ -264,11 +264,11 @@ pub(super) struct Cells<'a> {
     /// The metric.
     pub(super) row: &'a MetricRow<'a>,
     /// Its visible values.
-    pub(super) reduced: &'a Reduced,
+    pub(super) reduced: &'a RowColumns,
     /// The value in the readout.
     pub(super) value: f64,
     /// Width of the buttons at the right, below the name, in points.
-    pub(super) signs_width: f32,
+    pub(super) buttons_width: f32,
 }
 
 impl Cells<'_> {
@@ -315,7 +315,7 @@ impl Cells<'_> {
                     units::count(self.reduced.gaps as u64)
                 );
             }
-            let room = room - self.signs_width;
+            let room = room - self.buttons_width;
             sketch::text(
                 painter,
                 left + vec2(0.0, 16.0),

@@ -45,7 +45,7 @@ pub(crate) enum Driver {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     mail: Mutex<Mailbox>,
-    rung: Condvar,
+    wakeup: Condvar,
     context: OnceLock<egui::Context>,
 }
 
@@ -55,7 +55,7 @@ struct Mailbox {
     following: bool,
     ended: bool,
     /// Windows that are no longer shown: dropping millions of spans takes milliseconds.
-    gone: Vec<Store>,
+    dropped_windows: Vec<Store>,
 }
 
 impl Shared {
@@ -66,7 +66,7 @@ impl Shared {
 
     fn update(&self, change: impl FnOnce(&mut Mailbox)) {
         change(&mut self.mail());
-        self.rung.notify_one();
+        self.wakeup.notify_one();
     }
 }
 
@@ -103,13 +103,13 @@ impl Driver {
     }
 
     /// Requests frames; this replaces an earlier request.
-    pub(crate) fn ask(&mut self, new: Request) {
+    pub(crate) fn request(&mut self, new: Request) {
         match self {
             Self::Thread { shared, .. } => shared.update(|mail| mail.request = Some(new)),
             Self::Inline {
                 loader, is_idle, ..
             } => {
-                loader.ask(new);
+                loader.request(new);
                 *is_idle = false;
             }
         }
@@ -127,7 +127,7 @@ impl Driver {
     /// wait.
     pub(crate) fn drop_window(&mut self, window: Box<Store>) {
         if let Self::Thread { shared, .. } = self {
-            shared.update(|mail| mail.gone.push(*window));
+            shared.update(|mail| mail.dropped_windows.push(*window));
         }
     }
 
@@ -160,7 +160,7 @@ impl Driver {
                     *is_idle = false;
                     *until = Some(end).filter(|end| Instant::now() < *end);
                     match loader.step() {
-                        Step::Gave(delivery) => return Some(delivery),
+                        Step::Delivered(delivery) => return Some(delivery),
                         Step::Working => {}
                         Step::Idle => {
                             *until = None;
@@ -199,23 +199,23 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
     // The first request arrives immediately and is processed first: its result is the one that the
     // user waits for.
     let is_early = |mail: &mut Mailbox| !mail.ended && mail.request.is_none();
-    let woken = shared.rung.wait_while(shared.mail(), is_early);
+    let woken = shared.wakeup.wait_while(shared.mail(), is_early);
     drop(woken.unwrap_or_else(PoisonError::into_inner));
     loop {
-        let (following, gone) = {
+        let (following, dropped_windows) = {
             let mut mail = shared.mail();
             if mail.ended {
                 return;
             }
             if let Some(request) = mail.request.take() {
-                loader.ask(request);
+                loader.request(request);
             }
-            (mail.following, std::mem::take(&mut mail.gone))
+            (mail.following, std::mem::take(&mut mail.dropped_windows))
         };
-        drop(gone);
+        drop(dropped_windows);
         loader.set_following(following);
         match loader.step() {
-            Step::Gave(delivery) => {
+            Step::Delivered(delivery) => {
                 if !deliver(delivery) {
                     return;
                 }
@@ -236,15 +236,18 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
 /// Waits for mail; returns whether the wait timed out and the file should be checked for growth.
 fn wait(shared: &Shared, following: bool) -> bool {
     let is_quiet = |mail: &mut Mailbox| {
-        !mail.ended && mail.request.is_none() && mail.gone.is_empty() && mail.following == following
+        !mail.ended
+            && mail.request.is_none()
+            && mail.dropped_windows.is_empty()
+            && mail.following == following
     };
     if !following {
-        let woken = shared.rung.wait_while(shared.mail(), is_quiet);
+        let woken = shared.wakeup.wait_while(shared.mail(), is_quiet);
         drop(woken.unwrap_or_else(PoisonError::into_inner));
         return false;
     }
     let woken = shared
-        .rung
+        .wakeup
         .wait_timeout_while(shared.mail(), GROWTH_POLL, is_quiet);
     let (mail, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
     drop(mail);

@@ -20,13 +20,13 @@ use vor_capture::model::timeline::TickMapper;
 use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
 use super::capture_file::CaptureFile;
-use super::summary::Glance;
+use super::summary::FrameSummaryRow;
 use crate::store::{FrameBlock, FrameEntry, Store};
 
 /// Frames that are summarised in one step. They take about 2 ms. Frames of a version-2 capture must
 /// be read whole.
-const GLANCES: usize = 8192;
-const GLANCES_V2: usize = 32;
+const SUMMARIES_PER_STEP: usize = 8192;
+const SUMMARIES_PER_STEP_V2: usize = 32;
 
 /// Maximum number of shown spans per frame; the rest is counted.
 const MAX_FRAME_SPANS: u64 = vor_capture::reader::DEFAULT_MAX_SPANS as u64;
@@ -90,7 +90,7 @@ pub(crate) enum Delivery {
     /// A frame that follows the whole window.
     Block { job: u64, block: Box<FrameBlock> },
     /// Summaries of the next frames.
-    Glances(Vec<Glance>),
+    Summaries(Vec<FrameSummaryRow>),
     /// The file has grown, or its first scan is complete.
     Grown {
         info: Box<Info>,
@@ -112,7 +112,7 @@ pub(crate) enum Delivery {
 /// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Gave(Delivery),
+    Delivered(Delivery),
     /// There is more to do.
     Working,
     /// There is nothing to do until the next request or file growth.
@@ -124,7 +124,7 @@ pub(crate) enum Step {
 pub(crate) struct Loader {
     capture: Capture,
     /// Path and identity of the file, if it may be replaced.
-    place: Option<CaptureFile>,
+    file: Option<CaptureFile>,
     is_v2: bool,
     /// Whether the file must still be scanned for its frames.
     is_unknown: bool,
@@ -151,7 +151,7 @@ struct Job {
 #[derive(Debug)]
 enum Stage {
     /// The requested frame.
-    Requested,
+    Single,
     /// The span counts of the frames around it, to find out how many of them fit.
     Measure {
         scan: Box<FrameScan>,
@@ -175,16 +175,16 @@ enum Stage {
 }
 
 impl Loader {
-    /// Makes a loader of a capture; `place` is its file, if it has its own. A lazily opened file
+    /// Makes a loader of a capture; `file` is its file, if it has its own. A lazily opened file
     /// without an index is scanned first.
-    pub(crate) fn new(capture: Capture, place: Option<CaptureFile>) -> Self {
+    pub(crate) fn new(capture: Capture, file: Option<CaptureFile>) -> Self {
         let info = capture.info();
         Self {
             is_v2: info.version == 2,
-            is_unknown: place.is_some() && !info.indexed,
+            is_unknown: file.is_some() && !info.indexed,
             waiting: None,
             capture,
-            place,
+            file,
             scan: FrameScan::new(0),
             failed: false,
             origin_ns: None,
@@ -196,16 +196,16 @@ impl Loader {
     }
 
     /// Accepts a request; it replaces the previous one, complete or not.
-    pub(crate) fn ask(&mut self, request: Request) {
+    pub(crate) fn request(&mut self, request: Request) {
         if self.is_unknown {
             self.waiting = Some(request);
             self.failed = false;
             return;
         }
         let stage = if request.is_urgent {
-            Stage::Requested
+            Stage::Single
         } else {
-            self.measure(&request)
+            self.begin_measure(&request)
         };
         self.window = None;
         self.failed = false;
@@ -225,7 +225,7 @@ impl Loader {
         if self.job.is_some() {
             return None;
         }
-        if self.place.as_mut().is_some_and(CaptureFile::is_replaced) {
+        if self.file.as_mut().is_some_and(CaptureFile::is_replaced) {
             return self.reopen("another file has taken its place, and is read from its start");
         }
         if self.failed {
@@ -247,11 +247,11 @@ impl Loader {
 
     /// Opens the current file at the capture's path. The file or its header may not exist yet.
     fn reopen(&mut self, notice: &'static str) -> Option<Delivery> {
-        let place = CaptureFile::new(&self.place.as_ref()?.path).ok()?;
-        let capture = Capture::open_lazily(&place.path).ok()?;
+        let file = CaptureFile::new(&self.file.as_ref()?.path).ok()?;
+        let capture = Capture::open_lazily(&file.path).ok()?;
         *self = Self {
             following: self.following,
-            ..Self::new(capture, Some(place))
+            ..Self::new(capture, Some(file))
         };
         Some(Delivery::Replaced {
             info: Box::new(self.capture.info()),
@@ -275,19 +275,19 @@ impl Loader {
     /// Finds the frames of a file that has no index.
     fn scan_frames(&mut self) -> Step {
         if let Err(error) = self.capture.extend() {
-            return Step::Gave(self.fail(&error));
+            return Step::Delivered(self.fail(&error));
         }
         self.is_unknown = false;
         if let Some(request) = self.waiting.take() {
-            self.ask(request);
+            self.request(request);
         }
-        Step::Gave(self.grown())
+        Step::Delivered(self.grown())
     }
 
     /// Does one step of the pending work.
     pub(crate) fn step(&mut self) -> Step {
         if let Some(ready) = self.ready.take() {
-            return Step::Gave(ready);
+            return Step::Delivered(ready);
         }
         if self.failed {
             return Step::Idle;
@@ -304,46 +304,46 @@ impl Loader {
             self.job = Some(job);
             return Step::Working;
         }
-        self.glances()
+        self.summaries()
     }
 
     fn work(&mut self, job: Job) -> Step {
         let Job { request, stage } = job;
-        let given = match stage {
-            Stage::Requested => self.requested(&request),
-            Stage::Measure { .. } => self.measure_on(&request, stage),
+        let result = match stage {
+            Stage::Single => self.deliver_single(&request),
+            Stage::Measure { .. } => self.continue_measure(&request, stage),
             Stage::Fill { .. } => self.fill(&request, stage),
             Stage::Append { .. } => self.append(&request, stage),
         };
-        match given {
+        match result {
             Ok((step, stage)) => {
                 self.job = stage.map(|stage| Job { request, stage });
                 step
             }
-            Err(error) => Step::Gave(self.fail(&error)),
+            Err(error) => Step::Delivered(self.fail(&error)),
         }
     }
 
-    fn requested(&mut self, request: &Request) -> Result<(Step, Option<Stage>), Error> {
+    fn deliver_single(&mut self, request: &Request) -> Result<(Step, Option<Stage>), Error> {
         let count = self.capture.frame_count();
         let frame = request.frame.min(count.saturating_sub(1));
         if count == 0 {
-            return Ok((Step::Working, Some(self.measure(request))));
+            return Ok((Step::Working, Some(self.begin_measure(request))));
         }
         let block = self.block(frame, None)?;
         let mut store = Box::new(store(request.limits));
         store.push_block(block);
-        let given = Delivery::Window {
+        let delivery = Delivery::Window {
             job: request.job,
             end: frame + 1,
             store,
             is_whole: false,
         };
-        Ok((Step::Gave(given), Some(self.measure(request))))
+        Ok((Step::Delivered(delivery), Some(self.begin_measure(request))))
     }
 
     /// Begins to measure the frames around the requested one.
-    fn measure(&self, request: &Request) -> Stage {
+    fn begin_measure(&self, request: &Request) -> Stage {
         let count = self.capture.frame_count();
         let frame = request.frame.min(count.saturating_sub(1));
         let others = (request.limits.frames as u64).saturating_sub(1);
@@ -361,7 +361,7 @@ impl Loader {
         }
     }
 
-    fn measure_on(
+    fn continue_measure(
         &mut self,
         request: &Request,
         stage: Stage,
@@ -375,7 +375,11 @@ impl Loader {
         else {
             return Ok((Step::Idle, None));
         };
-        let most = if self.is_v2 { GLANCES_V2 } else { GLANCES };
+        let most = if self.is_v2 {
+            SUMMARIES_PER_STEP_V2
+        } else {
+            SUMMARIES_PER_STEP
+        };
         for _ in 0..most {
             if scan.next_frame() >= end {
                 break;
@@ -397,7 +401,7 @@ impl Loader {
             };
             return Ok((Step::Working, Some(stage)));
         }
-        let (first, end) = choose(request, first, &spans);
+        let (first, end) = choose_window(request, first, &spans);
         let stage = Stage::Fill {
             next: first,
             end,
@@ -419,16 +423,16 @@ impl Loader {
         };
         if next >= end {
             self.window = Some((*request, next));
-            let given = Delivery::Window {
+            let delivery = Delivery::Window {
                 job: request.job,
                 end: next,
                 store,
                 is_whole: true,
             };
-            return Ok((Step::Gave(given), None));
+            return Ok((Step::Delivered(delivery), None));
         }
         let block = self.block(next, store.frames().back())?;
-        let spans = spans + held(&block);
+        let spans = spans + span_total(&block);
         store.push_block(block);
         if spans > request.limits.spans as u64 && next >= request.frame {
             // Tasks are not part of the frames' span counts, so there may be more spans than
@@ -452,7 +456,7 @@ impl Loader {
             return None;
         }
         let stage = if end - next > request.limits.frames as u64 {
-            self.measure(&Request {
+            self.begin_measure(&Request {
                 frame: end - 1,
                 side: Side::Before,
                 ..request
@@ -488,11 +492,11 @@ impl Loader {
             end,
             previous: Some(block.frame.clone()),
         });
-        let given = Delivery::Block {
+        let delivery = Delivery::Block {
             job: request.job,
             block: Box::new(block),
         };
-        Ok((Step::Gave(given), stage))
+        Ok((Step::Delivered(delivery), stage))
     }
 
     /// Reads a frame; a lost one becomes an empty frame between its neighbours.
@@ -555,36 +559,40 @@ impl Loader {
     }
 
     /// Summarises the next frames.
-    fn glances(&mut self) -> Step {
-        let most = if self.is_v2 { GLANCES_V2 } else { GLANCES };
+    fn summaries(&mut self) -> Step {
+        let most = if self.is_v2 {
+            SUMMARIES_PER_STEP_V2
+        } else {
+            SUMMARIES_PER_STEP
+        };
         let catalog = Arc::clone(self.capture.catalog());
         let mut mapper = TickMapper::new(&catalog.timeline);
-        let mut glances = Vec::new();
-        while glances.len() < most {
+        let mut summaries = Vec::new();
+        while summaries.len() < most {
             match self.capture.next_summary(&mut self.scan) {
                 None => break,
-                Some(Ok(summary)) => glances.push(glance(&summary, &mut mapper)),
-                Some(Err(error)) if error.is_corrupt() => glances.push(Glance {
+                Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper)),
+                Some(Err(error)) if error.is_corrupt() => summaries.push(FrameSummaryRow {
                     duration_ms: f32::NAN,
                     spans: 0,
                     dropped_spans: 0,
                     is_damaged: true,
                 }),
-                Some(Err(error)) => return Step::Gave(self.fail(&error)),
+                Some(Err(error)) => return Step::Delivered(self.fail(&error)),
             }
         }
-        if glances.is_empty() {
+        if summaries.is_empty() {
             return Step::Idle;
         }
-        let glances = Delivery::Glances(glances);
+        let summaries = Delivery::Summaries(summaries);
         if self.scan.next_frame() >= self.capture.frame_count()
             && let Some(problem) = self.damage()
         {
             // Damage is reported no later than the last summaries.
-            self.ready = Some(glances);
-            return Step::Gave(Delivery::Problem(problem));
+            self.ready = Some(summaries);
+            return Step::Delivered(Delivery::Problem(problem));
         }
-        Step::Gave(glances)
+        Step::Delivered(summaries)
     }
 
     /// Returns a description of the damage.
@@ -598,10 +606,10 @@ impl Loader {
     }
 }
 
-fn glance(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> Glance {
+fn summary_row(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> FrameSummaryRow {
     let end_ns = mapper.unix_ns(summary.end_ticks);
     let length_ns = end_ns.saturating_sub(mapper.unix_ns(summary.start_ticks));
-    Glance {
+    FrameSummaryRow {
         duration_ms: (length_ns as f64 / 1e6) as f32,
         spans: summary.span_count,
         dropped_spans: summary.dropped_spans,
@@ -616,7 +624,7 @@ pub(crate) fn store(limits: WindowLimits) -> Store {
 }
 
 /// Returns the most spans that a block adds to the store, which leaves out tasks without a lane.
-fn held(block: &FrameBlock) -> u64 {
+fn span_total(block: &FrameBlock) -> u64 {
     let threads = block.threads.iter();
     let spans = threads.map(|thread| {
         let rows: usize = thread.rows.iter().map(crate::store::RowBlock::len).sum();
@@ -628,7 +636,7 @@ fn held(block: &FrameBlock) -> u64 {
 /// Returns the first frame of a window and the one after its last. The window holds the requested
 /// frame and as many neighbours as fit, the nearest first. `spans` holds the span counts of the
 /// frames from `first` on.
-fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
+fn choose_window(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
     let count = spans.len();
     let Some(last) = count.checked_sub(1) else {
         return (first, first);

@@ -86,14 +86,14 @@ impl ReplayState {
         let path = path.as_ref();
         // The identity is taken before the file is opened, so that it cannot belong to a later
         // file.
-        let place = CaptureFile::new(path).ok();
+        let file = CaptureFile::new(path).ok();
         let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
-        let mut replay = Self::of(capture, place, name.to_string_lossy().into_owned());
+        let mut replay = Self::of(capture, file, name.to_string_lossy().into_owned());
         replay.path = Some(path.to_owned());
         replay.set_follow(!replay.info.closed);
         if !replay.following {
-            replay.ask(0, Side::After, true);
+            replay.request(0, Side::After, true);
         }
         Ok(replay)
     }
@@ -110,20 +110,20 @@ impl ReplayState {
             io::Error::new(error.kind(), format!("{name}: {error}"))
         })?;
         let mut replay = Self::of(capture, None, name);
-        replay.ask(0, Side::After, true);
+        replay.request(0, Side::After, true);
         Ok(replay)
     }
 
-    fn of(capture: Capture, place: Option<CaptureFile>, name: String) -> Self {
+    fn of(capture: Capture, file: Option<CaptureFile>, name: String) -> Self {
         let limits = WindowLimits::default();
         let info = capture.info();
         Self {
-            is_searching: place.is_some() && !info.indexed,
+            is_searching: file.is_some() && !info.indexed,
             name,
             path: None,
             catalog: Arc::clone(capture.catalog()),
             info,
-            driver: Driver::new(Loader::new(capture, place)),
+            driver: Driver::new(Loader::new(capture, file)),
             limits,
             panel: Panel::new(loader::store(limits), Thresholds::default()),
             end: 0,
@@ -255,7 +255,7 @@ impl ReplayState {
         } else {
             Side::Both
         };
-        self.ask(frame, side, true);
+        self.request(frame, side, true);
     }
 
     /// Shows a frame, counted from 0 in the order of the file, and the frames around it. A number
@@ -263,7 +263,7 @@ impl ReplayState {
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
         if self.is_searching {
-            self.ask(frame, Side::Both, true);
+            self.request(frame, Side::Both, true);
             return;
         }
         let Some(last) = self.frames_total().checked_sub(1) else {
@@ -280,7 +280,7 @@ impl ReplayState {
             self.requested = Some(frame);
             self.arrived = self.id_of(frame);
         } else {
-            self.ask(frame, Side::Both, !window.contains(&frame));
+            self.request(frame, Side::Both, !window.contains(&frame));
         }
     }
 
@@ -289,7 +289,7 @@ impl ReplayState {
         self.set_follow(false);
         let first = first.min(self.last_frame());
         let is_urgent = !self.window().contains(&first);
-        self.ask(first, Side::After, is_urgent);
+        self.request(first, Side::After, is_urgent);
     }
 
     /// Returns whether the newest frames are shown as they arrive.
@@ -319,7 +319,7 @@ impl ReplayState {
 
     fn request_newest(&mut self) {
         let last = self.last_frame();
-        self.ask(last, Side::Before, !self.window().contains(&last));
+        self.request(last, Side::Before, !self.window().contains(&last));
         // This request has no particular frame.
         self.requested = None;
     }
@@ -409,7 +409,7 @@ impl ReplayState {
         }
     }
 
-    fn ask(&mut self, frame: u64, side: Side, is_urgent: bool) {
+    fn request(&mut self, frame: u64, side: Side, is_urgent: bool) {
         self.job += 1;
         self.is_done = false;
         self.has_failed = false;
@@ -418,7 +418,7 @@ impl ReplayState {
         if !is_urgent {
             self.arrived = self.id_of(frame);
         }
-        self.driver.ask(Request {
+        self.driver.request(Request {
             job: self.job,
             frame,
             side,
@@ -454,8 +454,8 @@ impl ReplayState {
                 }
                 spans
             }
-            Delivery::Glances(glances) => {
-                glances.iter().for_each(|glance| self.summary.push(glance));
+            Delivery::Summaries(summaries) => {
+                summaries.iter().for_each(|row| self.summary.push(row));
                 0
             }
             Delivery::Grown { info, catalog } => {

@@ -14,7 +14,7 @@ const MAX_TROUBLED: usize = 1 << 16;
 
 /// The summary of one frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Glance {
+pub(crate) struct FrameSummaryRow {
     /// NaN if the frame was lost.
     pub(crate) duration_ms: f32,
     pub(crate) spans: u64,
@@ -34,19 +34,19 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn push(&mut self, glance: &Glance) {
+    pub(crate) fn push(&mut self, row: &FrameSummaryRow) {
         let frame = self.frames;
         self.frames += 1;
         if self.durations_ms.len() < MAX_FRAMES {
-            self.durations_ms.push(glance.duration_ms);
+            self.durations_ms.push(row.duration_ms);
         }
-        self.spans = self.spans.saturating_add(glance.spans);
-        self.dropped_spans = self.dropped_spans.saturating_add(glance.dropped_spans);
-        let trouble = match glance {
-            Glance {
+        self.spans = self.spans.saturating_add(row.spans);
+        self.dropped_spans = self.dropped_spans.saturating_add(row.dropped_spans);
+        let trouble = match row {
+            FrameSummaryRow {
                 is_damaged: true, ..
             } => OverviewMark::Damaged,
-            Glance {
+            FrameSummaryRow {
                 dropped_spans: 1.., ..
             } => OverviewMark::Dropped,
             _ => return,

@@ -19,7 +19,7 @@ use crate::theme::Theme;
 const MARGIN: f32 = 6.0;
 
 /// Minimum width of the first column, in points.
-const LEAST_NAME: f32 = 150.0;
+const MIN_NAME_WIDTH: f32 = 150.0;
 
 /// Width of the scroll bar beside the rows, in points.
 const SCROLL_BAR: f32 = 12.0;
@@ -195,7 +195,7 @@ impl Grid<'_> {
         let row_height = (ui.fonts_mut(|fonts| fonts.row_height(&font)) + 4.0).ceil();
         let fixed = |column: &Column| (column.digits * digit).ceil() + 2.0 * MARGIN;
         let others: f32 = self.columns.iter().skip(1).map(fixed).sum();
-        let first = (ui.available_width() - others - SCROLL_BAR).max(LEAST_NAME);
+        let first = (ui.available_width() - others - SCROLL_BAR).max(MIN_NAME_WIDTH);
         let width = first + others + SCROLL_BAR;
         let scrolls = ScrollArea::horizontal()
             .id_salt(self.id.with("across"))

@@ -28,7 +28,7 @@ struct Bar {
 const HEADROOM: f64 = 0.2;
 
 /// Minimum height of a bar as a share: a single call among millions must be visible.
-const LEAST_PART: f64 = 0.015;
+const MIN_BAR_SHARE: f64 = 0.015;
 
 /// The range of times as powers of ten, and the width in points.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +175,7 @@ fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Th
         // One point of background separates the bars.
         let width = (right - left - axis.point()).max(axis.point());
         // A square-root scale would misrepresent the counts.
-        let height = (bar.count as f64).max(most * LEAST_PART);
+        let height = (bar.count as f64).max(most * MIN_BAR_SHARE);
         let color = if pointed == Some(bar) {
             theme.text
         } else {

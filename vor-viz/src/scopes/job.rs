@@ -89,8 +89,8 @@ impl Selection {
 /// Work that is split over passes, and its last result.
 #[derive(Clone, Debug)]
 pub struct Job<G: Gather> {
-    running: Option<Running<G>>,
-    done: Option<Finished<G>>,
+    running: Option<JobProgress<G>>,
+    done: Option<JobResult<G>>,
     /// Begin of the last work, in seconds of the UI's clock.
     began_s: f64,
     generation: u64,
@@ -98,8 +98,8 @@ pub struct Job<G: Gather> {
 }
 
 #[derive(Clone, Debug)]
-struct Running<G: Gather> {
-    wanted: Selection,
+struct JobProgress<G: Gather> {
+    selection: Selection,
     version: u64,
     options: G::Options,
     begin_ns: i64,
@@ -109,13 +109,13 @@ struct Running<G: Gather> {
     walk: Option<(ThreadId, TrackKind, Walk)>,
     gather: G,
     /// Number of spans processed, and the approximate total.
-    seen: usize,
+    processed: usize,
     expected: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Finished<G: Gather> {
-    wanted: Selection,
+struct JobResult<G: Gather> {
+    selection: Selection,
     version: u64,
     options: G::Options,
     output: G::Output,
@@ -156,7 +156,7 @@ impl<G: Gather> Job<G> {
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         let running = self.running.as_ref()?;
-        Some((running.seen as f32 / running.expected.max(1) as f32).min(1.0))
+        Some((running.processed as f32 / running.expected.max(1) as f32).min(1.0))
     }
 
     /// Does a slice of work if there is any, and requests another pass for the rest. `frames` are
@@ -189,33 +189,35 @@ impl<G: Gather> Job<G> {
         options: &G::Options,
         now_s: f64,
     ) -> Option<f64> {
-        let Some(wanted) = frames.and_then(|frames| Selection::new(store, frames)) else {
+        let Some(selection) = frames.and_then(|frames| Selection::new(store, frames)) else {
             self.forget();
             return None;
         };
-        let asked_for =
-            |choice: &Selection, of: &G::Options| choice.selects_same(&wanted) && of == options;
-        let goes_on = match &self.running {
-            Some(running) => asked_for(&running.wanted, &running.options),
+        let matches_request =
+            |other: &Selection, of: &G::Options| other.selects_same(&selection) && of == options;
+        let is_current = match &self.running {
+            Some(running) => matches_request(&running.selection, &running.options),
             None => false,
         };
-        if !goes_on {
+        if !is_current {
             self.running = None;
             let done = self.done.as_ref();
-            let same_choice = done.is_some_and(|done| asked_for(&done.wanted, &done.options));
-            let holds =
-                |done: &Finished<G>| done.version == store.version() && done.wanted == wanted;
-            if same_choice && done.is_some_and(holds) {
+            let same_selection =
+                done.is_some_and(|done| matches_request(&done.selection, &done.options));
+            let is_valid = |done: &JobResult<G>| {
+                done.version == store.version() && done.selection == selection
+            };
+            if same_selection && done.is_some_and(is_valid) {
                 return None;
             }
             // The clock of a test harness may stop or step back.
             let wait_s = (self.began_s + REFRESH_S - now_s).min(REFRESH_S);
-            if same_choice && wait_s > 0.0 {
+            if same_selection && wait_s > 0.0 {
                 return Some(wait_s);
             }
-            self.dimmed = !same_choice;
+            self.dimmed = !same_selection;
             self.began_s = now_s;
-            self.running = Running::new(store, wanted, options.clone());
+            self.running = JobProgress::new(store, selection, options.clone());
         }
         self.slice(store, SLICE_SPANS, SLICE_SETTLED).then_some(0.0)
     }
@@ -224,7 +226,7 @@ impl<G: Gather> Job<G> {
     pub fn finish(&mut self, store: &Store, frames: Option<(usize, usize)>, options: &G::Options) {
         self.running = frames
             .and_then(|frames| Selection::new(store, frames))
-            .and_then(|wanted| Running::new(store, wanted, options.clone()));
+            .and_then(|selection| JobProgress::new(store, selection, options.clone()));
         if self.running.is_none() {
             self.forget();
         }
@@ -242,7 +244,7 @@ impl<G: Gather> Job<G> {
         let Some(running) = &mut self.running else {
             return false;
         };
-        if running.walk_on(store, spans) || running.gather.settle(store, settled) {
+        if running.continue_walk(store, spans) || running.gather.settle(store, settled) {
             return true;
         }
         if let Some(running) = self.running.take() {
@@ -251,8 +253,8 @@ impl<G: Gather> Job<G> {
                 .saturating_sub(running.begin_ns)
                 .max(0)
                 .unsigned_abs();
-            self.done = Some(Finished {
-                wanted: running.wanted,
+            self.done = Some(JobResult {
+                selection: running.selection,
                 version: running.version,
                 options: running.options,
                 output: running.gather.finish(store, running.frames, time_ns),
@@ -263,9 +265,12 @@ impl<G: Gather> Job<G> {
     }
 }
 
-impl<G: Gather> Running<G> {
-    fn new(store: &Store, wanted: Selection, options: G::Options) -> Option<Self> {
-        let (first, last) = (store.index_of(wanted.first)?, store.index_of(wanted.last)?);
+impl<G: Gather> JobProgress<G> {
+    fn new(store: &Store, selection: Selection, options: G::Options) -> Option<Self> {
+        let (first, last) = (
+            store.index_of(selection.first)?,
+            store.index_of(selection.last)?,
+        );
         let time = store.time_of(first..last + 1)?;
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let tracks = store
@@ -275,7 +280,7 @@ impl<G: Gather> Running<G> {
         let mut gather = G::new(&options);
         gather.begin_frames(store, first..last + 1);
         Some(Self {
-            wanted,
+            selection,
             version: store.version(),
             gather,
             options,
@@ -285,19 +290,23 @@ impl<G: Gather> Running<G> {
             expected: rows.map(|row| row.count(time.start, time.end)).sum(),
             tracks: tracks.collect::<Vec<_>>().into_iter(),
             walk: None,
-            seen: 0,
+            processed: 0,
         })
     }
 
     /// Walks over about `most` spans; returns whether more may follow.
-    fn walk_on(&mut self, store: &Store, most: usize) -> bool {
+    fn continue_walk(&mut self, store: &Store, most: usize) -> bool {
         let track = |thread, kind| {
             let tracks = store.tracks();
             let at =
                 tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
             at.ok().and_then(|at| tracks.get(at))
         };
-        let cost = |running: &Self| running.seen.saturating_add(running.gather.extra_cost());
+        let cost = |running: &Self| {
+            running
+                .processed
+                .saturating_add(running.gather.extra_cost())
+        };
         let until = cost(self).saturating_add(most);
         loop {
             while let Some((thread, kind, walk)) = &mut self.walk
@@ -308,7 +317,7 @@ impl<G: Gather> Running<G> {
                     spans: 0,
                 };
                 let more = walk.resume(track, STEP_SPANS.min(most), &mut counted);
-                self.seen += counted.spans;
+                self.processed += counted.spans;
                 if !more {
                     break;
                 }

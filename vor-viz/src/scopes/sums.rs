@@ -134,11 +134,11 @@ pub struct ScopeSums {
     kind: TrackKind,
     thread: ThreadId,
     /// Call sites of the open spans.
-    around: Vec<SiteId>,
+    open_sites: Vec<SiteId>,
     /// Number of call sites with a span.
     sites: usize,
     /// Sums that are not yet rows; set when the walk is over.
-    left: Option<std::vec::IntoIter<(SiteId, TrackKind, Sums)>>,
+    unsettled: Option<std::vec::IntoIter<(SiteId, TrackKind, Sums)>>,
     rows: Vec<ScopeRow>,
 }
 
@@ -287,7 +287,7 @@ impl SpanVisitor for ScopeSums {
     fn enter(&mut self, span: &Span, _: usize) {
         if self.kind == TrackKind::Scopes {
             self.scopes.get(span.site).open += 1;
-            self.around.push(span.site);
+            self.open_sites.push(span.site);
         }
     }
 
@@ -301,7 +301,7 @@ impl SpanVisitor for ScopeSums {
         let sums = sites.get(span.site);
         if self.kind == TrackKind::Scopes {
             sums.open = sums.open.saturating_sub(1);
-            self.around.pop();
+            self.open_sites.pop();
         }
         self.sites += usize::from(sums.is_empty());
         sums.add(span, self_ns, self.thread);
@@ -319,9 +319,9 @@ impl Gather for ScopeSums {
             measured: FxHashMap::default(),
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
-            around: Vec::new(),
+            open_sites: Vec::new(),
             sites: 0,
-            left: None,
+            unsettled: None,
             rows: Vec::new(),
         }
     }
@@ -340,7 +340,7 @@ impl Gather for ScopeSums {
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
         // A track that was removed from the store during the walk leaves spans open.
-        for site in self.around.drain(..) {
+        for site in self.open_sites.drain(..) {
             self.scopes.get(site).open = 0;
         }
         true
@@ -351,13 +351,13 @@ impl Gather for ScopeSums {
     }
 
     fn settle(&mut self, store: &Store, most: usize) -> bool {
-        let left = self.left.get_or_insert_with(|| {
+        let unsettled = self.unsettled.get_or_insert_with(|| {
             let scopes = std::mem::take(&mut self.scopes).used(TrackKind::Scopes);
             let tasks = std::mem::take(&mut self.tasks).used(TrackKind::Tasks);
             scopes.chain(tasks).collect::<Vec<_>>().into_iter()
         });
         let catalog = store.catalog();
-        let rows = left.by_ref().take(most);
+        let rows = unsettled.by_ref().take(most);
         self.rows.extend(rows.map(|(site, kind, sums)| {
             let mut row = sums.row(site, kind, catalog.site_name(site));
             if kind == TrackKind::Scopes {
@@ -366,7 +366,7 @@ impl Gather for ScopeSums {
             }
             row
         }));
-        left.len() > 0
+        unsettled.len() > 0
     }
 
     fn finish(self, _: &Store, frames: usize, time_ns: u64) -> ScopeRows {

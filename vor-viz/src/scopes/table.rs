@@ -192,7 +192,7 @@ impl ScopeTable {
         let frames = self.frames(store, view);
         self.job.advance(ui, store, frames, &());
         self.tools(ui, store, view, frames);
-        self.put_in_order();
+        self.sort_rows();
         let Some(result) = self.job.output() else {
             let text = if frames.is_some() {
                 "counting …"
@@ -348,7 +348,7 @@ impl ScopeTable {
     }
 
     /// Filters and sorts the rows again, if the inputs of the order changed.
-    fn put_in_order(&mut self) {
+    fn sort_rows(&mut self) {
         let generation = self.job.generation();
         let holds = |(of, sort, filter): &(u64, Sort, String)| {
             *of == generation && *sort == self.sort && *filter == self.filter

@@ -190,7 +190,7 @@ impl RowBlock {
     }
 
     /// Sorts the spans by begin. Only spans of a damaged capture can be unsorted.
-    fn put_in_order(&mut self) {
+    fn sort(&mut self) {
         if self.begin_ns.is_sorted() {
             return;
         }
@@ -335,7 +335,7 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
         }
         row.push(begin_ns, duration_ns, span.site);
     }
-    rows.iter_mut().for_each(RowBlock::put_in_order);
+    rows.iter_mut().for_each(RowBlock::sort);
     let mut block = ThreadBlock {
         thread: tree.thread,
         rows,
@@ -407,7 +407,7 @@ fn block_of_columns(
             clock,
         );
     }
-    block.rows.iter_mut().for_each(RowBlock::put_in_order);
+    block.rows.iter_mut().for_each(RowBlock::sort);
     has_content.then_some(block)
 }
 

@@ -8,7 +8,7 @@
 use vor_capture::model::batch::ThreadBatch;
 
 /// Maximum number of rows.
-const MOST: usize = 1 << u8::BITS;
+const MAX_ROWS: usize = 1 << u8::BITS;
 
 /// Writes the depth of each span of a thread's batches, in their order, and returns the number of
 /// rows. Returns `None` if the spans did not end in their order or are very deep; then a tree is
@@ -17,7 +17,7 @@ pub(super) fn find(batches: &[ThreadBatch], depths: &mut Vec<u8>) -> Option<usiz
     let spans = batches.iter().map(ThreadBatch::len).sum();
     depths.clear();
     depths.resize(spans, 0);
-    let mut open = [0; MOST];
+    let mut open = [0; MAX_ROWS];
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut later_end, mut in_order) = (u64::MAX, true);
     let mut slots = depths.iter_mut().rev();

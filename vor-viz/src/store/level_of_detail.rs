@@ -12,10 +12,10 @@ use vor_capture::model::catalog::SiteId;
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 
 /// Minimum width of a span that is also returned as a [`WideSpan`] for a label.
-const LEAST_LABELLED: usize = 18;
+const MIN_LABELLED_PX: usize = 18;
 
 /// Minimum width of a span with an edge in its first pixel.
-const LEAST_EDGED: usize = 3;
+const MIN_EDGED_PX: usize = 3;
 
 /// A mapping between times and pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,16 +73,16 @@ pub struct SiteSet {
 impl SiteSet {
     /// Makes a set.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
-        let mut wanted = Self::default();
+        let mut set = Self::default();
         for site in sites {
             let at = site.0 as usize;
-            if at >= wanted.sites.len() {
-                wanted.sites.resize(at + 1, false);
+            if at >= set.sites.len() {
+                set.sites.resize(at + 1, false);
             }
-            wanted.sites[at] = true;
-            wanted.bits |= site_bit(site);
+            set.sites[at] = true;
+            set.bits |= site_bit(site);
         }
-        wanted
+        set
     }
 
     /// Returns whether the set contains a site.
@@ -330,10 +330,10 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
         self.finish_pixel();
         let color = (self.color)(span.site, short_ns);
         self.pixels.colors[first..end].fill(color);
-        if end - first >= LEAST_EDGED && x >= 0.0 {
+        if end - first >= MIN_EDGED_PX && x >= 0.0 {
             self.pixels.colors[first] = edge_color(color);
         }
-        if end - first >= LEAST_LABELLED {
+        if end - first >= MIN_LABELLED_PX {
             self.pixels.wide.push(WideSpan { span, first, end });
         }
         self.filled_to = end;

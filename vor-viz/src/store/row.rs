@@ -137,9 +137,9 @@ impl Chunk {
     fn extend(&mut self, block: &RowBlock, from: usize, to: usize) {
         let first = self.len();
         let len = first + to - from;
-        make_room(&mut self.begin_ns, len);
-        make_room(&mut self.duration_ns, len);
-        make_room(&mut self.sites, len);
+        reserve_for(&mut self.begin_ns, len);
+        reserve_for(&mut self.duration_ns, len);
+        reserve_for(&mut self.sites, len);
         self.begin_ns.extend_from_slice(&block.begin_ns[from..to]);
         self.duration_ns
             .extend_from_slice(&block.duration_ns[from..to]);
@@ -160,7 +160,7 @@ impl Chunk {
         let mut nodes = self.begin_ns.len();
         for level in &mut self.levels {
             nodes = nodes.div_ceil(FANOUT);
-            make_room(level, nodes);
+            reserve_for(level, nodes);
         }
         let [spans_level, ..] = &mut self.levels;
         spans_level.truncate(first);
@@ -224,7 +224,7 @@ impl Chunk {
 }
 
 /// Reserves capacity for `len` entries, in steps that end exactly with a full chunk.
-fn make_room<T>(column: &mut Vec<T>, len: usize) {
+fn reserve_for<T>(column: &mut Vec<T>, len: usize) {
     if column.capacity() < len {
         column.reserve_exact(len.next_power_of_two() - column.len());
     }

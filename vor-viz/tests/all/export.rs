@@ -11,7 +11,7 @@ fn exported(store: &Store, frames: (usize, usize), format: ExportFormat) -> Vec<
 }
 
 /// Counts the spans that end in some frames, and sums their durations.
-fn held(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize, u64) {
+fn span_totals(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize, u64) {
     let time = store.time_of(first..last + 1).unwrap();
     let tracks = store.tracks().iter().filter(|track| track.kind == kind);
     let spans = tracks
@@ -36,7 +36,7 @@ fn a_table_has_every_span_once() {
         let found = durations.fold((0, 0), |(count, sum), ns| (count + 1, sum + ns));
         assert_eq!(
             found,
-            held(&store, frames, TrackKind::Scopes),
+            span_totals(&store, frames, TrackKind::Scopes),
             "frames {frames:?}"
         );
     }
@@ -52,11 +52,14 @@ fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
         .or_else(|| trace["traceEvents"].as_array())
         .unwrap();
     let phase = |wanted: &str| events.iter().filter(|event| event["ph"] == wanted).count();
-    assert_eq!(phase("X"), held(&store, (0, 47), TrackKind::Scopes).0);
+    assert_eq!(
+        phase("X"),
+        span_totals(&store, (0, 47), TrackKind::Scopes).0
+    );
     // The program numbers none of these tasks, so each begins with an event of its own.
     assert_eq!(
         phase("b"),
-        2 * held(&store, (0, 47), TrackKind::Tasks).0 + 48,
+        2 * span_totals(&store, (0, 47), TrackKind::Tasks).0 + 48,
         "tasks, their begins and frames"
     );
     assert_eq!(phase("b"), phase("e"));

@@ -93,16 +93,16 @@ fn record(capture: &Path) {
         for frame in 0..FRAMES {
             requests.push((frame + frame % 5, async_span("request", 1_000 + frame)));
             for ((turn, is_done), across) in threads.iter().zip(ACROSS) {
-                let tell = |what| {
+                let run_turn = |what| {
                     turn.send(what).unwrap();
                     is_done.recv().unwrap();
                 };
                 if across.iter().any(|(open, _)| *open == frame) {
-                    tell(Turn::Open);
+                    run_turn(Turn::Open);
                 }
-                tell(Turn::Work);
+                run_turn(Turn::Work);
                 if across.iter().any(|(_, close)| *close == frame) {
-                    tell(Turn::Close);
+                    run_turn(Turn::Close);
                 }
             }
             work();

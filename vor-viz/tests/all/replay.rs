@@ -8,19 +8,19 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::made::{Made, frame_ns, make};
+use crate::made::{TestCapture, frame_ns, make};
 use vor_viz::overview::OverviewMark;
 use vor_viz::replay::{ReplayState, WindowLimits};
 
 /// Longer than any test here can take, so that a test that hangs ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the results that arrive, until `is_enough`.
 fn poll_until(replay: &mut ReplayState, is_enough: impl Fn(&ReplayState) -> bool) {
     let context = egui::Context::default();
     let begin = Instant::now();
     while !is_enough(replay) {
-        assert!(begin.elapsed() < PATIENCE, "{replay:.0?}");
+        assert!(begin.elapsed() < TIMEOUT, "{replay:.0?}");
         thread::sleep(Duration::from_millis(1));
         replay.poll(&context);
     }
@@ -217,7 +217,7 @@ fn the_last_of_many_requests_wins() {
 
 #[test]
 fn a_growing_file_is_followed_until_the_user_browses() {
-    let Made { bytes, frame_ends } = make(900, 9, true);
+    let TestCapture { bytes, frame_ends } = make(900, 9, true);
     let (_folder, path) = written(&bytes[..frame_ends[99] + 20]);
     let mut file = File::options().append(true).open(&path).unwrap();
     let mut replay = ReplayState::open(&path).unwrap();
@@ -258,7 +258,7 @@ fn a_growing_file_is_followed_until_the_user_browses() {
 
 #[test]
 fn a_file_without_frames_waits_for_them() {
-    let Made { bytes, frame_ends } = make(5, 3, false);
+    let TestCapture { bytes, frame_ends } = make(5, 3, false);
     let (_folder, path) = written(&bytes[..60]);
     let mut replay = ReplayState::open(&path).unwrap();
     load(&mut replay);
@@ -275,7 +275,7 @@ fn a_file_without_frames_waits_for_them() {
 
 #[test]
 fn a_file_without_marks_is_one_frame_until_a_mark_comes() {
-    let Made { bytes, frame_ends } = make(3, 9, false);
+    let TestCapture { bytes, frame_ends } = make(3, 9, false);
     // All batches of the first frame, and a part of its mark.
     let (_folder, path) = written(&bytes[..frame_ends[0] - 1]);
     let mut replay = ReplayState::open(&path).unwrap();
@@ -310,7 +310,7 @@ fn assert_replaced(replay: &mut ReplayState) {
 #[test]
 fn another_file_at_the_same_path_is_read_from_its_start() {
     let other = make(30, 6, false);
-    let Made { bytes, .. } = make(50, 9, false);
+    let TestCapture { bytes, .. } = make(50, 9, false);
     let (folder, path) = written(&bytes);
     let mut replay = ReplayState::open(&path).unwrap();
     load_all(&mut replay);
@@ -350,7 +350,7 @@ fn a_rewritten_file_is_read_from_its_start() {
 
 #[test]
 fn a_file_that_becomes_shorter_is_read_again() {
-    let Made { bytes, frame_ends } = make(50, 9, false);
+    let TestCapture { bytes, frame_ends } = make(50, 9, false);
     let (_folder, path) = written(&bytes);
     let mut replay = ReplayState::open(&path).unwrap();
     load(&mut replay);
@@ -371,14 +371,14 @@ fn a_file_that_becomes_shorter_is_read_again() {
 
 #[test]
 fn a_torn_file_is_searched_for_its_frames_in_the_background() {
-    let Made { bytes, frame_ends } = make(3_000, 9, false);
+    let TestCapture { bytes, frame_ends } = make(3_000, 9, false);
     let (_folder, path) = written(&bytes[..frame_ends[2_499] + 11]);
     // Requests before the number of frames is known are kept.
-    let open = |ask: &dyn Fn(&mut ReplayState)| {
+    let open = |request: &dyn Fn(&mut ReplayState)| {
         let mut replay = ReplayState::open(&path).unwrap();
         assert!(replay.is_searching() && replay.is_loading() && !replay.is_settled());
         assert_eq!((replay.frames_total(), replay.window()), (0, 0..0));
-        ask(&mut replay);
+        request(&mut replay);
         load_all(&mut replay);
         assert!(!replay.is_searching());
         assert_eq!(
@@ -414,7 +414,7 @@ fn a_torn_file_is_searched_for_its_frames_in_the_background() {
 
 #[test]
 fn a_lost_frame_keeps_its_place() {
-    let Made {
+    let TestCapture {
         mut bytes,
         frame_ends,
     } = make(600, 9, true);
@@ -459,7 +459,7 @@ fn a_lost_frame_keeps_its_place() {
 
 #[test]
 fn flipped_bytes_stop_nothing() {
-    let Made { bytes, .. } = make(200, 9, true);
+    let TestCapture { bytes, .. } = make(200, 9, true);
     for seed in 0..60_u64 {
         let mut bytes = bytes.clone();
         let mut state = seed;

@@ -258,7 +258,7 @@ fn picture(
     store: &Store,
     view: &mut View,
 ) -> Option<Picture> {
-    let mut seen = user.look(|ui| {
+    let mut seen = user.idle_pass(|ui| {
         view.begin_pass(store);
         let theme = Theme::of(ui.visuals());
         chart.show(ui, 600.0, store, view, &theme, &|_, _| None);

@@ -24,7 +24,7 @@ const CASES: usize = 90;
 const MAX_CASE_BYTES: usize = 128 << 20;
 
 /// Longer than any test here can take, so that a test that hangs ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A capture and the offsets of its records.
 struct Original {
@@ -48,15 +48,15 @@ fn settle(user: &mut User, replay: &mut ReplayState, what: &str) {
     let begin = Instant::now();
     replay.poll(&user.ctx);
     while !replay.is_settled() {
-        assert!(begin.elapsed() < PATIENCE, "{what}: {replay:.0?}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}: {replay:.0?}");
         thread::sleep(Duration::from_micros(200));
         replay.poll(&user.ctx);
     }
-    user.look(|ui| replay.show(ui));
+    user.idle_pass(|ui| replay.show(ui));
 }
 
 /// Shows the first, last and middle frames and all tabs, with random inputs in between.
-fn play(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
+fn exercise(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
     let Ok(mut replay) = ReplayState::from_bytes(bytes.to_vec(), what) else {
         tally.refused += 1;
         return;
@@ -73,7 +73,7 @@ fn play(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
             replay.panel_mut().view_mut().search = "e".into();
         }
         for _ in 0..4 {
-            user.do_anything(|ui| replay.show(ui));
+            user.random_pass(|ui| replay.show(ui));
         }
         settle(user, &mut replay, what);
         for key in [Key::ArrowDown, Key::Z, Key::Period] {
@@ -81,7 +81,7 @@ fn play(user: &mut User, bytes: &[u8], what: &str, tally: &mut Tally) {
         }
     }
     replay.panel_mut().finish();
-    user.look(|ui| replay.show(ui));
+    user.idle_pass(|ui| replay.show(ui));
 
     let window = replay.window();
     let frames = replay.store().frames();
@@ -121,7 +121,7 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
         );
         let what = format!("case {case}: {}", mutant.what);
         let grown = vor_fixtures::memory::peak_of(|| {
-            play(&mut users[case % 3], &mutant.bytes, &what, &mut tally)
+            exercise(&mut users[case % 3], &mutant.bytes, &what, &mut tally)
         });
         assert!(grown < MAX_CASE_BYTES, "{what}: {grown} bytes");
     }

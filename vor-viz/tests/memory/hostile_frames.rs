@@ -117,8 +117,8 @@ fn attack(store: &Store, passes: usize) {
         let mut panel = Panel::new(store.clone(), Thresholds::default());
         for tab in TABS {
             panel.set_tab(tab);
-            user.look(|ui| panel.show(ui, &[]));
-            user.look(|ui| panel.show(ui, &[]));
+            user.idle_pass(|ui| panel.show(ui, &[]));
+            user.idle_pass(|ui| panel.show(ui, &[]));
         }
         for key in [
             Key::Home,
@@ -134,12 +134,12 @@ fn attack(store: &Store, passes: usize) {
         panel.view_mut().search = "a".into();
         for pass in 0..passes {
             panel.set_tab(TABS[pass / 4 % 3]);
-            user.do_anything(|ui| panel.show(ui, &[]));
+            user.random_pass(|ui| panel.show(ui, &[]));
         }
         panel.finish();
         for tab in TABS {
             panel.set_tab(tab);
-            user.look(|ui| panel.show(ui, &[]));
+            user.idle_pass(|ui| panel.show(ui, &[]));
         }
     }
 }
@@ -394,8 +394,8 @@ fn values_that_are_not_numbers_are_gaps_and_are_counted() {
     let store = store(&frames, 0);
     let mut panel = Panel::new(store.clone(), Thresholds::default());
     let mut user = User::new(1, vec2(1200.0, 1000.0), 1.0, true);
-    user.look(|ui| panel.show(ui, &[]));
-    let shown = user.look(|ui| panel.show(ui, &[])).texts();
+    user.idle_pass(|ui| panel.show(ui, &[]));
+    let shown = user.idle_pass(|ui| panel.show(ui, &[])).texts();
     assert!(shown.iter().any(|text| text == "u, 3 gaps"), "{shown:?}");
     attack(&store, 24);
 }

@@ -27,7 +27,7 @@ fn work(spans: u64) {
 }
 
 fn draw(user: &mut User, state: &mut PanelState) {
-    user.look(|ui| show(ui, state, &VecDeque::<()>::new(), &[]));
+    user.idle_pass(|ui| show(ui, state, &VecDeque::<()>::new(), &[]));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_pinned_frame_gets_its_pending_spans() {
     }
     state.tick();
     draw(&mut user, &mut state);
-    user.pointer_to(vec2(450.0, 300.0), |ui| {
+    user.move_pointer(vec2(450.0, 300.0), |ui| {
         show(ui, &mut state, &VecDeque::<()>::new(), &[])
     });
     user.press(Key::Space, |ui| {

@@ -124,11 +124,11 @@ fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
 
 /// Returns the end of a folder's path, which is more specific than its beginning.
 fn shortened(folder: &str) -> String {
-    const MOST: usize = 40;
+    const MAX_CHARS: usize = 40;
     let count = folder.chars().count();
-    if count <= MOST {
+    if count <= MAX_CHARS {
         return folder.to_owned();
     }
-    let end: String = folder.chars().skip(count - MOST + 1).collect();
+    let end: String = folder.chars().skip(count - MAX_CHARS + 1).collect();
     format!("…{end}")
 }

@@ -26,17 +26,17 @@ pub(crate) fn write_whole(
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it does not name a file"))?
         .to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
-    let beside = path.with_file_name(name);
+    let temporary = path.with_file_name(name);
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(&beside)?;
+        .open(&temporary)?;
     let written = write(&file).and_then(|()| file.sync_all());
     drop(file);
-    let moved = written.and_then(|()| fs::rename(&beside, path));
+    let moved = written.and_then(|()| fs::rename(&temporary, path));
     if moved.is_err() {
         // The temporary file may already be gone.
-        drop(fs::remove_file(&beside));
+        drop(fs::remove_file(&temporary));
     }
     moved
 }

@@ -16,7 +16,7 @@ const STEPS: i64 = 256;
 
 /// Corners beyond this number of pixels are clamped, so that products of two coordinates fit into
 /// 64 bits.
-const FARTHEST: f32 = 1_000_000.0;
+const MAX_COORDINATE: f32 = 1_000_000.0;
 
 /// A picture, and the textures for painting it.
 #[derive(Debug)]
@@ -153,7 +153,8 @@ fn triangle(
     clip: Clip,
     mut corners: [Vertex; 3],
 ) {
-    let snap = |value: f32| (value.clamp(-FARTHEST, FARTHEST) * STEPS as f32).round() as i64;
+    let snap =
+        |value: f32| (value.clamp(-MAX_COORDINATE, MAX_COORDINATE) * STEPS as f32).round() as i64;
     let snapped =
         |corners: &[Vertex; 3]| corners.map(|corner| (snap(corner.pos.x), snap(corner.pos.y)));
     let mut points = snapped(&corners);

@@ -14,7 +14,7 @@ use crate::raster::Canvas;
 
 /// Width and maximum height of a picture of the flame chart, in pixels.
 const PICTURE_WIDTH: u32 = 1920;
-const MOST_PICTURE_HEIGHT: f32 = 8000.0;
+const MAX_PICTURE_HEIGHT: f32 = 8000.0;
 
 /// Shows the menu; returns the result of the chosen export, as a line to show.
 pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, String>> {
@@ -112,7 +112,7 @@ fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
         .map(|track| track.rows.len().max(1))
         .sum();
     let height = rows as f32 * chart.row_height() + 6.0 * store.tracks().len() as f32 + 48.0;
-    let height = height.clamp(120.0, MOST_PICTURE_HEIGHT).ceil();
+    let height = height.clamp(120.0, MAX_PICTURE_HEIGHT).ceil();
     let size = (PICTURE_WIDTH, height as u32);
     let ctx = Context::default();
     ctx.set_theme(if dark {

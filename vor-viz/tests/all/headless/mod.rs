@@ -16,7 +16,7 @@ use vor_fixtures::random::Random;
 const MAX_PASS_TIME: Duration = Duration::from_secs(20);
 
 /// The output of a pass.
-pub struct Seen {
+pub struct PassOutput {
     pub shapes: Vec<ClippedShape>,
     /// Textures, or parts of them, sent to the GPU.
     pub textures: Vec<(TextureId, ImageDelta)>,
@@ -62,17 +62,17 @@ impl User {
     }
 
     /// Runs a pass without an event.
-    pub fn look(&mut self, show: impl FnMut(&mut Ui)) -> Seen {
+    pub fn idle_pass(&mut self, show: impl FnMut(&mut Ui)) -> PassOutput {
         self.pass(Modifiers::NONE, Vec::new(), show)
     }
 
     /// Presses and releases a key.
-    pub fn press(&mut self, key: Key, show: impl FnMut(&mut Ui)) -> Seen {
+    pub fn press(&mut self, key: Key, show: impl FnMut(&mut Ui)) -> PassOutput {
         self.pass(Modifiers::NONE, vec![pressed(key, Modifiers::NONE)], show)
     }
 
     /// Moves the pointer to `place`.
-    pub fn pointer_to(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> Seen {
+    pub fn move_pointer(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> PassOutput {
         self.pointer = place.to_pos2();
         self.pass(
             Modifiers::NONE,
@@ -87,7 +87,7 @@ impl User {
         modifiers: Modifiers,
         events: Vec<Event>,
         show: impl FnMut(&mut Ui),
-    ) -> Seen {
+    ) -> PassOutput {
         self.time += 1.0 / 20.0;
         let viewport = ViewportInfo {
             native_pixels_per_point: Some(self.pixels_per_point),
@@ -123,14 +123,14 @@ impl User {
             textures.flat_map(|(id, deltas)| deltas.into_iter().map(move |delta| (id, delta)));
         let textures = textures.collect();
         output.textures_delta.clear();
-        Seen {
+        PassOutput {
             shapes: std::mem::take(&mut output.shapes),
             textures,
         }
     }
 
     /// Makes a random input at a random place.
-    pub fn do_anything(&mut self, show: impl FnMut(&mut Ui)) -> Seen {
+    pub fn random_pass(&mut self, show: impl FnMut(&mut Ui)) -> PassOutput {
         let modifiers = match self.below(6) {
             0 => Modifiers::SHIFT,
             1 => Modifiers::COMMAND,
@@ -240,7 +240,7 @@ fn pressed(key: Key, modifiers: Modifiers) -> Event {
     }
 }
 
-impl Seen {
+impl PassOutput {
     /// Returns all texts of the pass.
     pub fn texts(&self) -> Vec<String> {
         fn collect(shape: &Shape, into: &mut Vec<String>) {

@@ -24,7 +24,7 @@ pub fn frame_ns(frame: u64) -> u64 {
 }
 
 /// The bytes of a capture, and the ends of its frames.
-pub struct Made {
+pub struct TestCapture {
     pub bytes: Vec<u8>,
     pub frame_ends: Vec<usize>,
 }
@@ -69,7 +69,7 @@ pub fn catalog() -> Arc<Catalog> {
 /// Makes a capture of `frames` frames with `spans` spans each, in repeated groups of two side by
 /// side inside a third. Frame numbers are the frame's place plus ten. Every thousandth frame has
 /// dropped 7 spans; `loss` is in every second frame.
-pub fn make(frames: u64, spans: u32, close: bool) -> Made {
+pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
     let catalog = catalog();
     let mut encoder = Encoder::new(Header {
         file_id: 77,
@@ -78,7 +78,7 @@ pub fn make(frames: u64, spans: u32, close: bool) -> Made {
         start_unix_ns: 1_700_000_000_000_000_000,
         start_ticks: 0,
     });
-    let mut made = Made {
+    let mut made = TestCapture {
         bytes: Vec::new(),
         frame_ends: Vec::new(),
     };

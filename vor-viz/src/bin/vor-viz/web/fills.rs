@@ -21,7 +21,7 @@ use web_sys::{HtmlCanvasElement, WebGl2RenderingContext};
 
 /// Minimum area of a cleared rectangle, in points: for a small one, breaking the batch of draw
 /// calls costs more than its pixels.
-const LEAST_AREA: f32 = 8_192.0;
+const MIN_AREA: f32 = 8_192.0;
 
 thread_local! {
     /// The context of egui's painter. A page has one thread.
@@ -95,7 +95,7 @@ fn cleared(shape: &RectShape, clip: Rect, pixels_per_point: f32) -> Option<Paint
         && shape.fill.is_opaque();
     // The painter rounds clip rectangles in the same way as egui rounds filled rectangles.
     let rect = shape.rect.round_to_pixels(pixels_per_point).intersect(clip);
-    if !is_plain || !rect.is_positive() || rect.area() < LEAST_AREA {
+    if !is_plain || !rect.is_positive() || rect.area() < MIN_AREA {
         return None;
     }
     let fill = shape.fill;

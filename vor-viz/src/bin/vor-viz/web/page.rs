@@ -134,9 +134,9 @@ struct Status {
 impl Status {
     fn new(window: &web_sys::Window) -> Result<Self, JsValue> {
         let names = Rc::new(RefCell::new(BTreeSet::new()));
-        let told: Rc<RefCell<BTreeSet<String>>> = Rc::clone(&names);
+        let shared_names: Rc<RefCell<BTreeSet<String>>> = Rc::clone(&names);
         let scopes = move || {
-            let names = told.borrow();
+            let names = shared_names.borrow();
             names.iter().map(JsValue::from).collect::<Array>()
         };
         let scopes = Closure::<dyn Fn() -> Array>::new(scopes).into_js_value();
