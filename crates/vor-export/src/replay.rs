@@ -107,7 +107,7 @@ impl Replay {
 
     /// Removes a thread's spans, and returns their begins and ends in order of time, parents around
     /// their children.
-    pub(super) fn play(&mut self, thread: ThreadId) -> io::Result<Edges<'_>> {
+    pub(super) fn edges(&mut self, thread: ThreadId) -> io::Result<Edges<'_>> {
         Ok(Edges {
             records: self.backwards(thread)?,
             origin_ns: origin_ns(&self.catalog),

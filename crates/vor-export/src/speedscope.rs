@@ -76,7 +76,7 @@ impl<W: Write> SpeedscopeExporter<W> {
             }
             self.begin_profile(&thread_label(&catalog, thread));
             let (mut last_ns, mut is_first) = (0, true);
-            let edges = self.replay.play(thread);
+            let edges = self.replay.edges(thread);
             for edge in edges.map_err(|error| self.out.error(error))? {
                 let edge = edge.map_err(|error| self.out.error(error))?;
                 let frame = frames.number(edge.site);

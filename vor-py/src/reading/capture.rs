@@ -12,7 +12,7 @@ use vor_export::thread_label;
 
 use super::column::arrow_error;
 use super::error::failed;
-use super::gather::{FrameSelection, Gathered, Interruption, gather, statistics};
+use super::gather::{FrameSelection, Interruption, PassData, gather, statistics};
 use super::make;
 use super::table::Table;
 
@@ -179,7 +179,7 @@ impl Reading {
                 FrameSelection::new(frames),
                 with_spans,
             )?;
-            let Gathered {
+            let PassData {
                 mut columns,
                 metrics,
                 catalog,

@@ -25,9 +25,9 @@ use super::table::frames_within;
 const PIECES_BETWEEN_SIGNALS: usize = 256;
 
 /// The results of a pass.
-pub(super) struct Gathered {
+pub(super) struct PassData {
     pub(super) columns: Columns,
-    pub(super) metrics: Vec<MetricOf>,
+    pub(super) metrics: Vec<FrameMetric>,
     /// Resolves all ids in the results.
     pub(super) catalog: Arc<Catalog>,
     /// The damage that the pass met.
@@ -35,7 +35,7 @@ pub(super) struct Gathered {
 }
 
 /// A metric of a frame.
-pub(super) struct MetricOf {
+pub(super) struct FrameMetric {
     /// Number of the frame.
     pub(super) frame: u64,
     /// The mark that ended the frame, in nanoseconds since 1970.
@@ -122,7 +122,7 @@ pub(super) fn gather(
     frames: &[(u64, FrameSummary)],
     selection: FrameSelection,
     with_spans: bool,
-) -> Result<Gathered, Interruption> {
+) -> Result<PassData, Interruption> {
     let info = capture.info();
     // A count that a file claims must not reserve more than the file can hold: a span takes more
     // than a byte.
@@ -149,7 +149,7 @@ fn stream(
     selection: FrameSelection,
     with_spans: bool,
     room: usize,
-) -> Result<Gathered, Interruption> {
+) -> Result<PassData, Interruption> {
     let mut builder =
         ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
     let mut metrics = Vec::new();
@@ -175,7 +175,7 @@ fn stream(
     if let FrameSelection::Range { .. } = selection {
         builder.skip_frame();
     }
-    Ok(Gathered {
+    Ok(PassData {
         columns: builder.finish(),
         metrics,
         catalog,
@@ -188,7 +188,7 @@ fn seek(
     capture: &mut Capture,
     chosen: &[(u64, FrameSummary)],
     room: usize,
-) -> Result<Option<Gathered>, Interruption> {
+) -> Result<Option<PassData>, Interruption> {
     let mut builder = ColumnsBuilder::with_columns(large_columns(room));
     let mut metrics = Vec::new();
     let mut signals = Signals::default();
@@ -217,7 +217,7 @@ fn seek(
         builder.end_frame(frame.index);
         push_metrics(frame, &mut metrics);
     }
-    Ok(Some(Gathered {
+    Ok(Some(PassData {
         columns: builder.finish(),
         metrics,
         catalog: Arc::clone(capture.catalog()),
@@ -225,9 +225,9 @@ fn seek(
     }))
 }
 
-fn push_metrics(frame: &FrameSnapshot, metrics: &mut Vec<MetricOf>) {
+fn push_metrics(frame: &FrameSnapshot, metrics: &mut Vec<FrameMetric>) {
     let time_ns = frame.catalog.unix_ns(frame.end_ticks);
-    metrics.extend(frame.metrics.iter().map(|value| MetricOf {
+    metrics.extend(frame.metrics.iter().map(|value| FrameMetric {
         frame: frame.index,
         time_ns,
         column: value.column,

@@ -19,7 +19,7 @@ use vor_capture::reader::{ArgsRow, Columns, FrameSummary, MessageRow, Run, TaskR
 use vor_capture::stats::ScopeStats;
 use vor_export::{arg_keys, thread_label};
 
-use super::gather::MetricOf;
+use super::gather::FrameMetric;
 use super::pages::large_vec;
 use super::table::{FrameEnd, LazyColumn, Table};
 
@@ -294,7 +294,7 @@ pub(super) fn messages(messages: &[MessageRow], catalog: &Catalog) -> Result<Tab
 }
 
 /// Makes the table of metrics: a row per value of a frame.
-pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+pub(super) fn metrics(metrics: &[FrameMetric], catalog: &Catalog) -> Result<Table, ArrowError> {
     let count = metrics.len();
     let by_column = |what: fn(&vor_capture::model::catalog::Column) -> &str, unknown: &str| {
         let mut texts = Texts::default();

@@ -289,5 +289,5 @@ fn write_profile(path: &Path, earlier: &HeapSnapshot, later: &HeapSnapshot) -> R
         writer.flush()
     });
     written.map_err(|error| Failure::in_file(path, format!("cannot be written: {error}")))?;
-    output.keep()
+    output.persist()
 }

@@ -102,7 +102,7 @@ impl Output {
     }
 
     /// Renames the complete file to its final name.
-    pub(crate) fn keep(self) -> Result<(), Failure> {
+    pub(crate) fn persist(self) -> Result<(), Failure> {
         let Place::Temporary(file, path) = self.place else {
             return Ok(());
         };

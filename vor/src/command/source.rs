@@ -24,7 +24,7 @@ pub(crate) struct Source {
 
 /// The result of a walk.
 #[derive(Debug)]
-pub(crate) struct Walked {
+pub(crate) struct WalkResult {
     /// The damage up to the end of the walk.
     pub(crate) damage: Damage,
     /// Resolves all ids up to the end of the walk.
@@ -55,7 +55,7 @@ impl Source {
         &mut self,
         progress: &mut Progress,
         mut visit: impl FnMut(Piece) -> Result<ControlFlow<()>, Failure>,
-    ) -> Result<Walked, Failure> {
+    ) -> Result<WalkResult, Failure> {
         let Self { path, capture, .. } = self;
         let named = |error: vor_capture::Error| Failure::in_file(path, error);
         let mut pieces = Pieces::open(&*path, capture).map_err(named)?;
@@ -71,7 +71,7 @@ impl Source {
                 break;
             }
         }
-        Ok(Walked {
+        Ok(WalkResult {
             damage: pieces.damage(),
             catalog: Arc::clone(pieces.catalog()),
         })

@@ -28,7 +28,7 @@ use crate::command::json::{self, DamageJson};
 use crate::command::patterns::listed;
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
-use crate::command::source::{Source, Walked, no_spans};
+use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
 
 /// Lists scopes by the time they take: total, self, mean, percentiles.
@@ -174,7 +174,7 @@ struct AllocationsJson {
 
 /// Statistics of the selected frames.
 #[derive(Debug, Default)]
-struct Gathered {
+struct SelectedStats {
     builder: StatsBuilder,
     durations: FrameStats,
     first: Option<u64>,
@@ -184,14 +184,14 @@ struct Gathered {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
-    let (gathered, walked) = gather(args, &mut source)?;
+    let (stats, walked) = gather(args, &mut source)?;
     source.warn_of(&walked.damage);
-    let spans = gathered.builder.span_count();
-    let mut rows = gathered.builder.scope_stats(&walked.catalog);
+    let spans = stats.builder.span_count();
+    let mut rows = stats.builder.scope_stats(&walked.catalog);
     if rows.is_empty() {
-        return Err(source.failure(no_rows(args, &gathered)));
+        return Err(source.failure(no_rows(args, &stats)));
     }
-    if gathered.durations.count() == 0 {
+    if stats.durations.count() == 0 {
         warn(&format!(
             "{}: no frames; the table has all spans of the recording",
             args.path.display()
@@ -215,37 +215,37 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     }
     rows.sort_by(|a, b| order(args.sort, a, b));
     if args.json {
-        let stats = StatsJson {
+        let report = StatsJson {
             file: args.path.display().to_string(),
             version: source.info.version,
             frames: FramesJson {
-                first: gathered.first,
-                last: gathered.last,
-                count: gathered.durations.count(),
-                mean_ns: gathered.durations.mean_ns(),
-                p50_ns: gathered.durations.p50_ns(),
-                p95_ns: gathered.durations.p95_ns(),
-                p99_ns: gathered.durations.p99_ns(),
+                first: stats.first,
+                last: stats.last,
+                count: stats.durations.count(),
+                mean_ns: stats.durations.mean_ns(),
+                p50_ns: stats.durations.p50_ns(),
+                p95_ns: stats.durations.p95_ns(),
+                p99_ns: stats.durations.p99_ns(),
             },
             spans,
-            dropped_spans: gathered.dropped_spans,
+            dropped_spans: stats.dropped_spans,
             corrected_ns,
-            estimated_self_times: gathered.builder.estimated_self_times(),
+            estimated_self_times: stats.builder.estimated_self_times(),
             scopes: rows
                 .iter()
                 .map(|row| scope_json(&walked.catalog, row))
                 .collect(),
             damage: DamageJson::new(&walked.damage),
         };
-        json::write_pretty(out, &stats)?;
+        json::write_pretty(out, &report)?;
     } else {
-        print_summary(args, &gathered, corrected_ns, out).map_err(Failure::output)?;
+        print_summary(args, &stats, corrected_ns, out).map_err(Failure::output)?;
         print_table(args, &walked.catalog, &rows, out)?;
     }
     Ok(Outcome::Success)
 }
 
-fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failure> {
+fn gather(args: &Args, source: &mut Source) -> Result<(SelectedStats, WalkResult), Failure> {
     // Without a range, spans that ended after the last mark count too.
     let range = match args.frames {
         Some(range) => source.bounded(range)?,
@@ -254,16 +254,16 @@ fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failur
     if let Some(name) = &args.thread {
         expect_thread(source, name)?;
     }
-    let mut gathered = gather_once(args, source, range, StatsBuilder::new())?;
+    let mut stats = gather_once(args, source, range, StatsBuilder::new())?;
     // If too many spans waited for their parents to be stored one by one, another pass starts with
     // the points at which to split them.
     for _ in 1..StatsBuilder::MAX_PASSES {
-        let Some(builder) = gathered.0.builder.for_second_pass() else {
+        let Some(builder) = stats.0.builder.for_second_pass() else {
             break;
         };
-        gathered = gather_once(args, source, range, builder)?;
+        stats = gather_once(args, source, range, builder)?;
     }
-    Ok(gathered)
+    Ok(stats)
 }
 
 fn gather_once(
@@ -271,10 +271,10 @@ fn gather_once(
     source: &mut Source,
     range: FrameRange,
     builder: StatsBuilder,
-) -> Result<(Gathered, Walked), Failure> {
-    let mut gathered = Gathered {
+) -> Result<(SelectedStats, WalkResult), Failure> {
+    let mut stats = SelectedStats {
         builder,
-        ..Gathered::default()
+        ..SelectedStats::default()
     };
     let mut progress = Progress::new("reading", false);
     let walked = source.walk(&mut progress, |piece| {
@@ -285,21 +285,21 @@ fn gather_once(
                         thread_label(&batch.catalog, thread.thread) == name.as_str()
                     };
                     if args.thread.as_ref().is_none_or(wanted) {
-                        gathered.builder.add_thread(&batch.catalog, thread);
+                        stats.builder.add_thread(&batch.catalog, thread);
                     }
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
                 let frame = &recovered.frame;
                 if frame.index < range.from {
-                    gathered.builder.restart();
+                    stats.builder.restart();
                 }
                 if range.contains(frame.index) {
                     let duration_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
-                    gathered.durations.record_ns(duration_ns);
-                    gathered.first.get_or_insert(frame.index);
-                    gathered.last = Some(frame.index);
-                    gathered.dropped_spans += frame.dropped_spans;
+                    stats.durations.record_ns(duration_ns);
+                    stats.first.get_or_insert(frame.index);
+                    stats.last = Some(frame.index);
+                    stats.dropped_spans += frame.dropped_spans;
                 }
                 if range.to.is_some_and(|to| frame.index + 1 >= to) {
                     return Ok(ControlFlow::Break(()));
@@ -309,7 +309,7 @@ fn gather_once(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok((gathered, walked))
+    Ok((stats, walked))
 }
 
 /// Fails if no thread of the capture has this name.
@@ -325,8 +325,8 @@ fn expect_thread(source: &Source, name: &str) -> Result<(), Failure> {
 }
 
 /// Returns the error for a table without rows.
-fn no_rows(args: &Args, gathered: &Gathered) -> String {
-    match (gathered.durations.count(), &args.thread) {
+fn no_rows(args: &Args, stats: &SelectedStats) -> String {
+    match (stats.durations.count(), &args.thread) {
         (0, _) => "no frames".into(),
         (frames, Some(thread)) => format!(
             "no spans of thread `{thread}` in {}",
@@ -420,13 +420,13 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
 /// Prints the number of spans and frames, the frame times, and how complete the table is.
 fn print_summary(
     args: &Args,
-    gathered: &Gathered,
+    stats: &SelectedStats,
     corrected_ns: Option<u64>,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
-    let spans = units::counted(gathered.builder.span_count(), "span");
-    let durations = &gathered.durations;
-    match (gathered.first, gathered.last) {
+    let spans = units::counted(stats.builder.span_count(), "span");
+    let durations = &stats.durations;
+    match (stats.first, stats.last) {
         (Some(first), Some(last)) => {
             let frames = units::counted(durations.count(), "frame");
             writeln!(out, "{spans} in {frames} ({first} to {last})")?;
@@ -448,14 +448,14 @@ fn print_summary(
     if let Some(ns) = corrected_ns {
         writeln!(out, "corrected for {ns} ns per scope")?;
     }
-    if gathered.dropped_spans > 0 {
-        let dropped = units::counted(gathered.dropped_spans, "span");
+    if stats.dropped_spans > 0 {
+        let dropped = units::counted(stats.dropped_spans, "span");
         writeln!(
             out,
             "{dropped} DROPPED while recording (a ring was full): counts and totals are too small"
         )?;
     }
-    let estimated = gathered.builder.estimated_self_times();
+    let estimated = stats.builder.estimated_self_times();
     if estimated > 0 {
         let estimated = units::counted(estimated, "self time");
         writeln!(out, "{estimated} estimated; the sum of all is exact")?;

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 /// Runs the viewer until it is closed, and returns its exit code.
 pub(crate) fn run(args: &Args) -> u8 {
-    let program = beside().unwrap_or_else(|| "vor-viz".into());
+    let program = sibling_viewer().unwrap_or_else(|| "vor-viz".into());
     let status = match Command::new(program).args(&args.args).status() {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> u8 {
 }
 
 /// Returns the viewer in the folder of this program, if both were installed or built together.
-fn beside() -> Option<PathBuf> {
+fn sibling_viewer() -> Option<PathBuf> {
     let name = format!("vor-viz{}", env::consts::EXE_SUFFIX);
     let path = env::current_exe().ok()?.with_file_name(name);
     path.is_file().then_some(path)

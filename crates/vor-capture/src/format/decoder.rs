@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::{
-    Damage, DamageReason, Header, Look, PayloadDecoder, RECORD_HEAD_BYTES, Record, RecordHead,
+    Candidate, Damage, DamageReason, Header, PayloadDecoder, RECORD_HEAD_BYTES, Record, RecordHead,
     Search, SeqSet,
 };
 use crate::Error;
@@ -160,7 +160,7 @@ pub struct Decoder {
     /// end.
     search: Option<Search>,
     /// The record to which the damage that was returned last belongs.
-    found: Option<Found>,
+    found: Option<FoundRecord>,
     /// Bytes that were read, summed or moved.
     #[cfg(test)]
     work: u64,
@@ -168,7 +168,7 @@ pub struct Decoder {
 
 /// A [`RawRecord`] whose payload is in the buffer.
 #[derive(Debug)]
-struct Found {
+struct FoundRecord {
     offset: u64,
     seq: u64,
     is_repeated: bool,
@@ -361,14 +361,14 @@ impl Decoder {
             .take()
             .unwrap_or_else(|| Search::behind(self.here.offset));
         let end = self.end_offset();
-        let found = search.go_on(end, RECORD_HEAD_BYTES, at_end, |offset, is_new| {
+        let found = search.advance(end, RECORD_HEAD_BYTES, at_end, |offset, is_new| {
             if is_new {
                 self.here.allowance = (self.here.allowance + ALLOWANCE_PER_BYTE).min(ALLOWANCE);
             }
             match self.place(self.at + (offset - self.here.offset) as usize) {
-                Place::Whole(_) => Look::Whole,
-                Place::Unfinished => Look::Unfinished,
-                Place::Bad => Look::Bad,
+                Place::Whole(_) => Candidate::Whole,
+                Place::Unfinished => Candidate::Unfinished,
+                Place::Bad => Candidate::Bad,
             }
         });
         if found.is_none() {
@@ -389,7 +389,7 @@ impl Decoder {
         let here = &mut self.here;
         let next = here.next.unwrap_or(seq);
         let is_repeated = !here.seen.insert(seq);
-        let found = Found {
+        let found = FoundRecord {
             offset,
             seq,
             is_repeated,
@@ -422,7 +422,7 @@ impl Decoder {
         })
     }
 
-    fn raw(&self, found: Found) -> RawRecord<'_> {
+    fn raw(&self, found: FoundRecord) -> RawRecord<'_> {
         RawRecord {
             offset: found.offset,
             seq: found.seq,

@@ -15,7 +15,7 @@ const MAX_STACKS: usize = 1 << 16;
 const MAX_DEPTH: usize = 256;
 const MAX_SCOPES: usize = 1 << 18;
 /// Most payload bytes of a writer.
-const MOST_BYTES: usize = 3 << 20;
+const MAX_PAYLOAD_BYTES: usize = 3 << 20;
 /// Most bytes of the numbers of a stack, and of a scope.
 const NUMBER_BYTES: usize = 5 * 10 + 2 * 8;
 const SITE_BYTES: usize = 5;
@@ -57,7 +57,7 @@ fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
     let fits = |stack: &&HeapStack| {
         scopes += stack.scopes.len();
         bytes += NUMBER_BYTES + SITE_BYTES * stack.scopes.len();
-        scopes <= MAX_SCOPES && bytes <= MOST_BYTES
+        scopes <= MAX_SCOPES && bytes <= MAX_PAYLOAD_BYTES
     };
     let mut stacks: Vec<&HeapStack> = snapshot.stacks.iter().collect();
     sort_by(&mut stacks, |a, b| b.inuse_bytes.cmp(&a.inuse_bytes));

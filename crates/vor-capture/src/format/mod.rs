@@ -54,7 +54,7 @@ pub use note::NoteWriter;
 #[cfg(feature = "reader")]
 pub use payload::{PayloadDecoder, decode_payload};
 #[cfg(feature = "reader")]
-pub(crate) use search::{Look, Search};
+pub(crate) use search::{Candidate, Search};
 #[cfg(feature = "reader")]
 pub(crate) use seq_set::SeqSet;
 

@@ -7,9 +7,9 @@ use super::wire::{put_varint, zigzag};
 use crate::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
 
 /// Most bytes of all texts of a declaration; larger ones are not declared.
-const MOST_TEXT_BYTES: usize = 16 << 10;
+const MAX_NOTE_TEXT_BYTES: usize = 16 << 10;
 /// Bytes of the payload's buffer: the texts, their lengths, and the rest.
-const PAYLOAD_BYTES: usize = MOST_TEXT_BYTES + (8 << 10);
+const PAYLOAD_BYTES: usize = MAX_NOTE_TEXT_BYTES + (8 << 10);
 
 /// Encodes the records that a crashing process appends to its capture. It allocates the memory for
 /// the largest of them when it is made, and none later.
@@ -57,7 +57,7 @@ impl NoteWriter {
         let args: usize = site.arg_names.iter().map(|name| name.len() + 10).sum();
         let texts =
             site.name.len() + site.module_path.len() + site.file.len() + site.category.len();
-        if texts + args > MOST_TEXT_BYTES {
+        if texts + args > MAX_NOTE_TEXT_BYTES {
             return None;
         }
         self.payload.clear();
@@ -74,7 +74,7 @@ impl NoteWriter {
         id: ThreadId,
         thread: &ThreadInfo,
     ) -> Option<&[u8]> {
-        if thread.name.len() > MOST_TEXT_BYTES {
+        if thread.name.len() > MAX_NOTE_TEXT_BYTES {
             return None;
         }
         self.payload.clear();

@@ -17,7 +17,7 @@ const MAX_UNFINISHED: usize = 64;
 
 /// The bytes at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Candidate {
     /// A whole record.
     Whole,
     /// The bytes so far may become one.
@@ -41,34 +41,34 @@ impl Search {
     }
 
     /// Searches the bytes up to `end`, where the file ends for now, and returns the offset of the
-    /// record. `look` gets an offset, and whether it is checked for the first time, and returns
+    /// record. `probe` gets an offset, and whether it is checked for the first time, and returns
     /// what is there; it needs at least `least` bytes. Unless `at_end` says that no more bytes are
     /// there, the search waits for the first unfinished record.
     #[inline]
-    pub(crate) fn go_on(
+    pub(crate) fn advance(
         &mut self,
         end: u64,
         least: usize,
         at_end: bool,
-        mut look: impl FnMut(u64, bool) -> Look,
+        mut probe: impl FnMut(u64, bool) -> Candidate,
     ) -> Option<u64> {
         let mut i = 0;
         while let Some(&offset) = self.unfinished.get(i) {
-            match look(offset, false) {
-                Look::Whole => return Some(offset),
-                Look::Bad => drop(self.unfinished.remove(i)),
-                Look::Unfinished if !at_end => return None,
-                Look::Unfinished => i += 1,
+            match probe(offset, false) {
+                Candidate::Whole => return Some(offset),
+                Candidate::Bad => drop(self.unfinished.remove(i)),
+                Candidate::Unfinished if !at_end => return None,
+                Candidate::Unfinished => i += 1,
             }
         }
         while self.next + least as u64 <= end {
             let offset = self.next;
-            let found = look(offset, true);
-            if found == Look::Whole {
+            let found = probe(offset, true);
+            if found == Candidate::Whole {
                 return Some(offset);
             }
             self.next += 1;
-            if found == Look::Unfinished {
+            if found == Candidate::Unfinished {
                 if self.unfinished.len() < MAX_UNFINISHED {
                     self.unfinished.push(offset);
                 }
@@ -90,17 +90,17 @@ mod tests {
         // A record that is never finished at 10, one that turns out bad at 20, and the whole one at
         // 9000.
         let at = |offset: u64, end: u64| match offset {
-            10 => Look::Unfinished,
-            20 if end < 500 => Look::Unfinished,
-            9000 if end < 9700 => Look::Unfinished,
-            9000 => Look::Whole,
-            _ => Look::Bad,
+            10 => Candidate::Unfinished,
+            20 if end < 500 => Candidate::Unfinished,
+            9000 if end < 9700 => Candidate::Unfinished,
+            9000 => Candidate::Whole,
+            _ => Candidate::Bad,
         };
         for piece in [1, 100, 3000] {
             let (mut search, mut looks, mut found) = (Search::behind(0), 0, None);
             let ends: Vec<u64> = (1..=10_000).step_by(piece).chain([10_000]).collect();
             for &end in &ends {
-                found = search.go_on(end, 16, true, |offset, is_new| {
+                found = search.advance(end, 16, true, |offset, is_new| {
                     looks += u64::from(is_new);
                     at(offset, end)
                 });
@@ -116,17 +116,21 @@ mod tests {
     #[test]
     fn the_search_waits_for_the_first_unfinished_record() {
         let mut search = Search::behind(0);
-        let mut at_20 = Look::Unfinished;
+        let mut at_20 = Candidate::Unfinished;
         for (end, expected) in [(100, None), (200, None), (300, Some(40))] {
             if end == 300 {
-                at_20 = Look::Bad;
+                at_20 = Candidate::Bad;
             }
-            let look = |offset, _| match offset {
+            let probe = |offset, _| match offset {
                 20 => at_20,
-                40 => Look::Whole,
-                _ => Look::Bad,
+                40 => Candidate::Whole,
+                _ => Candidate::Bad,
             };
-            assert_eq!(search.go_on(end, 16, false, look), expected, "{end} bytes");
+            assert_eq!(
+                search.advance(end, 16, false, probe),
+                expected,
+                "{end} bytes"
+            );
         }
         assert_eq!(search.begin(), 40);
     }

@@ -18,7 +18,7 @@ pub mod flame;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-use super::{Look, Search};
+use super::{Candidate, Search};
 use crate::Error;
 use crate::model::catalog::MetricColumn;
 pub(crate) use cursor::Cursor;
@@ -356,15 +356,15 @@ impl Decoder {
         });
         let in_damage = self.damaged.is_some();
         let end = self.offset + (self.buffer.len() - self.at) as u64;
-        let found = search.go_on(end, PROBE_BYTES, at_end, |offset, is_new| {
+        let found = search.advance(end, PROBE_BYTES, at_end, |offset, is_new| {
             let at = self.at + (offset - self.offset) as usize;
-            let look = match self.probe(at) {
-                Place::Whole(len, _) if in_damage || self.may_follow(at + len) => Look::Whole,
-                Place::Whole(..) | Place::Bad(_) => Look::Bad,
-                Place::Unfinished => Look::Unfinished,
+            let candidate = match self.probe(at) {
+                Place::Whole(len, _) if in_damage || self.may_follow(at + len) => Candidate::Whole,
+                Place::Whole(..) | Place::Bad(_) => Candidate::Bad,
+                Place::Unfinished => Candidate::Unfinished,
             };
             self.allowance += 16 * u64::from(is_new);
-            look
+            candidate
         });
         if found.is_none() {
             if in_damage {

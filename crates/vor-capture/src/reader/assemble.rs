@@ -35,7 +35,7 @@ pub(super) struct Assembler {
     /// Numbers of the first and the last batch in `builder`.
     added: Option<(u64, u64)>,
     /// Batches behind the place where the section broke.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingBatch>,
     waiting_spans: usize,
     /// Whether the caller wants batches and no trees, and those of the frame so far, as long as
     /// they are not too many.
@@ -49,7 +49,7 @@ pub(super) struct Assembler {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingBatch {
     seq: u64,
     spans: usize,
     /// Empty when too many spans wait already: then they are only counted.
@@ -229,7 +229,7 @@ impl Assembler {
         let taken = self.waiting_spans + self.waiting.len() * SPANS_PER_BATCH;
         let full = taken > self.max_spans.max(DEFAULT_MAX_SPANS);
         let threads = if full { Vec::new() } else { threads };
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(PendingBatch {
             seq,
             spans,
             threads,
@@ -291,7 +291,7 @@ impl Assembler {
             .partition_point(|waiting| waiting.seq < first_seq);
         let end = self.waiting.partition_point(|waiting| waiting.seq < seq);
         // A record whose frame begins after it ends contradicts itself, and has no batches.
-        let frame: Vec<Waiting> = self.waiting.drain(begin.min(end)..end).collect();
+        let frame: Vec<PendingBatch> = self.waiting.drain(begin.min(end)..end).collect();
         for waiting in frame {
             self.waiting_spans -= waiting.spans;
             if waiting.threads.is_empty() {

@@ -69,7 +69,7 @@ enum Inner<'a> {
         frame: Option<Recovered>,
     },
     V3 {
-        reader: Reader<Counting>,
+        reader: Reader<CountingFile>,
         read_bytes: Rc<Cell<u64>>,
         file_bytes: u64,
     },
@@ -99,7 +99,7 @@ impl<'a> Pieces<'a> {
         }
         let failed = |error| Error::io("cannot read the capture", error);
         let read_bytes = Rc::new(Cell::new(0));
-        let counting = Counting {
+        let counting = CountingFile {
             inner: File::open(path).map_err(failed)?,
             read_bytes: Rc::clone(&read_bytes),
         };
@@ -217,12 +217,12 @@ fn is_richer(streamed: &Catalog, known: &Catalog) -> bool {
 
 /// Counts the bytes that are read from a file.
 #[derive(Debug)]
-struct Counting {
+struct CountingFile {
     inner: File,
     read_bytes: Rc<Cell<u64>>,
 }
 
-impl Read for Counting {
+impl Read for CountingFile {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(bytes)?;
         self.read_bytes.set(self.read_bytes.get() + n as u64);

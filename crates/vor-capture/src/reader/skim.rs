@@ -15,8 +15,8 @@ use crate::format::{
 };
 
 /// Bytes of one read: few after a jump, and more the longer all of them are used.
-const LEAST_READ: usize = 4 << 10;
-const MOST_READ: usize = 64 << 10;
+const MIN_READ_BYTES: usize = 4 << 10;
+const MAX_READ_BYTES: usize = 64 << 10;
 
 /// A frame's record, and the losses on the way to it.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ pub(super) struct Skim {
     read_bytes: usize,
     payloads: PayloadDecoder,
     decoder: Decoder,
-    walking: Option<Walking>,
+    walking: Option<WalkState>,
 }
 
 /// The state while the decoder reads every byte.
 #[derive(Clone, Copy, Debug)]
-struct Walking {
+struct WalkState {
     /// Whether it came to a whole record.
     found: bool,
 }
@@ -62,7 +62,7 @@ impl Skim {
             met_loss: false,
             buffer: Vec::new(),
             buffer_offset: from.offset,
-            read_bytes: MOST_READ,
+            read_bytes: MAX_READ_BYTES,
             payloads: PayloadDecoder::new(),
             decoder: Decoder::new(header, from.clone()),
             walking: None,
@@ -93,56 +93,56 @@ impl Skim {
                 self.jump(source, end)?
             };
             match found {
-                Found::Frame(skimmed) => return Ok(Some(skimmed)),
-                Found::Other => {}
-                Found::End => return Ok(None),
+                Advance::Frame(skimmed) => return Ok(Some(skimmed)),
+                Advance::Other => {}
+                Advance::End => return Ok(None),
             }
         }
     }
 
     /// Moves by one record, to where its head leads.
-    fn jump(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
+    fn jump(&mut self, source: &mut Source, end: u64) -> Result<Advance, Error> {
         if self.here.offset == end && self.unconfirmed.is_none() {
-            return Ok(Found::End);
+            return Ok(Advance::End);
         }
         let Some(head) = self.head(source, end)? else {
             self.begin_walk();
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         };
         let (offset, seq) = (self.here.offset, self.here.whole_seq(head.seq));
         if !self.confirm(seq) {
             self.begin_walk();
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         }
         if !head.is_frame() {
             self.unconfirmed = Some((offset, seq));
             self.here.offset += head.record_bytes() as u64;
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         }
         let Some(at) = self.fill(source, head.record_bytes(), end)? else {
             self.begin_walk();
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         };
         let payload = &self.buffer[at + RECORD_HEAD_BYTES..at + head.record_bytes()];
         if !head.verify_seeded(self.decoder.seed(), payload) {
             self.begin_walk();
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         }
         let record = self.payloads.decode_verified(&head, payload);
         self.here.offset += head.record_bytes() as u64;
-        let is_new = self.meet(seq);
+        let is_new = self.record(seq);
         Ok(self.frame(seq, record, is_new))
     }
 
     /// Moves by one record with the decoder, which reads every byte.
-    fn walk(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
+    fn walk(&mut self, source: &mut Source, end: u64) -> Result<Advance, Error> {
         let at_end = self.decoder.end_offset() >= end;
         match self.decoder.event(at_end) {
             Some(Event::Record(raw)) => {
-                self.walking = Some(Walking { found: true });
+                self.walking = Some(WalkState { found: true });
                 self.section.insert(raw.seq);
                 if !raw.head.is_frame() {
-                    return Ok(Found::Other);
+                    return Ok(Advance::Other);
                 }
                 let (seq, is_new) = (raw.seq, !raw.is_repeated);
                 let record = raw.decode(&mut self.payloads);
@@ -150,49 +150,49 @@ impl Skim {
             }
             Some(Event::Damage(_)) => {
                 self.met_loss = true;
-                Ok(Found::Other)
+                Ok(Advance::Other)
             }
-            None if at_end => Ok(Found::End),
+            None if at_end => Ok(Advance::End),
             None => self.feed(source, end),
         }
     }
 
     /// Jumps again where records follow one another, and else gives the decoder more bytes.
-    fn feed(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
+    fn feed(&mut self, source: &mut Source, end: u64) -> Result<Advance, Error> {
         let found = self.walking.is_some_and(|walking| walking.found);
         if found && !self.decoder.is_in_damage() {
             self.here = self.decoder.checkpoint().clone();
             self.walking = None;
-            return Ok(Found::Other);
+            return Ok(Advance::Other);
         }
         let from = self.decoder.end_offset();
         let left = usize::try_from(end - from).unwrap_or(usize::MAX);
         self.buffer.clear();
-        let n = source.append_at(from, left.min(MOST_READ), &mut self.buffer)?;
+        let n = source.append_at(from, left.min(MAX_READ_BYTES), &mut self.buffer)?;
         if n == 0 {
             // The file is shorter than before, so no record follows.
-            return Ok(Found::End);
+            return Ok(Advance::End);
         }
         self.decoder.push(&self.buffer);
-        Ok(Found::Other)
+        Ok(Advance::Other)
     }
 
-    fn frame(&mut self, seq: u64, record: Result<Option<Record>, Error>, is_new: bool) -> Found {
+    fn frame(&mut self, seq: u64, record: Result<Option<Record>, Error>, is_new: bool) -> Advance {
         match record {
             Ok(Some(Record::Frame(record))) if is_new => {
                 let lost_records = self.section.missing(record.first_whole_seq(seq), seq);
                 if record.frame_set == 0 {
                     self.section.clear();
                 }
-                Found::Frame(Skimmed {
+                Advance::Frame(Skimmed {
                     record,
                     lost_records,
                 })
             }
-            Ok(_) => Found::Other,
+            Ok(_) => Advance::Other,
             Err(_) => {
                 self.met_loss = true;
-                Found::Other
+                Advance::Other
             }
         }
     }
@@ -205,7 +205,7 @@ impl Skim {
         }
         self.decoder.resume(self.here.clone());
         self.buffer.clear();
-        self.walking = Some(Walking { found: false });
+        self.walking = Some(WalkState { found: false });
     }
 
     /// Confirms the last record, if the one behind it has the number `next`; returns whether no
@@ -214,13 +214,13 @@ impl Skim {
         // One whose payload lost bytes may lead to a later record just as well, over frames between
         // them.
         if let Some((_, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
-            self.meet(seq);
+            self.record(seq);
         }
         self.unconfirmed.is_none()
     }
 
     /// Counts a record as met; returns whether it is a new one.
-    fn meet(&mut self, seq: u64) -> bool {
+    fn record(&mut self, seq: u64) -> bool {
         self.section.insert(seq);
         let is_new = self.here.seen.insert(seq);
         self.met_loss |= !is_new || self.here.next.is_some_and(|next| next != seq);
@@ -255,13 +255,13 @@ impl Skim {
             Some(at) if at + len > self.buffer.len() => {
                 self.buffer.drain(..at);
                 self.buffer_offset = self.here.offset;
-                self.read_bytes = (self.read_bytes * 2).min(MOST_READ);
+                self.read_bytes = (self.read_bytes * 2).min(MAX_READ_BYTES);
             }
             Some(_) => {}
             None => {
                 self.buffer.clear();
                 self.buffer_offset = self.here.offset;
-                self.read_bytes = LEAST_READ;
+                self.read_bytes = MIN_READ_BYTES;
             }
         }
         let at = (self.here.offset - self.buffer_offset) as usize;
@@ -277,7 +277,7 @@ impl Skim {
     }
 }
 
-enum Found {
+enum Advance {
     Frame(Skimmed),
     Other,
     End,

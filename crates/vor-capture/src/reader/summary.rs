@@ -66,8 +66,8 @@ impl FrameSummary {
 pub struct FrameScan {
     next: u64,
     /// By an index, and in the order of the file.
-    by_index: Option<Skimming>,
-    by_pass: Option<Skimming>,
+    by_index: Option<SkimCursor>,
+    by_pass: Option<SkimCursor>,
 }
 
 impl FrameScan {
@@ -110,36 +110,36 @@ impl FrameScan {
             Some(_) => &mut self.by_index,
             None => &mut self.by_pass,
         };
-        let is_usable = |skimming: &Skimming| {
-            let is_at_place = skimming.next == first && skimming.skim.offset() == place.offset;
-            is_at_place || (first + 1..=at).contains(&skimming.next)
+        let is_usable = |cursor: &SkimCursor| {
+            let is_at_place = cursor.next == first && cursor.skim.offset() == place.offset;
+            is_at_place || (first + 1..=at).contains(&cursor.next)
         };
         // A pass that fails begins anew.
-        let mut skimming = slot.take().filter(is_usable).unwrap_or_else(|| Skimming {
+        let mut cursor = slot.take().filter(is_usable).unwrap_or_else(|| SkimCursor {
             skim: Skim::new(header, place),
             next: first,
         });
-        while let Some(skimmed) = skimming.skim.next(source, end)? {
-            let is_broken = index.is_some() && skimming.skim.met_loss();
+        while let Some(skimmed) = cursor.skim.next(source, end)? {
+            let is_broken = index.is_some() && cursor.skim.met_loss();
             if skimmed.record.frame_set != 0 && !is_broken {
                 continue;
             }
             let record = &skimmed.record;
-            let holds = |index: &Places| index.allows(skimming.next, record);
+            let holds = |index: &Places| index.allows(cursor.next, record);
             let is_whole = skimmed.lost_records == 0;
             if is_broken || !index.is_none_or(|index| is_whole && holds(index)) {
                 break;
             }
-            skimming.next += 1;
-            if skimming.next > at {
-                *slot = Some(skimming);
+            cursor.next += 1;
+            if cursor.next > at {
+                *slot = Some(cursor);
                 let summary = FrameSummary::of_record(&skimmed.record, skimmed.lost_records);
                 return Ok(Lookup::Frame(summary));
             }
         }
         Ok(Lookup::None {
-            is_broken: skimming.skim.met_loss(),
-            next: skimming.next,
+            is_broken: cursor.skim.met_loss(),
+            next: cursor.next,
         })
     }
 }
@@ -171,7 +171,7 @@ pub(super) struct Target<'a> {
 }
 
 #[derive(Debug)]
-struct Skimming {
+struct SkimCursor {
     skim: Skim,
     /// Which frame comes next.
     next: u64,

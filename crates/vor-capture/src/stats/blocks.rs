@@ -8,8 +8,8 @@
 //! 30 blocks are of little use).
 //!
 //! The number of spans is not known in advance. So the first blocks hold a span each, and whenever
-//! there are [`MOST_BLOCKS`], neighbours are merged two by two and later blocks hold twice as many.
-//! At any time there are between half of `MOST_BLOCKS` and all of them, however many spans there
+//! there are [`MAX_BLOCKS`], neighbours are merged two by two and later blocks hold twice as many.
+//! At any time there are between half of `MAX_BLOCKS` and all of them, however many spans there
 //! were:
 //!
 //! ```text
@@ -21,7 +21,7 @@
 use super::histogram::Histogram;
 
 /// Number of blocks at which neighbours are merged.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 
 /// The spans of a call site, cut into blocks of equally many consecutive ones; the last may hold
 /// fewer.
@@ -112,14 +112,14 @@ impl Blocks {
     #[cold]
     fn end_block(&mut self) {
         self.whole.push(std::mem::take(&mut self.last));
-        if self.whole.len() == MOST_BLOCKS {
+        if self.whole.len() == MAX_BLOCKS {
             self.block_spans *= 2;
-            for i in 0..MOST_BLOCKS / 2 {
+            for i in 0..MAX_BLOCKS / 2 {
                 let mut block = std::mem::take(&mut self.whole[2 * i]);
                 block.append(&self.whole[2 * i + 1]);
                 self.whole[i] = block;
             }
-            self.whole.truncate(MOST_BLOCKS / 2);
+            self.whole.truncate(MAX_BLOCKS / 2);
         }
     }
 
@@ -187,9 +187,9 @@ mod tests {
         for i in 1..10_000_u64 {
             blocks.add(i, 0);
             let number = blocks.iter().count();
-            assert!(number <= MOST_BLOCKS, "{number} blocks after {i} spans");
+            assert!(number <= MAX_BLOCKS, "{number} blocks after {i} spans");
             assert!(
-                number >= MOST_BLOCKS / 2 || number as u64 == i,
+                number >= MAX_BLOCKS / 2 || number as u64 == i,
                 "{number} blocks after {i} spans"
             );
         }

@@ -53,7 +53,7 @@ pub struct FirefoxExporter<W: Write> {
     draft: Option<Draft>,
     max_spans: u64,
     accepted: u64,
-    left_out: u64,
+    skipped: u64,
     /// End of the last span that was accepted within the bound, by thread.
     last_ticks: FxHashMap<ThreadId, u64>,
     finished: bool,
@@ -89,7 +89,7 @@ impl<W: Write> FirefoxExporter<W> {
             draft: None,
             max_spans: MAX_SPANS,
             accepted: 0,
-            left_out: 0,
+            skipped: 0,
             last_ticks: FxHashMap::default(),
             finished: false,
         }
@@ -104,8 +104,8 @@ impl<W: Write> FirefoxExporter<W> {
 
     /// Returns the number of spans, messages, tasks and frames that were skipped beyond the
     /// maximum.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Returns the writer. It has received nothing unless the exporter was finished before.
@@ -140,7 +140,7 @@ impl<W: Write> FirefoxExporter<W> {
         if is_accepted {
             self.accepted += 1;
         } else {
-            self.left_out += 1;
+            self.skipped += 1;
         }
         is_accepted
     }
@@ -229,12 +229,12 @@ impl<W: Write> FirefoxExporter<W> {
             let thread = draft.thread(&catalog, id);
             draft.samples(&mut self.replay, &catalog, id, thread)?;
         }
-        if self.left_out > 0 {
+        if self.skipped > 0 {
             let start = Timestamp::from_nanos_since_reference(0);
             let name = "left out of the profile";
             draft
                 .markers
-                .count(&mut draft.profile, draft.frames, start, name, self.left_out);
+                .count(&mut draft.profile, draft.frames, start, name, self.skipped);
         }
         let buffered = io::BufWriter::with_capacity(CHUNK_BYTES, &mut self.writer);
         let mut serializer =
@@ -354,7 +354,7 @@ impl Draft {
         let mut frames = FxHashMap::default();
         let mut open: Vec<StackHandle> = Vec::new();
         let (mut from_ns, mut busy_ns) = (0, 0);
-        for edge in replay.play(id)? {
+        for edge in replay.edges(id)? {
             let edge = edge?;
             let ns = from_ns..edge.ns;
             add_interval(
@@ -401,12 +401,12 @@ fn add_interval(
     // Weights have 31 bits, so an interval of more than two seconds is several samples. The
     // durations in a damaged capture must not exhaust the memory, so the number of additional
     // samples is bounded. The last sample of an interval then weighs less than its duration.
-    const LONGEST_NS: u64 = i32::MAX as u64;
+    const MAX_SAMPLE_NS: u64 = i32::MAX as u64;
     let mut at = ns.start;
     while at < ns.end {
         let mut part_ns = ns.end - at;
         let weight = if stack.is_some() {
-            part_ns.min(LONGEST_NS)
+            part_ns.min(MAX_SAMPLE_NS)
         } else {
             0
         };

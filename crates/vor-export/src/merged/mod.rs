@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{ArgValue, OpenStarts, SpanBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
-use super::stacks::{Stacks, Waiting, Weight};
+use super::stacks::{PendingSubtrees, Stacks, Weight};
 
 /// The sums of all threads.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Merged<V> {
 /// A thread.
 #[derive(Debug)]
 struct Lane<V> {
-    waiting: Waiting<V>,
+    waiting: PendingSubtrees<V>,
     last_end_ticks: u64,
     /// Whether a span ended since the last cut.
     is_used: bool,
@@ -47,7 +47,7 @@ struct Lane<V> {
 impl<V> Default for Lane<V> {
     fn default() -> Self {
         Self {
-            waiting: Waiting::default(),
+            waiting: PendingSubtrees::default(),
             last_end_ticks: 0,
             is_used: false,
         }

@@ -33,7 +33,7 @@ use crate::proto::put_varint;
 pub(super) const NULL: u32 = u32::MAX;
 
 /// Runs below this length are packed: a head and a value take about as many bytes.
-const SHORTEST_RUN: usize = 16;
+const MIN_RUN_LENGTH: usize = 16;
 
 /// The values of a column, by code.
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ fn push_hybrid(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
             .unwrap_or(values.len() - at);
         // A packed group has eight values, so the values before a run are completed from the run.
         let lacking = (at - unwritten).wrapping_neg() % 8;
-        if length >= lacking + SHORTEST_RUN {
+        if length >= lacking + MIN_RUN_LENGTH {
             push_packed(out, bits, &values[unwritten..at + lacking]);
             push_run(out, bits, value, length - lacking);
             unwritten = at + length;

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use super::{MOST_NODES, NONE, Stacks, Subtrees, Waiting, Weight};
+use super::{MAX_NODES, NONE, PendingSubtrees, Stacks, Subtrees, Weight};
 
 /// A scope that is open when the sums are taken.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Open<V> {
     pub(crate) total: V,
 }
 
-impl<V: Weight> Waiting<V> {
+impl<V: Weight> PendingSubtrees<V> {
     /// Merges all subtrees below `root`, including the scopes that are open at `cut_ticks`, with
     /// their weight until then. When such a scope ends, only its rest counts: of each scope its
     /// taken part remains, without its stacks.
@@ -51,7 +51,7 @@ impl<V: Weight> Waiting<V> {
         // Stored subtrees are in no open scope; otherwise they were taken back above. They began
         // long ago, and are joined.
         let mut ended: Option<Subtrees<V>> = None;
-        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+        while let Some((subtrees, _)) = self.spilled.take_from(stacks, 0)? {
             stacks.merge(root, subtrees.first);
             let later = ended.map_or_else(V::default, |later| later.total);
             ended = Some(Subtrees {
@@ -90,7 +90,7 @@ impl<V: Weight> Waiting<V> {
         }
         self.row = row;
         self.nodes = 0;
-        self.most_nodes = MOST_NODES;
+        self.max_nodes = MAX_NODES;
         self.cut.ticks = cut_ticks;
         self.cut.open.clear();
         self.cut
@@ -148,11 +148,11 @@ mod tests {
         Cut(usize),
     }
 
-    fn steps(most_unseen: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
+    fn steps(max_unseen: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
         let step = prop_oneof![
             4 => (0_u32..4).prop_map(Step::Begin),
             4 => Just(Step::End),
-            1 => (0..=most_unseen).prop_map(Step::Cut),
+            1 => (0..=max_unseen).prop_map(Step::Cut),
         ];
         proptest::collection::vec((1_u64..50, step), 0..300)
     }
@@ -160,8 +160,8 @@ mod tests {
     /// Returns the sums without and with cuts, and for each cut its sum and the busy time before
     /// it.
     fn run(steps: &[(u64, Step)]) -> (Sums, Sums, Vec<(u64, u64)>) {
-        let (mut whole, mut whole_waiting) = (Stacks::default(), Waiting::default());
-        let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
+        let (mut whole, mut whole_waiting) = (Stacks::default(), PendingSubtrees::default());
+        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
         let (mut cut_sums, mut cuts) = (Sums::new(), Vec::new());
         let (mut open, mut now, mut last_cut, mut idle) = (Vec::new(), 0, 0, 0);
         let ends = std::iter::repeat_n((1, Step::End), 300);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn memory_stays_bounded_while_a_scope_stays_open() {
-        let (mut stacks, mut waiting) = (Stacks::<u64>::default(), Waiting::default());
+        let (mut stacks, mut waiting) = (Stacks::<u64>::default(), PendingSubtrees::default());
         let mut now = 1;
         for _ in 0..1_000 {
             for frame in 1..20 {

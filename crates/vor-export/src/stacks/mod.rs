@@ -19,32 +19,33 @@
 //! they are many. A parent takes its children from the top of the row and then from the top of the
 //! stored ones, so each is stored and taken back once.
 //!
-//! A caller that knows the open scopes, such as the recorder, passes them to [`Waiting::settle`].
-//! Neighbours between whose starts no open scope began have one parent, and are joined. Then at
-//! most as many subtrees wait as there are distinct stacks below each open scope.
+//! A caller that knows the open scopes, such as the recorder, passes them to
+//! [`PendingSubtrees::settle`]. Neighbours between whose starts no open scope began have one
+//! parent, and are joined. Then at most as many subtrees wait as there are distinct stacks below
+//! each open scope.
 //!
 //! `cut` takes the sums of a running program at intervals.
 //!
 //! The nodes of all threads are in one vector and refer to each other by index. So a tree of any
 //! depth is merged and freed without recursion.
 
-mod aside;
+mod spilled;
 #[cfg(feature = "pprof")]
 mod cut;
 
 use std::io;
 
-use self::aside::Aside;
 #[cfg(feature = "pprof")]
 pub(super) use self::cut::Open;
+use self::spilled::SpilledSubtrees;
 use super::spill::Spill;
 
 /// Most subtrees of a thread that wait in memory between batches.
-const MOST_WAITING: usize = if cfg!(any(test, miri)) { 64 } else { 1 << 14 };
+const MAX_WAITING: usize = if cfg!(any(test, miri)) { 64 } else { 1 << 14 };
 
 /// Nodes of a thread's waiting subtrees at which the older ones are stored, unless they are that
 /// many distinct stacks.
-const MOST_NODES: usize = if cfg!(any(test, miri)) { 256 } else { 1 << 17 };
+const MAX_NODES: usize = if cfg!(any(test, miri)) { 256 } else { 1 << 17 };
 
 /// Subtrees that stay in memory however large they are.
 const FEW_WAITING: usize = 16;
@@ -115,13 +116,13 @@ struct Node<V> {
 
 /// The subtrees of one thread that wait for a parent.
 #[derive(Debug)]
-pub(super) struct Waiting<V> {
+pub(super) struct PendingSubtrees<V> {
     /// Subtrees that began before all in `row`.
-    aside: Aside,
+    spilled: SpilledSubtrees,
     row: Vec<Subtrees<V>>,
     /// Nodes of the subtrees in `row`.
     nodes: usize,
-    most_nodes: usize,
+    max_nodes: usize,
     cut: Cut,
 }
 
@@ -143,19 +144,19 @@ struct Subtrees<V> {
     first: u32,
 }
 
-impl<V> Default for Waiting<V> {
+impl<V> Default for PendingSubtrees<V> {
     fn default() -> Self {
         Self {
-            aside: Aside::default(),
+            spilled: SpilledSubtrees::default(),
             row: Vec::new(),
             nodes: 0,
-            most_nodes: MOST_NODES,
+            max_nodes: MAX_NODES,
             cut: Cut::default(),
         }
     }
 }
 
-impl<V: Weight> Waiting<V> {
+impl<V: Weight> PendingSubtrees<V> {
     /// Takes the next span that ended on the thread.
     pub(super) fn end(
         &mut self,
@@ -180,8 +181,8 @@ impl<V: Weight> Waiting<V> {
             self.nodes -= stacks.merge(node, last.first);
             self.row.pop();
         }
-        if self.row.is_empty() && !self.aside.is_empty() {
-            while let Some((last, nodes)) = self.aside.take_from(stacks, start_ticks)? {
+        if self.row.is_empty() && !self.spilled.is_empty() {
+            while let Some((last, nodes)) = self.spilled.take_from(stacks, start_ticks)? {
                 inside = inside.plus(last.total);
                 self.nodes += nodes;
                 self.nodes -= stacks.merge(node, last.first);
@@ -242,19 +243,19 @@ impl<V: Weight> Waiting<V> {
     /// Stores the older half of the subtrees if they are many. Must be called before each batch:
     /// the open scopes after a batch may be reported until then.
     pub(super) fn bound(&mut self, stacks: &mut Stacks<V>) -> io::Result<()> {
-        let is_large = self.nodes > self.most_nodes && self.row.len() > FEW_WAITING;
-        if self.row.len() <= MOST_WAITING && !is_large {
+        let is_large = self.nodes > self.max_nodes && self.row.len() > FEW_WAITING;
+        if self.row.len() <= MAX_WAITING && !is_large {
             return Ok(());
         }
-        while self.row.len() > MOST_WAITING / 2
-            || (self.nodes > self.most_nodes / 2 && self.row.len() > FEW_WAITING)
+        while self.row.len() > MAX_WAITING / 2
+            || (self.nodes > self.max_nodes / 2 && self.row.len() > FEW_WAITING)
         {
             let older = self.row.len().div_ceil(2);
             for subtrees in self.row.drain(..older) {
-                self.nodes -= self.aside.put(stacks, subtrees)?;
+                self.nodes -= self.spilled.put(stacks, subtrees)?;
             }
         }
-        self.most_nodes = MOST_NODES.max(2 * self.nodes);
+        self.max_nodes = MAX_NODES.max(2 * self.nodes);
         Ok(())
     }
 
@@ -263,7 +264,7 @@ impl<V: Weight> Waiting<V> {
         for subtrees in &self.row {
             stacks.merge(root, subtrees.first);
         }
-        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+        while let Some((subtrees, _)) = self.spilled.take_from(stacks, 0)? {
             stacks.merge(root, subtrees.first);
         }
         Ok(())
@@ -291,7 +292,7 @@ impl<V: Weight> Stacks<V> {
         (self.nodes.len() - 1) as u32
     }
 
-    fn give(&mut self, at: u32) {
+    fn free_node(&mut self, at: u32) {
         self.nodes[at as usize].next = self.free.unwrap_or(NONE);
         self.free = Some(at);
     }
@@ -302,7 +303,7 @@ impl<V: Weight> Stacks<V> {
         self.nodes[root as usize].below = *list;
         let freed = self.merge(root, other);
         *list = self.nodes[root as usize].below;
-        self.give(root);
+        self.free_node(root);
         freed
     }
 
@@ -320,7 +321,7 @@ impl<V: Weight> Stacks<V> {
                         if node.below != NONE {
                             self.work.push((same, node.below));
                         }
-                        self.give(from);
+                        self.free_node(from);
                         freed += 1;
                     }
                     None => {
@@ -385,7 +386,7 @@ mod tests {
 
     use super::*;
 
-    fn sums(stacks: &mut Stacks<u64>, waiting: Waiting<u64>) -> BTreeMap<Vec<u32>, u64> {
+    fn sums(stacks: &mut Stacks<u64>, waiting: PendingSubtrees<u64>) -> BTreeMap<Vec<u32>, u64> {
         let root = stacks.take(NONE);
         waiting.finish(stacks, root).unwrap();
         let mut sums = BTreeMap::new();
@@ -400,7 +401,7 @@ mod tests {
     #[test]
     fn equal_stacks_are_summed_wherever_they_occur() {
         let mut stacks = Stacks::default();
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingSubtrees::default();
         for turn in 0..3_u64 {
             let at = turn * 1_000;
             // A root of 100 around two leaves of 10, and around one of 20 with a leaf of 5 inside.
@@ -425,9 +426,9 @@ mod tests {
     /// frames.
     fn turns(
         count: u64,
-        mut after: impl FnMut(&mut Stacks<u64>, &mut Waiting<u64>, u64),
-    ) -> (Stacks<u64>, Waiting<u64>) {
-        let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
+        mut after: impl FnMut(&mut Stacks<u64>, &mut PendingSubtrees<u64>, u64),
+    ) -> (Stacks<u64>, PendingSubtrees<u64>) {
+        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
         for turn in 0..count {
             let root = 1 + (turn % 2) as u32 * 2;
             for (frame, start, length) in [(2, 1, 4), (root, 0, 8)] {
@@ -442,12 +443,12 @@ mod tests {
 
     #[test]
     fn many_are_stored_and_each_nanosecond_finds_its_parent() {
-        let count = 60 * MOST_WAITING as u64;
+        let count = 60 * MAX_WAITING as u64;
         let (mut stacks, mut waiting) = turns(count, |stacks, waiting, _| {
             waiting.bound(stacks).unwrap();
-            assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 8);
+            assert!(waiting.row.len() <= MAX_WAITING && stacks.nodes.len() <= MAX_NODES + 8);
         });
-        assert!(!waiting.aside.is_empty());
+        assert!(!waiting.spilled.is_empty());
         // One scope begins in the middle of all turns, one at a third, and one before all.
         for (frame, turns) in [(9, count / 2), (8, count / 3), (7, 0)] {
             let (begin, end) = (10 + turns * 10 - 1, 30 + count * 10 - frame);
@@ -456,7 +457,7 @@ mod tests {
                 .end(&mut stacks, frame as u32, begin, length, length)
                 .unwrap();
         }
-        assert!(waiting.aside.is_empty());
+        assert!(waiting.spilled.is_empty());
         let sums = sums(&mut stacks, waiting);
         let (in_9, in_8) = (count - count / 2, count / 2 - count / 3);
         // A turn of 10 leaves 2 to the scope around it.
@@ -468,7 +469,7 @@ mod tests {
 
     #[test]
     fn settling_leaves_a_subtree_below_each_open_scope() {
-        let count = 60 * MOST_WAITING as u64;
+        let count = 60 * MAX_WAITING as u64;
         // The open scopes began a tick before the second turn and before the one in the middle.
         let open = [19, 9 + count / 2 * 10];
         let (mut stacks, mut waiting) = turns(count, |stacks, waiting, now| {
@@ -496,7 +497,7 @@ mod tests {
     #[test]
     fn merging_any_depth_uses_no_recursion() {
         let mut stacks = Stacks::default();
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingSubtrees::default();
         let depth = if cfg!(miri) { 100 } else { 200_000 };
         for _ in 0..2 {
             for level in (0..depth).rev() {

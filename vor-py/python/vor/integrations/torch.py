@@ -31,8 +31,8 @@ except ModuleNotFoundError as _error:
 
 # Metric, begin and end event of scopes that the GPU has not passed yet, in the order of the stream.
 # The oldest are dropped beyond this: times of a GPU that far behind say nothing about a frame.
-_MOST_PENDING = 4096
-_pending: deque[tuple[str, Any, Any]] = deque(maxlen=_MOST_PENDING)
+_MAX_PENDING = 4096
+_pending: deque[tuple[str, Any, Any]] = deque(maxlen=_MAX_PENDING)
 _nvtx = False
 
 

@@ -32,16 +32,16 @@ pub(super) enum Pair {
 
 /// The statistics of a call site, and its line.
 #[derive(Debug)]
-struct Placed {
+struct LineStats {
     line: u32,
     stats: ScopeStats,
 }
 
 /// The call sites of one name in one file, of both captures.
 #[derive(Debug, Default)]
-struct InFile {
-    before: Vec<Placed>,
-    after: Vec<Placed>,
+struct FileSites {
+    before: Vec<LineStats>,
+    after: Vec<LineStats>,
 }
 
 impl Pair {
@@ -74,7 +74,7 @@ pub(super) fn pair(
     before: (&Catalog, Vec<ScopeStats>),
     after: (&Catalog, Vec<ScopeStats>),
 ) -> Vec<Pair> {
-    let mut names: BTreeMap<String, BTreeMap<String, InFile>> = BTreeMap::new();
+    let mut names: BTreeMap<String, BTreeMap<String, FileSites>> = BTreeMap::new();
     for (is_after, (catalog, rows)) in [(false, before), (true, after)] {
         for stats in rows {
             let site = catalog.site(stats.site);
@@ -82,11 +82,11 @@ pub(super) fn pair(
             let files = names.entry(stats.name.clone()).or_default();
             let in_file = files.entry(file).or_default();
             let line = site.map_or(0, |site| site.line);
-            let placed = Placed { line, stats };
+            let line_stats = LineStats { line, stats };
             if is_after {
-                in_file.after.push(placed);
+                in_file.after.push(line_stats);
             } else {
-                in_file.before.push(placed);
+                in_file.before.push(line_stats);
             }
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn pair(
     pairs
 }
 
-impl InFile {
+impl FileSites {
     /// Matches the call sites, and adds the rest to `gone` and `new`.
     fn pair(
         mut self,
@@ -116,9 +116,9 @@ impl InFile {
     ) {
         // Call sites on one line, from a macro, are in the order of their first use.
         self.before
-            .sort_by_key(|placed| (placed.line, placed.stats.site));
+            .sort_by_key(|line_stats| (line_stats.line, line_stats.stats.site));
         self.after
-            .sort_by_key(|placed| (placed.line, placed.stats.site));
+            .sort_by_key(|line_stats| (line_stats.line, line_stats.stats.site));
         let is_same_number = self.before.len() == self.after.len();
         let mut after = self.after.into_iter().peekable();
         for old in self.before {

@@ -110,10 +110,10 @@ impl FrameSink for Firefox {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.0.finish()?;
-        match self.0.left_out() {
+        match self.0.skipped() {
             0 => {}
-            left_out => warn(&format!(
-                "{left_out} spans, messages, tasks and frames do not fit into the Firefox profile; \
+            skipped => warn(&format!(
+                "{skipped} spans, messages, tasks and frames do not fit into the Firefox profile; \
                  select fewer with --frames, --thread, --name or --min-us"
             )),
         }

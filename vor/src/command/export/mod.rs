@@ -90,7 +90,7 @@ fn microseconds(text: &str) -> Result<u64, String> {
 
 /// The selected frames of the main set.
 #[derive(Debug)]
-struct Chosen {
+struct SelectedFrames {
     /// Their positions in the file, ascending.
     positions: Vec<Range<u64>>,
     /// Their numbers, ascending; `None` for all of `range`.
@@ -100,7 +100,7 @@ struct Chosen {
 
 /// The result of an export.
 #[derive(Debug, Default)]
-struct Exported {
+struct ExportReport {
     damage: Damage,
     /// Spans and tasks that were handed to the exporter.
     spans: u64,
@@ -133,15 +133,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
             "--thread, --name and --min-us select spans, and --to metrics-csv has none".to_owned(),
         ));
     }
-    let mut chosen = choose(args, &mut source)?;
+    let mut selected = select(args, &mut source)?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
     let (output, mut sink) = open(args, &source)?;
     let interest = sink.interest();
-    let frames = chosen.as_ref().map_or(source.info.frames, Chosen::count);
-    if chosen.is_none() {
+    let frames = selected
+        .as_ref()
+        .map_or(source.info.frames, SelectedFrames::count);
+    if selected.is_none() {
         expect_content(args, interest, &source)?;
         if interest.trees {
-            chosen = Some(Chosen::all(&source));
+            selected = Some(SelectedFrames::all(&source));
         }
     }
     // Rows and a progress bar on the same terminal would overwrite each other.
@@ -154,9 +156,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         filter: Filter::new(&args.thread, &args.name, args.min_us.unwrap_or(0)),
         progress: Progress::new("exporting", to_terminal),
     };
-    let exported = match chosen {
-        Some(chosen) if interest.batches || interest.trees => export.trees(&chosen)?,
-        chosen => export.stream(chosen.as_ref())?,
+    let exported = match selected {
+        Some(selected) if interest.batches || interest.trees => export.trees(&selected)?,
+        selected => export.stream(selected.as_ref())?,
     };
     let Export {
         filter, progress, ..
@@ -174,7 +176,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     }
     sink.finish().map_err(failed)?;
     drop(sink);
-    output.keep()?;
+    output.persist()?;
     exported.notes.iter().for_each(|note| warn(note));
     source.warn_of(&exported.damage);
     Ok(if exported.is_incomplete || is_damaged(&exported.damage) {
@@ -242,14 +244,14 @@ fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Fa
 }
 
 /// Finds the selected frames; `None` stands for the whole capture, with spans outside of frames.
-fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
+fn select(args: &Args, source: &mut Source) -> Result<Option<SelectedFrames>, Failure> {
     let range = args.frames.unwrap_or(FrameRange::ALL);
     let Some(most) = args.slowest else {
         let Some(range) = args.frames else {
             return Ok(None);
         };
         let positions = vec![source.positions(range)?];
-        return Ok(Some(Chosen {
+        return Ok(Some(SelectedFrames {
             positions,
             indices: None,
             range,
@@ -261,7 +263,7 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
     let mut indices = slowest::find(source, 0, range, most, &mut progress)?.indices;
     indices.sort_unstable();
     let positions = source.positions_of(&indices)?.into_iter();
-    Ok(Some(Chosen {
+    Ok(Some(SelectedFrames {
         positions: positions.map(|position| position..position + 1).collect(),
         indices: Some(indices),
         range,
@@ -290,7 +292,7 @@ fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<()
     Ok(())
 }
 
-impl Chosen {
+impl SelectedFrames {
     fn count(&self) -> u64 {
         let count = |range: &Range<u64>| range.end - range.start;
         self.positions.iter().map(count).sum()
@@ -319,7 +321,7 @@ impl Export<'_> {
     }
 
     /// Exports batches and frames in the order of the file. Frames of version 3 have no trees here.
-    fn stream(&mut self, chosen: Option<&Chosen>) -> Result<Exported, Failure> {
+    fn stream(&mut self, selected: Option<&SelectedFrames>) -> Result<ExportReport, Failure> {
         let Self {
             args,
             source,
@@ -353,7 +355,7 @@ impl Export<'_> {
                     }
                 }
                 Piece::Frame(mut recovered)
-                    if chosen.is_none_or(|it| it.contains(recovered.frame.index)) =>
+                    if selected.is_none_or(|it| it.contains(recovered.frame.index)) =>
                 {
                     is_incomplete |= recovered.lost_records > 0;
                     if selects_spans && recovered.frame.frame_set == 0 {
@@ -369,7 +371,7 @@ impl Export<'_> {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(Exported {
+        Ok(ExportReport {
             damage: walked.damage,
             spans: filter.kept(),
             is_incomplete,
@@ -378,14 +380,14 @@ impl Export<'_> {
     }
 
     /// Exports frames of the main set with their trees, and reports missing frames and spans.
-    fn trees(&mut self, chosen: &Chosen) -> Result<Exported, Failure> {
+    fn trees(&mut self, selected: &SelectedFrames) -> Result<ExportReport, Failure> {
         self.source.capture.set_max_spans(MAX_SPANS);
         let wants_batches = self.sink.interest().batches;
         let mut builder = TreeBuilder::new(MAX_SPANS);
         let (mut missing_spans, mut missing_frames) = (0, 0);
         let (mut counted_spans, mut spans) = (0, 0);
-        let frames = chosen.count();
-        let positions = chosen.positions.iter().cloned().flatten();
+        let frames = selected.count();
+        let positions = selected.positions.iter().cloned().flatten();
         for (done, position) in positions.enumerate() {
             self.output
                 .check_signal()
@@ -443,7 +445,7 @@ impl Export<'_> {
                 self.source.path.display()
             ));
         }
-        Ok(Exported {
+        Ok(ExportReport {
             damage: info.damage,
             spans,
             is_incomplete: missing_frames + missing_spans > 0,

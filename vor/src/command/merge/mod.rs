@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         merge.one_trace(writer, &mut sources, parts)?;
     }
     let is_incomplete = merge.is_incomplete;
-    output.keep()?;
+    output.persist()?;
     warn(&axis.describe());
     Ok(if is_incomplete {
         Outcome::Incomplete

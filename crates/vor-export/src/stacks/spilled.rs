@@ -12,7 +12,7 @@ use crate::spill::Stack;
 
 /// The waiting subtrees of a thread that are stored as bytes.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct SpilledSubtrees {
     stack: Stack,
     /// Start and number of bytes of the last one. They are already popped off the stack, for
     /// comparisons.
@@ -27,7 +27,7 @@ const LENGTH_BYTES: usize = 4;
 const HAS_BELOW: u64 = 1;
 const HAS_NEXT: u64 = 2;
 
-impl Aside {
+impl SpilledSubtrees {
     pub(super) fn is_empty(&self) -> bool {
         self.last.is_none() && self.stack.is_empty()
     }
@@ -117,7 +117,7 @@ impl<V: Weight> Stacks<V> {
             put_varint(out, u64::from(node.frame) << 2 | below | next);
             put_weight(out, node.own);
             lists.extend([node.next, node.below]);
-            self.give(at);
+            self.free_node(at);
             nodes += 1;
         }
         nodes
