@@ -134,8 +134,12 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
             return;
         }
         let instance = self.instance;
-        let is_sampled =
-            tracing_in::is_sampled(&self.sampler, instance, attributes, tracing_in::find_near);
+        let is_sampled = tracing_in::is_sampled(
+            &self.sampler,
+            instance,
+            attributes,
+            tracing_in::find_registered,
+        );
         let options = SpanOptions {
             with_tasks: self.with_tasks,
             is_sampled,
@@ -168,13 +172,13 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
             Some(false) => {}
             None => {
                 let is_wanted =
-                    *event.metadata().level() <= self.max_level && tracing_in::is_heard();
+                    *event.metadata().level() <= self.max_level && tracing_in::is_recording();
                 if is_wanted
                     && tracing_in::is_event_sampled(
                         &self.sampler,
                         self.instance,
                         event,
-                        tracing_in::find_near,
+                        tracing_in::find_registered,
                     )
                 {
                     tracing_in::record_event(event);

@@ -165,7 +165,7 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
             Some(true) => drain::frame_mark(),
             Some(false) => {}
             None => {
-                if tracing_in::is_heard()
+                if tracing_in::is_recording()
                     && tracing_in::is_event_sampled(
                         &self.sampler,
                         self.instance,
@@ -190,13 +190,13 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        steps::own::hold(id.into_u64(), self.instance);
+        steps::own::clone_handle(id.into_u64(), self.instance);
         id.clone()
     }
 
     #[inline]
     fn try_close(&self, id: Id) -> bool {
-        steps::own::let_go(id.into_u64(), self.instance)
+        steps::own::drop_handle(id.into_u64(), self.instance)
     }
 
     fn current_span(&self) -> Current {

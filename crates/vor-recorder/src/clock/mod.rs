@@ -84,8 +84,8 @@ fn wait_for_loads() {
 /// with a coarse one. So nothing that begins later has that tick. Gives up on a clock that stands
 /// still.
 pub(crate) fn wait_past(read_ticks: u64) {
-    const LONGEST: u32 = 10_000;
-    for _ in 0..LONGEST {
+    const MAX_SPINS: u32 = 10_000;
+    for _ in 0..MAX_SPINS {
         if ticks() != read_ticks {
             return;
         }

@@ -3,12 +3,12 @@
 //! A note of open scopes must not allocate, nor wait for anything that the ending thread may hold.
 //! So everything it needs is ready: the capture's file descriptor, the checksums' seed, the next
 //! sequence number, and buffers. One flag determines which thread may write; its holder has a
-//! [`Turn`]. The capture's sink holds it while it encodes and writes, and a note while it is being
-//! written.
+//! [`WriteGuard`]. The capture's sink holds it while it encodes and writes, and a note while it is
+//! being written.
 //!
 //! - The sink waits for its turn, since its data is nowhere else. A note only tries for the lists
 //!   of threads and sites and never waits for the engine, so the sink gets its turn when the note
-//!   is written. If a note has not ended within [`LONGEST_NOTE`], its thread has stopped in the
+//!   is written. If a note has not ended within [`MAX_NOTE_TIME`], its thread has stopped in the
 //!   middle. The sink then fails, which is reported.
 //! - A note tries for a tenth of a second, because the ending thread may be the sink's, in the
 //!   middle of a write. If the note of a panic fails, stderr reports it.
@@ -36,12 +36,12 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32};
 
 /// Most panics that leave a note; a program that panics all the time must not fill its disk.
-const MOST_PANIC_NOTES: u32 = 16;
+const MAX_PANIC_NOTES: u32 = 16;
 /// How many times a note tries to get the flag or a list, and how long it waits between two tries.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long the sink waits for a note that another thread writes.
-const LONGEST_NOTE: Duration = Duration::from_secs(10);
+const MAX_NOTE_TIME: Duration = Duration::from_secs(10);
 /// How long a note waits for a pipe whose reader is not reading.
 const PIPE_WAIT: Duration = Duration::from_millis(100);
 
@@ -76,15 +76,15 @@ struct Note {
 }
 
 /// The right to write the file; released when dropped.
-pub(crate) struct Turn(());
+pub(crate) struct WriteGuard(());
 
-impl Drop for Turn {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
         LOCKED.store(false, Ordering::Release);
     }
 }
 
-impl Turn {
+impl WriteGuard {
     /// Takes the right for a note, if it becomes free soon.
     pub(crate) fn try_take() -> Option<Self> {
         Self::take_within(TRIES)
@@ -92,9 +92,9 @@ impl Turn {
 
     /// Takes the right for the sink, and waits for the end of any note.
     pub(crate) fn wait() -> io::Result<Self> {
-        let pauses = LONGEST_NOTE.as_millis() / PAUSE.as_millis();
+        let pauses = MAX_NOTE_TIME.as_millis() / PAUSE.as_millis();
         Self::take_within(pauses as u32).ok_or_else(|| {
-            let reason = format!("a note of open scopes took longer than {LONGEST_NOTE:?}");
+            let reason = format!("a note of open scopes took longer than {MAX_NOTE_TIME:?}");
             io::Error::new(io::ErrorKind::TimedOut, reason)
         })
     }
@@ -144,9 +144,9 @@ pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) 
         // A thread of the parent may have taken the flag before the fork.
         LOCKED.store(false, Ordering::Release);
     }
-    match Turn::wait() {
-        Ok(mut turn) => {
-            *turn.note() = Some(Note {
+    match WriteGuard::wait() {
+        Ok(mut guard) => {
+            *guard.note() = Some(Note {
                 file,
                 seed,
                 next_seq,
@@ -173,18 +173,18 @@ pub(super) fn is_watching() -> bool {
 
 /// Writes no more notes to this file.
 pub(crate) fn forget(file: libc::c_int) {
-    if let Ok(mut turn) = Turn::wait()
-        && let Some(note) = turn.note()
+    if let Ok(mut guard) = WriteGuard::wait()
+        && let Some(note) = guard.note()
         && note.file == file
     {
-        *turn.note() = None;
+        *guard.note() = None;
         PROCESS.store(0, Ordering::Release);
     }
 }
 
 /// Writes a note at a panic.
 pub(super) fn note_panic() {
-    let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MOST_PANIC_NOTES;
+    let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MAX_PANIC_NOTES;
     if is_due && !append() && !thread::is_busy() {
         report::line(
             "the open scopes at this panic are not in the capture: \
@@ -199,10 +199,12 @@ pub(super) fn append() -> bool {
     if !is_watching() {
         return true;
     }
-    let Some(mut turn) = Turn::try_take() else {
+    let Some(mut guard) = WriteGuard::try_take() else {
         return false;
     };
-    let Some(note) = turn.note() else { return true };
+    let Some(note) = guard.note() else {
+        return true;
+    };
     signals::without_signals(|| note.write())
 }
 

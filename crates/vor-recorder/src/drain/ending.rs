@@ -19,10 +19,11 @@
 //! called the system's. This handler sees that it is no longer installed, and does nothing.
 //!
 //! The thread that takes the signal should not continue, since the program would see an interrupted
-//! call. But if it holds a lock that the end needs, it must continue: [`RUNS_ON`] records this, and
-//! `vor-crash` then ends the process. `vor-crash` finds out by trying the locks. The locks of a
-//! program's allocator are unknown, and `vor-crash` itself may wait for one of them. So the thread
-//! continues as well when the end takes longer than [`END_WAIT`]; a second signal ends the process.
+//! call. But if it holds a lock that the end needs, it must continue: [`THREAD_CONTINUES`] records
+//! this, and `vor-crash` then ends the process. `vor-crash` finds out by trying the locks. The
+//! locks of a program's allocator are unknown, and `vor-crash` itself may wait for one of them. So
+//! the thread continues as well when the end takes longer than [`END_WAIT`]; a second signal ends
+//! the process.
 
 #![expect(unsafe_code, reason = "handlers of signals are the C library's")]
 
@@ -38,14 +39,14 @@ use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
-const CRASHES: [libc::c_int; 5] = [
+const CRASH_SIGNALS: [libc::c_int; 5] = [
     libc::SIGSEGV,
     libc::SIGABRT,
     libc::SIGBUS,
     libc::SIGILL,
     libc::SIGFPE,
 ];
-const ENDS: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+const END_SIGNALS: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
 /// How often a handler checks whether it may continue.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -69,7 +70,7 @@ static END: Request = Request::new();
 /// the handler before it makes the request and by `vor-crash` (release), and by the handler at its
 /// end (sequentially consistent). Read by the handler that waits (acquire), and by `vor-crash` at
 /// its end (sequentially consistent).
-static RUNS_ON: AtomicBool = AtomicBool::new(false);
+static THREAD_CONTINUES: AtomicBool = AtomicBool::new(false);
 
 /// A request to the thread that is made once per process.
 struct Request(AtomicU8);
@@ -124,13 +125,19 @@ impl Request {
 /// The byte that requests a record of open scopes; a request to end is the signal's number.
 const NOTE: u8 = 0;
 
-/// The previous actions, in the order of [`CRASHES`] and [`ENDS`]. Complete before the first
-/// handler is installed, so that a handler can read all of them while another thread installs more.
-static BEFORE: OnceLock<[Option<libc::sigaction>; CRASHES.len() + ENDS.len()]> = OnceLock::new();
+/// The previous actions, in the order of [`CRASH_SIGNALS`] and [`END_SIGNALS`]. Complete before the
+/// first handler is installed, so that a handler can read all of them while another thread installs
+/// more.
+static PREVIOUS_ACTIONS: OnceLock<
+    [Option<libc::sigaction>; CRASH_SIGNALS.len() + END_SIGNALS.len()],
+> = OnceLock::new();
 
 fn action_before(signal: libc::c_int) -> Option<libc::sigaction> {
-    let index = CRASHES.iter().chain(&ENDS).position(|one| *one == signal)?;
-    *BEFORE.get()?.get(index)?
+    let index = CRASH_SIGNALS
+        .iter()
+        .chain(&END_SIGNALS)
+        .position(|one| *one == signal)?;
+    *PREVIOUS_ACTIONS.get()?.get(index)?
 }
 
 /// Starts the thread of this process, and installs the handlers at the first call.
@@ -139,23 +146,26 @@ pub(super) fn install() {
         // The requests were the parent's if this is the child of a fork.
         CRASH.forget();
         END.forget();
-        RUNS_ON.store(false, Ordering::Relaxed);
+        THREAD_CONTINUES.store(false, Ordering::Relaxed);
         start_thread();
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        BEFORE.get_or_init(|| {
-            let mut actions = CRASHES.iter().chain(&ENDS).map(|signal| action_of(*signal));
+        PREVIOUS_ACTIONS.get_or_init(|| {
+            let mut actions = CRASH_SIGNALS
+                .iter()
+                .chain(&END_SIGNALS)
+                .map(|signal| action_of(*signal));
             std::array::from_fn(|_| actions.next().flatten())
         });
-        for signal in CRASHES {
+        for signal in CRASH_SIGNALS {
             replace(signal, on_crash, &[]);
         }
         let is_first = std::process::id() == 1;
-        for signal in ENDS {
+        for signal in END_SIGNALS {
             let before = action_before(signal).map(|action| action.sa_sigaction);
             if before == Some(libc::SIG_DFL) && !is_first {
-                replace(signal, on_end, &ENDS);
+                replace(signal, on_end, &END_SIGNALS);
             }
         }
     });
@@ -178,8 +188,8 @@ fn is_installed(signal: libc::c_int, handler: Handler) -> bool {
     action_of(signal).is_some_and(|action| action.sa_sigaction == handler as *const () as usize)
 }
 
-/// Replaces the action that `BEFORE` has for the signal with a handler, during which the signals of
-/// `blocked` wait. An action that another thread has installed since is kept.
+/// Replaces the action that `PREVIOUS_ACTIONS` has for the signal with a handler, during which the
+/// signals of `blocked` wait. An action that another thread has installed since is kept.
 fn replace(signal: libc::c_int, handler: Handler, blocked: &[libc::c_int]) {
     let Some(before) = action_before(signal) else {
         return;
@@ -250,14 +260,14 @@ fn end(signal: libc::c_int) {
         record_state::set(false);
         process_detach::were_open()
     };
-    let let_run = || RUNS_ON.store(true, Ordering::Release);
+    let let_continue = || THREAD_CONTINUES.store(true, Ordering::Release);
     if !were_open {
-        let_run();
+        let_continue();
     }
-    exit::finish_files(END_BOUND, let_run);
+    exit::finish_files(END_BOUND, let_continue);
     END.be_done();
     // Sequentially consistent, like the accesses in `on_end`: one of the two ends the process.
-    if RUNS_ON.load(Ordering::SeqCst) {
+    if THREAD_CONTINUES.load(Ordering::SeqCst) {
         // SAFETY: neither call touches memory.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
@@ -267,8 +277,8 @@ fn end(signal: libc::c_int) {
 }
 
 /// Restores the previous actions of those crash signals whose handler is still this module's.
-fn step_aside() {
-    for signal in CRASHES {
+fn restore_crash_handlers() {
+    for signal in CRASH_SIGNALS {
         if let Some(before) = action_before(signal)
             && is_installed(signal, on_crash)
         {
@@ -294,7 +304,7 @@ extern "C" fn on_crash(signal: libc::c_int, info: *mut libc::siginfo_t, context:
         CRASH.make(NOTE);
         CRASH.wait(CRASH_WAIT, || false);
     }
-    step_aside();
+    restore_crash_handlers();
     match action_before(signal) {
         Some(before) if before.sa_sigaction == libc::SIG_IGN => {}
         Some(before) if before.sa_sigaction != libc::SIG_DFL => {
@@ -320,14 +330,16 @@ extern "C" fn on_end(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut c_voi
     }
     if crash::is_watching() {
         if drain::has_engine() {
-            RUNS_ON.store(true, Ordering::Release);
+            THREAD_CONTINUES.store(true, Ordering::Release);
         }
         // Signal numbers have seven bits.
         let is_first = END.make(signal as u8);
         // A second signal ends the process after the wait.
-        END.wait(END_WAIT, || is_first && RUNS_ON.load(Ordering::Acquire));
+        END.wait(END_WAIT, || {
+            is_first && THREAD_CONTINUES.load(Ordering::Acquire)
+        });
         if is_first {
-            RUNS_ON.store(true, Ordering::SeqCst);
+            THREAD_CONTINUES.store(true, Ordering::SeqCst);
             if !END.is_done() {
                 return;
             }

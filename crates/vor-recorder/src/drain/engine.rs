@@ -39,8 +39,8 @@ struct Source {
     state: Arc<ThreadState>,
     texts: PendingTexts,
     dropped_seen: u64,
-    /// Its open scopes as of the last [`Engine::note_open`]; `None` if they could not be read or
-    /// were not requested.
+    /// Its open scopes as of the last [`Engine::snapshot_open`]; `None` if they could not be read
+    /// or were not requested.
     open_scopes: Option<Vec<(SiteId, u64)>>,
     /// Passes for which it is kept after its thread has ended inside scopes.
     grace_passes: u32,
@@ -286,7 +286,7 @@ impl Engine {
 
     /// Reads the open scopes, for statistics and sinks that need them. Must be called before the
     /// tick of the pass is fixed, so that scopes closed by then are collected.
-    pub(super) fn note_open(&mut self) {
+    pub(super) fn snapshot_open(&mut self) {
         if self.statistics.is_none() && !self.outputs.want_open() {
             return;
         }
@@ -305,7 +305,8 @@ impl Engine {
         self.open_read_ticks = clock::ordered_ticks();
     }
 
-    /// Reports the scopes that [`note_open`](Self::note_open) found open to statistics and sinks.
+    /// Reports the scopes that [`snapshot_open`](Self::snapshot_open) found open to statistics and
+    /// sinks.
     fn report_open(&mut self) {
         let known = self.sources.iter().filter_map(|source| {
             let open = source.open_scopes.as_ref()?;

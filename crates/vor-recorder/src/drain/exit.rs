@@ -136,7 +136,7 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
 
 /// How long another thread may hold the engine before `finish_files` reports it.
 #[cfg(unix)]
-const PATIENCE: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Delivers the remaining records and finishes the sinks that write files. Runs on a thread of
 /// vor's own, for a signal that ends the process. Calls `when_held` if another thread holds the
@@ -146,7 +146,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) fn finish_files(bound: Duration, when_held: impl FnOnce()) {
     file::end_within(bound);
     let end = || {
-        let engine = lock_engine_within(PATIENCE).or_else(|| {
+        let engine = lock_engine_within(LOCK_TIMEOUT).or_else(|| {
             when_held();
             lock_engine_within(bound)
         });

@@ -13,9 +13,9 @@ use crate::sync::{Ordering, lock};
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Sinks that were added before the recorder first started. Locked with the settings locked.
-static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
+static EARLY_SINKS: Mutex<Vec<EarlySink>> = Mutex::new(Vec::new());
 
-struct Early {
+struct EarlySink {
     number: u64,
     name: String,
     sink: Box<dyn FrameSink>,
@@ -50,7 +50,7 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
                 engine.outputs.add(number, name, sink);
             });
         } else {
-            lock(&EARLY).push(Early { number, name, sink });
+            lock(&EARLY_SINKS).push(EarlySink { number, name, sink });
         }
     });
     SinkHandle { number }
@@ -58,10 +58,10 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
 
 /// Adds the sinks that were added before the recorder started.
 pub(super) fn add_early(settings: &Settings) {
-    let early = std::mem::take(&mut *lock(&EARLY));
+    let early = std::mem::take(&mut *lock(&EARLY_SINKS));
     if !early.is_empty() {
         with_settings(settings, |engine| {
-            for Early { number, name, sink } in early {
+            for EarlySink { number, name, sink } in early {
                 engine.outputs.add(number, name, sink);
             }
         });
@@ -85,10 +85,10 @@ impl Drop for SinkHandle {
 
 fn remove(number: u64) {
     let settings = lock(&SETTINGS);
-    let is_early = |early: &mut Early| early.number == number;
-    let early = lock(&EARLY).extract_if(.., is_early).next();
+    let is_early = |early: &mut EarlySink| early.number == number;
+    let early = lock(&EARLY_SINKS).extract_if(.., is_early).next();
     drop(settings);
-    if let Some(Early { name, mut sink, .. }) = early {
+    if let Some(EarlySink { name, mut sink, .. }) = early {
         if let Err(error) = sink.finish() {
             report::line(&format!("{name} is switched off: {error}"));
         }

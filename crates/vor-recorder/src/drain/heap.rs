@@ -13,11 +13,11 @@ use crate::sync::global::{AtomicBool, AtomicU64};
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Shortest interval: a snapshot reads the whole live heap.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Enables snapshots from now on.
 pub(super) fn set_interval(interval: Duration) {
-    let interval_ns = u64::try_from(interval.max(SHORTEST).as_nanos());
+    let interval_ns = u64::try_from(interval.max(MIN_INTERVAL).as_nanos());
     INTERVAL_NS.store(interval_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 

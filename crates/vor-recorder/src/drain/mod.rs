@@ -317,7 +317,7 @@ fn pass(engine: &mut Engine) -> Pass {
 
 /// Reads the open scopes, and fixes the tick up to which a pass goes.
 fn begin_pass(engine: &mut Engine) -> u64 {
-    engine.note_open();
+    engine.snapshot_open();
     // Under the lock: a mark made later has a later tick.
     let _marks = lock(&MARKS);
     clock::ticks()
@@ -463,7 +463,7 @@ pub fn stats() -> Vec<ScopeStats> {
         pass(engine);
         engine.scope_stats()
     };
-    outside(read).unwrap_or_default()
+    try_with_engine(read).unwrap_or_default()
 }
 
 /// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
@@ -475,14 +475,14 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
         pass(engine);
         engine.counted_by_thread()
     };
-    outside(read).unwrap_or_default()
+    try_with_engine(read).unwrap_or_default()
 }
 
 /// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a
 /// sink.
 #[must_use]
 pub fn catalog() -> Option<Arc<Catalog>> {
-    outside(|engine| {
+    try_with_engine(|engine| {
         pass(engine);
         // Including scopes of which none has ended yet.
         engine.learn_sites();
@@ -493,16 +493,16 @@ pub fn catalog() -> Option<Arc<Catalog>> {
 /// Returns how many sinks were switched off because they failed.
 #[must_use]
 pub fn failed_sinks() -> u64 {
-    outside(|engine| engine.outputs.failed()).unwrap_or(0)
+    try_with_engine(|engine| engine.outputs.failed()).unwrap_or(0)
 }
 
-/// Runs `ask` with the engine for the program. `None` inside a sink, where this thread itself has
+/// Runs `work` with the engine for the program. `None` inside a sink, where this thread itself has
 /// the engine locked.
-fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+fn try_with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     if thread::is_busy() {
         return None;
     }
-    thread::while_busy(|| with_engine(ask))
+    thread::while_busy(|| with_engine(work))
 }
 
 /// Starts the recorder for a test of this module. The guard makes tests take turns, because marks

@@ -125,12 +125,12 @@ impl Outputs {
     /// Reads every sink's interest again. Must be called where a frame begins, so that no sink gets
     /// half a frame.
     pub(crate) fn refresh_interest(&mut self) {
-        let mut ask = |output: &mut Output| {
+        let mut refresh = |output: &mut Output| {
             output.interest = output.sink.interest();
             output.takes_frames = output.sink.takes_frames();
             Ok(())
         };
-        self.each(&|_| true, &mut ask);
+        self.each(&|_| true, &mut refresh);
         self.settle();
     }
 

@@ -17,7 +17,7 @@ use crate::sync::global::AtomicBool;
 static PRINTS: AtomicBool = AtomicBool::new(false);
 
 /// Longest sleep of a worker while the table may be requested.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 /// Enables printing of the table from now on.
 pub(crate) fn begin() {
@@ -29,7 +29,7 @@ pub(crate) fn begin() {
 /// Limits a sleep of the worker while the table may be requested.
 pub(super) fn longest_sleep(longest: Duration) -> Duration {
     if PRINTS.load(Ordering::Relaxed) {
-        longest.min(LONGEST_SLEEP)
+        longest.min(MAX_SLEEP)
     } else {
         longest
     }

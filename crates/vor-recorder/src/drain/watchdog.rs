@@ -23,9 +23,9 @@ use crate::sync::global::AtomicU64;
 static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How many times the worker checks within the limit.
-const LOOKS: u32 = 8;
+const CHECKS: u32 = 8;
 /// Shortest time between two checks.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Sets how long a frame or a scope may take.
 pub(super) fn set_limit(limit: Duration) {
@@ -39,14 +39,16 @@ fn limit() -> Option<Duration> {
 }
 
 /// Limits a sleep of the worker to the time until the next check.
-pub(super) fn longest_sleep(wanted: Duration) -> Duration {
-    limit().map_or(wanted, |limit| (limit / LOOKS).clamp(SHORTEST, wanted))
+pub(super) fn longest_sleep(max_sleep: Duration) -> Duration {
+    limit().map_or(max_sleep, |limit| {
+        (limit / CHECKS).clamp(MIN_PAUSE, max_sleep)
+    })
 }
 
 /// The stalls that the worker has reported.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
-    next_look_ticks: u64,
+    next_check_ticks: u64,
     /// The mark at the start of the last reported frame.
     reported_mark_ticks: u64,
     /// For each thread, the start of the last scope that counts as reported.
@@ -55,28 +57,34 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// If a check is due, looks for a frame or a scope that is too old, and reports it.
-    pub(super) fn look(&mut self) {
+    pub(super) fn check(&mut self) {
         let Some(limit) = limit() else {
             return;
         };
         let now = clock::ticks();
-        if now < self.next_look_ticks || !record_state::is_on() {
+        if now < self.next_check_ticks || !record_state::is_on() {
             return;
         }
         let pause = longest_sleep(Duration::MAX);
         let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
-        self.next_look_ticks = now.saturating_add(clock::approximate_ticks(pause_ns));
+        self.next_check_ticks = now.saturating_add(clock::approximate_ticks(pause_ns));
 
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let mark = last_mark_ticks();
         let open = thread::open_scopes();
-        if let Some(headline) = self.judge(limit_ns, mark, now, &open) {
+        if let Some(headline) = self.find_stall(limit_ns, mark, now, &open) {
             report_stall(&headline, &open);
         }
     }
 
     /// Returns the headline of a stall that has not been reported yet.
-    fn judge(&mut self, limit_ns: u64, mark: u64, now: u64, open: &[OpenThread]) -> Option<String> {
+    fn find_stall(
+        &mut self,
+        limit_ns: u64,
+        mark: u64,
+        now: u64,
+        open: &[OpenThread],
+    ) -> Option<String> {
         self.reported_starts
             .retain(|(thread, _)| open.iter().any(|open| open.thread == *thread));
         let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
@@ -146,13 +154,13 @@ fn name_of(thread: &OpenThread) -> String {
 
 fn report_stall(headline: &str, open: &[OpenThread]) {
     let now = clock::ticks();
-    let say = |text: &str| {
+    let emit = |text: &str| {
         report::line(text);
         thread::while_recording(|| thread::push_message(now, text));
     };
-    say(&format!("stalled: {headline}"));
+    emit(&format!("stalled: {headline}"));
     if open.is_empty() {
-        say("stalled: no scope is open");
+        emit("stalled: no scope is open");
     }
     for thread in open {
         let mut line = format!("stalled: {}:", name_of(thread));
@@ -166,7 +174,7 @@ fn report_stall(headline: &str, open: &[OpenThread]) {
                 Milliseconds(scope.age_ns)
             );
         }
-        say(&line);
+        emit(&line);
     }
 }
 
@@ -195,25 +203,25 @@ mod tests {
     #[test]
     fn a_stall_is_reported_once_and_the_next_one_again() {
         let mut dog = Watchdog::default();
-        let mut judge = |mark, open: &[OpenThread]| dog.judge(1_000, mark, 50, open);
-        assert_eq!(judge(0, &[open(0, &[(10, 900)])]), None);
-        let headline = judge(0, &[open(0, &[(10, 1_100), (12, 700)])]).unwrap();
+        let mut find_stall = |mark, open: &[OpenThread]| dog.find_stall(1_000, mark, 50, open);
+        assert_eq!(find_stall(0, &[open(0, &[(10, 900)])]), None);
+        let headline = find_stall(0, &[open(0, &[(10, 1_100), (12, 700)])]).unwrap();
         assert_eq!(
             headline,
             "`work` has been open for 0.0 ms on thread 0, the limit is 0.0 ms"
         );
         // The inner scope gets old in the same stall.
-        assert_eq!(judge(0, &[open(0, &[(10, 1_600), (12, 1_200)])]), None);
+        assert_eq!(find_stall(0, &[open(0, &[(10, 1_600), (12, 1_200)])]), None);
         // A later scope is another stall, and so is another thread's.
-        assert!(judge(0, &[open(0, &[(10, 4_000), (30, 1_001)])]).is_some());
-        assert!(judge(0, &[open(0, &[(10, 9_000)]), open(1, &[(9, 1_001)])]).is_some());
+        assert!(find_stall(0, &[open(0, &[(10, 4_000), (30, 1_001)])]).is_some());
+        assert!(find_stall(0, &[open(0, &[(10, 9_000)]), open(1, &[(9, 1_001)])]).is_some());
         assert_eq!(
-            judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]),
+            find_stall(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]),
             None
         );
         // The state of a thread is removed with it.
-        assert_eq!(judge(0, &[]), None);
-        assert!(judge(0, &[open(1, &[(9, 2_000)])]).is_some());
+        assert_eq!(find_stall(0, &[]), None);
+        assert!(find_stall(0, &[open(1, &[(9, 2_000)])]).is_some());
     }
 
     #[test]
@@ -221,13 +229,13 @@ mod tests {
         let mut dog = Watchdog::default();
         let now = clock::ticks();
         let mark = now.saturating_sub(clock::approximate_ticks(5_000_000));
-        let headline = dog.judge(1_000_000, mark, now, &[]).unwrap();
+        let headline = dog.find_stall(1_000_000, mark, now, &[]).unwrap();
         assert!(
             headline.starts_with("no frame mark for 5.0 ms"),
             "{headline}"
         );
-        assert_eq!(dog.judge(1_000_000, mark, now, &[]), None);
-        assert!(dog.judge(1_000_000, mark + 1, now, &[]).is_some());
-        assert_eq!(dog.judge(9_000_000, mark + 2, now, &[]), None);
+        assert_eq!(dog.find_stall(1_000_000, mark, now, &[]), None);
+        assert!(dog.find_stall(1_000_000, mark + 1, now, &[]).is_some());
+        assert_eq!(dog.find_stall(9_000_000, mark + 2, now, &[]), None);
     }
 }

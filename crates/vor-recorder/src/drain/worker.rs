@@ -29,16 +29,16 @@ static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// Set by the first push that finds a ring at its high watermark, cleared by the worker, so that
 /// one wake-up is made rather than thousands.
-static CALLED: AtomicBool = AtomicBool::new(false);
+static WOKEN: AtomicBool = AtomicBool::new(false);
 
 /// Time without work before the worker's long sleep.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Shortest sleep if no ring is filling; other threads then have the engine and the processor.
-const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// How long the worker leaves the engine to a thread that waits for it.
-const GIVE_WAY: Duration = Duration::from_micros(100);
+const YIELD_TIME: Duration = Duration::from_micros(100);
 
 const NAME: &str = "vor-drain";
 
@@ -74,7 +74,7 @@ fn report_missing(error: &std::io::Error) {
 pub(super) fn forget() {
     *lock(&WORKER) = None;
     ASLEEP.store(false, Ordering::Relaxed);
-    CALLED.store(false, Ordering::Relaxed);
+    WOKEN.store(false, Ordering::Relaxed);
 }
 
 #[cfg(unix)]
@@ -89,9 +89,9 @@ pub(super) fn is_open() -> bool {
 }
 
 pub(super) fn wake(urgent: bool) {
-    let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
+    let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !WOKEN.load(Ordering::Relaxed));
     if due
-        && !CALLED.swap(true, Ordering::SeqCst)
+        && !WOKEN.swap(true, Ordering::SeqCst)
         && let Some(worker) = &*lock(&WORKER)
     {
         worker.unpark();
@@ -108,12 +108,12 @@ fn run(interval: Duration) {
     let mut last_active = Instant::now();
     let mut watchdog = Watchdog::default();
     loop {
-        CALLED.store(false, Ordering::SeqCst);
+        WOKEN.store(false, Ordering::SeqCst);
         let begun = Instant::now();
         let found = with_engine(|engine| {
             let until_ticks = begin_pass(engine);
             let pass = step(engine, until_ticks);
-            gpu::want(record_state::is_on() && engine.outputs.read_metrics());
+            gpu::set_wanted(record_state::is_on() && engine.outputs.read_metrics());
             pass
         });
         let Some(Pass {
@@ -128,18 +128,18 @@ fn run(interval: Duration) {
         if active {
             last_active = Instant::now();
         }
-        watchdog.look();
+        watchdog.check();
         if pressed || more {
             // The lock is not fair: without a pause the worker would have it again before a waiting
             // thread is awake.
             if WAITING.load(Ordering::SeqCst) > 0 {
-                std::thread::sleep(GIVE_WAY);
+                std::thread::sleep(YIELD_TIME);
             }
             continue;
         }
         if last_active.elapsed() < IDLE_AFTER {
             let rest = interval.saturating_sub(begun.elapsed());
-            std::thread::park_timeout(rest.max(SHORTEST_SLEEP));
+            std::thread::park_timeout(rest.max(MIN_SLEEP));
             continue;
         }
         ASLEEP.store(true, Ordering::SeqCst);
@@ -150,7 +150,7 @@ fn run(interval: Duration) {
         if news == Some(false) {
             std::thread::park_timeout(interval);
             if with_engine(|engine| engine.has_news()) == Some(false)
-                && !CALLED.load(Ordering::SeqCst)
+                && !WOKEN.load(Ordering::SeqCst)
             {
                 std::thread::park_timeout(longest_sleep());
             }
@@ -168,11 +168,11 @@ mod tests {
     fn many_marks_call_the_worker_before_its_interval_is_over() {
         let _turn = start_for_tests();
         // While the test holds the engine, the worker only reaches the beginning of a pass, where
-        // it clears `CALLED` once.
+        // it clears `WOKEN` once.
         let engine = lock_engine();
         let is_called = (0..4000).any(|_| {
             frame_mark();
-            CALLED.load(Ordering::SeqCst)
+            WOKEN.load(Ordering::SeqCst)
         });
         drop(engine);
         assert!(is_called);

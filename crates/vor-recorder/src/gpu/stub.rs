@@ -10,7 +10,7 @@ impl GpuRows {
     }
 }
 
-pub(crate) fn want(_: bool) {}
+pub(crate) fn set_wanted(_: bool) {}
 
 #[cfg(any(unix, windows))]
 pub(crate) fn stop() {}

@@ -160,9 +160,9 @@ mod unix {
             events: libc::POLLOUT,
             revents: 0,
         };
-        let most_ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
+        let timeout_ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
         // SAFETY: `poll` is one structure that lives across the call, which a handler may make.
-        match unsafe { libc::poll(&raw mut poll, 1, most_ms) } {
+        match unsafe { libc::poll(&raw mut poll, 1, timeout_ms) } {
             -1 => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 error => Err(error),

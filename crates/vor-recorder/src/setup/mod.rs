@@ -154,7 +154,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         holds_spans: options.spans,
         create: Arc::new(move || {
             let mut sink = CaptureSink::create(&path, options)?;
-            sink.take_notes(signals);
+            sink.enable_crash_records(signals);
             Ok((sink.path().to_owned(), Box::new(sink)))
         }),
     }

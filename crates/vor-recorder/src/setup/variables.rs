@@ -195,7 +195,7 @@ const PREFIXES: [&str; 8] = [
 
 /// Letters of a known name, after `VOR_`, for each typing error that a similar name may have. Names
 /// of vor's own build and tests differ by more.
-const LETTERS_PER_SLIP: usize = 3;
+const LETTERS_PER_EDIT: usize = 3;
 
 /// Returns the names that are meant for vor but unknown to it, each with the nearest known one.
 /// They are misspelt, or variables of other versions.
@@ -205,10 +205,10 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
         if name == "VOR_CPU_SOURCE" || KNOWN.contains(&name.as_str()) || !name.starts_with("VOR") {
             return None;
         }
-        let most_slips = |known: &str| (known.len() - "VOR_".len()) / LETTERS_PER_SLIP;
-        let is_near = |known: &&str| slips(&name, known) <= most_slips(known);
-        let near = KNOWN.iter().copied().filter(is_near);
-        if let Some(nearest) = near.min_by_key(|known| slips(&name, known)) {
+        let max_distance = |known: &str| (known.len() - "VOR_".len()) / LETTERS_PER_EDIT;
+        let is_near = |known: &&str| edit_distance(&name, known) <= max_distance(known);
+        let suggestions = KNOWN.iter().copied().filter(is_near);
+        if let Some(nearest) = suggestions.min_by_key(|known| edit_distance(&name, known)) {
             return Some((name, nearest));
         }
         if !PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
@@ -234,7 +234,7 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
 
 /// Returns how many bytes must be inserted, removed, replaced, or exchanged with a neighbour, to
 /// turn one text into the other.
-fn slips(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to) = (from.as_bytes(), to.as_bytes());
     // The last two rows of the table of distances between prefixes of both.
     let mut earlier: Vec<usize> = Vec::new();
@@ -304,7 +304,9 @@ mod tests {
             "VOR_COMMAND",
         ];
         let found = unknown(set.into_iter().map(OsString::from));
-        let found = found.iter().map(|(name, near)| (name.as_str(), *near));
+        let found = found
+            .iter()
+            .map(|(name, nearest)| (name.as_str(), *nearest));
         assert_eq!(
             found.collect::<Vec<_>>(),
             [
@@ -323,21 +325,21 @@ mod tests {
 
     #[test]
     fn every_known_variable_is_read() {
-        let asked = std::cell::RefCell::new(Vec::new());
+        let read_names = std::cell::RefCell::new(Vec::new());
         let get = |name: &str| {
-            asked.borrow_mut().push(name.to_owned());
+            read_names.borrow_mut().push(name.to_owned());
             None
         };
         let _ = Config::from_variables(get, |line| panic!("{line}"));
-        let mut asked = asked.into_inner();
-        asked.sort_unstable();
-        asked.dedup();
+        let mut read_names = read_names.into_inner();
+        read_names.sort_unstable();
+        read_names.dedup();
         let mut known = KNOWN
             .iter()
             .map(|name| (*name).to_owned())
             .collect::<Vec<_>>();
         known.sort_unstable();
-        assert_eq!(asked, known);
+        assert_eq!(read_names, known);
     }
 
     #[test]

@@ -79,10 +79,10 @@ pub struct CaptureSink {
     encoder: Encoder,
     /// Whether crash records go into this file too.
     #[cfg(unix)]
-    takes_notes: bool,
+    has_crash_records: bool,
     /// The exclusive right to write the file, held while records are gathered.
     #[cfg(unix)]
-    turn: Option<crash::Turn>,
+    write_guard: Option<crash::WriteGuard>,
     /// Records that are not yet written.
     buffer: Vec<u8>,
     /// Frames in `buffer`.
@@ -116,7 +116,7 @@ struct PendingFrames {
     frames: VecDeque<PendingFrame>,
     running: VecDeque<SpanBatch>,
     /// Spans of the running frame that were given up.
-    given_up: u64,
+    discarded: u64,
     spans: usize,
 }
 
@@ -125,7 +125,7 @@ struct PendingFrame {
     frame: Arc<FrameSnapshot>,
     batches: VecDeque<SpanBatch>,
     /// Spans that are no longer in `batches`.
-    given_up: u64,
+    discarded: u64,
 }
 
 impl std::fmt::Debug for CaptureSink {
@@ -173,9 +173,9 @@ impl CaptureSink {
             },
             encoder: Encoder::new(header),
             #[cfg(unix)]
-            takes_notes: false,
+            has_crash_records: false,
             #[cfg(unix)]
-            turn: None,
+            write_guard: None,
             buffer: Vec::new(),
             gathered_frames: 0,
             had_many_frames: false,
@@ -198,7 +198,7 @@ impl CaptureSink {
 
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
     /// ends the process. Only the last capture that called this receives them.
-    pub(crate) fn take_notes(&mut self, signals: bool) {
+    pub(crate) fn enable_crash_records(&mut self, signals: bool) {
         #[cfg(not(unix))]
         let _ = signals;
         #[cfg(unix)]
@@ -206,28 +206,28 @@ impl CaptureSink {
             use std::os::fd::AsRawFd;
             let (seed, next_seq) = self.encoder.place();
             crash::watch(self.file.inner().as_raw_fd(), seed, next_seq, signals);
-            self.takes_notes = true;
+            self.has_crash_records = true;
         }
     }
 
-    fn take_no_notes(&mut self) {
+    fn disable_crash_records(&mut self) {
         #[cfg(unix)]
-        if std::mem::take(&mut self.takes_notes) {
-            self.turn = None;
+        if std::mem::take(&mut self.has_crash_records) {
+            self.write_guard = None;
             use std::os::fd::AsRawFd;
             crash::forget(self.file.inner().as_raw_fd());
         }
     }
 
-    /// Gathers the records that `encode` appends to the buffer. The turn lasts until they are
-    /// written, so no crash record can come between them and their place in the file.
+    /// Gathers the records that `encode` appends to the buffer. The write guard is held until they
+    /// are written, so no crash record can come between them and their place in the file.
     fn gather(&mut self, encode: impl FnOnce(&mut Self)) -> Result<(), Error> {
         #[cfg(unix)]
-        if self.takes_notes && self.turn.is_none() {
-            let mut turn = crash::Turn::wait().map_err(|error| self.cannot_write(error))?;
-            let (records, bytes) = turn.take_records();
+        if self.has_crash_records && self.write_guard.is_none() {
+            let mut guard = crash::WriteGuard::wait().map_err(|error| self.cannot_write(error))?;
+            let (records, bytes) = guard.take_records();
             self.encoder.skip(records, bytes);
-            self.turn = Some(turn);
+            self.write_guard = Some(guard);
         }
         encode(self);
         if self.buffer.len() < GATHERED_BYTES {
@@ -236,7 +236,7 @@ impl CaptureSink {
         self.write_out()
     }
 
-    /// Writes the gathered records, and releases the turn.
+    /// Writes the gathered records, and releases the write guard.
     fn write_out(&mut self) -> Result<(), Error> {
         let mut written = Ok(());
         if !self.buffer.is_empty() {
@@ -248,8 +248,8 @@ impl CaptureSink {
             self.gathered_frames = 0;
         }
         #[cfg(unix)]
-        if let Some(mut turn) = self.turn.take() {
-            turn.set_next_seq(self.encoder.place().1);
+        if let Some(mut guard) = self.write_guard.take() {
+            guard.set_next_seq(self.encoder.place().1);
         }
         written.map_err(|error| self.cannot_write(error))
     }
@@ -348,7 +348,7 @@ impl CaptureSink {
             let Some(PendingFrame {
                 frame,
                 batches,
-                given_up,
+                discarded,
             }) = self.waiting.frames.pop_front()
             else {
                 break;
@@ -362,11 +362,11 @@ impl CaptureSink {
             if with_spans && allowed {
                 self.frames_with_spans += 1;
                 batches.iter().for_each(|batch| self.put_batch(batch));
-                if given_up == 0 {
+                if discarded == 0 {
                     self.put_frame(&frame);
                 } else {
-                    let span_count = frame.span_count.saturating_sub(given_up);
-                    let dropped_spans = frame.dropped_spans + given_up;
+                    let span_count = frame.span_count.saturating_sub(discarded);
+                    let dropped_spans = frame.dropped_spans + discarded;
                     self.put_frame(&filled!(FrameSnapshot {
                         span_count,
                         dropped_spans,
@@ -379,14 +379,14 @@ impl CaptureSink {
         }
     }
 
-    fn judge(&mut self, frame: &Arc<FrameSnapshot>) {
+    fn decide(&mut self, frame: &Arc<FrameSnapshot>) {
         let batches = std::mem::take(&mut self.waiting.running);
         let chosen = frame.index.is_multiple_of(self.options.every);
-        let given_up = std::mem::take(&mut self.waiting.given_up);
+        let discarded = std::mem::take(&mut self.waiting.discarded);
         self.waiting.frames.push_back(PendingFrame {
             frame: Arc::clone(frame),
             batches,
-            given_up,
+            discarded,
         });
         match self.options.slow {
             None => self.settle(0, chosen),
@@ -448,7 +448,7 @@ impl FrameSink for CaptureSink {
     fn finish(&mut self) -> Result<(), Error> {
         let ended = self.gather(Self::put_end).and_then(|()| self.write_out());
         // No record may follow the end.
-        self.take_no_notes();
+        self.disable_crash_records();
         ended
     }
 }
@@ -475,11 +475,11 @@ impl CaptureSink {
         // A single frame exceeds the bound. Its oldest batches are given up, and its record will
         // count their spans as dropped.
         while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
-            let Some(given_up) = self.waiting.running.pop_front() else {
+            let Some(discarded) = self.waiting.running.pop_front() else {
                 break;
             };
-            self.waiting.spans -= weight(&given_up);
-            self.waiting.given_up += given_up.span_count() as u64;
+            self.waiting.spans -= weight(&discarded);
+            self.waiting.discarded += discarded.span_count() as u64;
         }
     }
 
@@ -517,7 +517,7 @@ impl CaptureSink {
         } else if self.keeps_all() {
             self.put_frame(frame);
         } else {
-            self.judge(frame);
+            self.decide(frame);
         }
     }
 
@@ -540,7 +540,7 @@ impl Drop for CaptureSink {
     fn drop(&mut self) {
         // At least write the gathered records.
         let _ = self.write_out();
-        self.take_no_notes();
+        self.disable_crash_records();
     }
 }
 
@@ -594,7 +594,7 @@ fn open(path: &Path) -> Result<(OutputFile, PathBuf), Error> {
         } else {
             format!("{pid}-{number}")
         };
-        let own = beside(path, &infix);
+        let own = sibling_path(path, &infix);
         if let Some(file) = take(&own)? {
             report::line(&format!(
                 "{} is being written already; this process writes {}",
@@ -638,7 +638,7 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
             return Ok(Some(output));
         }
         let free = (1_u32..)
-            .map(|number| beside(path, &number.to_string()))
+            .map(|number| sibling_path(path, &number.to_string()))
             .find(|free| !free.exists());
         let Some(kept) = free else { break };
         std::fs::rename(path, &kept).map_err(|error| {
@@ -661,7 +661,7 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
 }
 
 /// Returns `run.<infix>.vor` for `run.vor`.
-fn beside(path: &Path, infix: &str) -> PathBuf {
+fn sibling_path(path: &Path, infix: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(".");
     name.push(infix);
@@ -686,7 +686,7 @@ mod tests {
         let folder = tempfile::tempdir().map_err(|error| Error::io("a folder", error))?;
         let path = folder.path().join("run.vor");
         let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
-        sink.take_notes(false);
+        sink.enable_crash_records(false);
         let batch = filled!(SpanBatch {
             threads: vec![filled!(ThreadBatch {
                 start_ticks: vec![1, 2, 3],
@@ -694,11 +694,11 @@ mod tests {
                 sites: vec![SiteId(1); 3]
             })]
         });
-        let turn = crash::Turn::try_take();
-        assert!(turn.is_some());
+        let guard = crash::WriteGuard::try_take();
+        assert!(guard.is_some());
         let note = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(400));
-            drop(turn);
+            drop(guard);
         });
         sink.accept_batch(&batch)?;
         sink.finish()?;

@@ -8,7 +8,7 @@ use vor_capture::sink::FrameSink;
 use vor_export::chrome::ChromeExporter;
 
 use crate::os::file::OutputFile;
-use crate::sinks::wrapped::Wrapped;
+use crate::sinks::exporter_sink::ExporterSink;
 
 /// Writes a Chrome trace to `path` while its guard is held, and switches recording on if it is off.
 ///
@@ -46,7 +46,9 @@ impl ChromeTraceSink {
             let doing = format!("cannot create the Chrome trace `{}`", self.path.display());
             Error::io(doing, error)
         })?;
-        Ok(Wrapped::file(ChromeExporter::new(BufWriter::new(file))))
+        Ok(ExporterSink::file(ChromeExporter::new(BufWriter::new(
+            file,
+        ))))
     }
 
     /// Returns the name of the sink in messages.

@@ -20,7 +20,7 @@ pub mod pyroscope;
 #[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 pub mod samply;
 #[cfg(feature = "export")]
-mod wrapped;
+mod exporter_sink;
 
 /// An output as in vor 0.2.1: install it once, and drop the guard to flush and end it.
 pub trait Sink {

@@ -38,19 +38,19 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
 /// Most frames whose spans wait in the queue.
-const MOST_FRAMES: usize = 256;
+const MAX_QUEUED_FRAMES: usize = 256;
 
 /// Number of spans above which a request is sent.
-const MOST_SPANS: usize = 512;
+const MAX_BATCH_SPANS: usize = 512;
 
 /// How long spans wait for others to join their request.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_BATCH_DELAY: Duration = Duration::from_secs(1);
 
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Bytes that are read of an answer.
-const MOST_ANSWER: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held,
 /// and switches recording on if it is off.
@@ -107,7 +107,7 @@ impl Default for OtlpSink {
 
 /// The threads beside the drain. Dropping it sends the remaining data and ends them.
 #[derive(Debug)]
-struct Running {
+struct Workers {
     sender: Option<JoinHandle<()>>,
     provider: SdkMeterProvider,
     timeout: Duration,
@@ -150,7 +150,7 @@ impl OtlpCounts {
     }
 }
 
-impl Drop for Running {
+impl Drop for Workers {
     fn drop(&mut self) {
         // The child of a fork has no such thread.
         if self.pid != std::process::id() {
@@ -231,7 +231,7 @@ impl OtlpSink {
         format!("the OpenTelemetry sink{at}")
     }
 
-    fn start(self, counts: &Arc<Counts>) -> Result<Collecting, Error> {
+    fn start(self, counts: &Arc<Counts>) -> Result<CollectorSink, Error> {
         let base = self.base().to_owned();
         // A name and password in an address would appear in every message.
         if base.contains('@') {
@@ -280,14 +280,14 @@ impl OtlpSink {
             .map_err(|error| failed(&error))?;
         let resource = Resource::builder().with_service_name(self.service).build();
         opentelemetry_sdk::trace::SpanExporter::set_resource(&mut spans, &resource);
-        let (queue, waiting) = sync_channel(MOST_FRAMES);
+        let (queue, receiver) = sync_channel(MAX_QUEUED_FRAMES);
         let sender = {
             let counts = Arc::clone(counts);
             let address = base.clone();
             let builder = std::thread::Builder::new().name("vor-otlp".to_owned());
             let run = move || {
                 allocations::stay_untracked();
-                send(&spans, &waiting, &counts, &address);
+                send(&spans, &receiver, &counts, &address);
             };
             builder.spawn(run).map_err(|error| failed(&error))?
         };
@@ -299,7 +299,7 @@ impl OtlpSink {
             .with_reader(reader)
             .build();
         let meter = provider.meter("vor");
-        Ok(Collecting {
+        Ok(CollectorSink {
             frames: meter
                 .f64_histogram("vor.frame.duration")
                 .with_unit("ms")
@@ -311,7 +311,7 @@ impl OtlpSink {
             queue: Some(queue),
             counts: Arc::clone(counts),
             ids: Ids::new(),
-            _running: Running {
+            _workers: Workers {
                 sender: Some(sender),
                 provider,
                 timeout: self.timeout,
@@ -322,7 +322,7 @@ impl OtlpSink {
 }
 
 /// The sink.
-struct Collecting {
+struct CollectorSink {
     meter: Meter,
     frames: Histogram<f64>,
     dropped: Counter<u64>,
@@ -330,14 +330,14 @@ struct Collecting {
     gauges: HashMap<u32, Gauge<f64>>,
     /// Names of the spans that are sent.
     names: Vec<String>,
-    /// Dropping it ends the thread. It is dropped before `_running`, which waits for the thread.
+    /// Dropping it ends the thread. It is dropped before `_workers`, which waits for the thread.
     queue: Option<SyncSender<Vec<SpanData>>>,
     counts: Arc<Counts>,
     ids: Ids,
-    _running: Running,
+    _workers: Workers,
 }
 
-impl FrameSink for Collecting {
+impl FrameSink for CollectorSink {
     fn interest(&self) -> Interest {
         if self.names.is_empty() {
             Interest::METRICS
@@ -382,7 +382,7 @@ impl FrameSink for Collecting {
     }
 }
 
-impl Collecting {
+impl CollectorSink {
     /// Appends the chosen spans of a thread.
     fn choose(&mut self, frame: &FrameSnapshot, tree: &ThreadTree, into: &mut Vec<SpanData>) {
         let catalog = &frame.catalog;
@@ -507,8 +507,8 @@ fn send(exporter: &SpanExporter, queue: &Receiver<Vec<SpanData>>, counts: &Count
     let mut is_open = true;
     while is_open {
         let mut spans = Vec::new();
-        let until = Instant::now() + LONGEST_WAIT;
-        while spans.len() < MOST_SPANS {
+        let until = Instant::now() + MAX_BATCH_DELAY;
+        while spans.len() < MAX_BATCH_SPANS {
             match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(more) => spans.extend(more),
                 Err(RecvTimeoutError::Timeout) => break,
@@ -562,7 +562,7 @@ impl HttpClient for Client {
         let (parts, mut body) = answer.into_parts();
         let bytes = body
             .with_config()
-            .limit(MOST_ANSWER)
+            .limit(MAX_RESPONSE_BYTES)
             .read_to_vec()
             .unwrap_or_default();
         Ok(Response::from_parts(parts, bytes.into()))

@@ -12,7 +12,7 @@ use vor_export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 
 use crate::drain::{self, SinkHandle};
 use crate::os::file::OutputFile;
-use crate::sinks::wrapped::Wrapped;
+use crate::sinks::exporter_sink::ExporterSink;
 use crate::sync::lock;
 
 /// Writes a Perfetto trace to `path` while its guard is held, and switches recording on if it is
@@ -54,7 +54,9 @@ impl PerfettoSink {
             let doing = format!("cannot create the Perfetto trace `{}`", self.path.display());
             Error::io(doing, error)
         })?;
-        Ok(Wrapped::file(PerfettoExporter::new(BufWriter::new(file))))
+        Ok(ExporterSink::file(PerfettoExporter::new(BufWriter::new(
+            file,
+        ))))
     }
 
     /// Returns the name of the sink in messages.

@@ -30,10 +30,10 @@ use crate::sync::lock;
 use crate::{allocations, clock};
 
 /// Shortest interval: a shorter one would mostly measure itself.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long dropping the sink waits for the last profile.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The kind of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Profiles {
         let thread = {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("vor-profiles".to_owned());
-            let run = move || shared.run(interval.max(SHORTEST), receiver);
+            let run = move || shared.run(interval.max(MIN_INTERVAL), receiver);
             let started = builder.spawn(run);
             started
                 .map_err(|error| Error::io(format!("{name}: a thread cannot be started"), error))?
@@ -144,9 +144,9 @@ impl Drop for Profiles {
         if self.pid != std::process::id() {
             return;
         }
-        self.shared.ask_to_end();
+        self.shared.request_end();
         if !self.shared.wait_for_end() {
-            let seconds = PATIENCE.as_secs();
+            let seconds = SHUTDOWN_TIMEOUT.as_secs();
             report::line(&format!(
                 "{} took more than {seconds} s to end; the program does not wait for them",
                 self.name
@@ -185,21 +185,21 @@ impl FrameSink for Profiles {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.shared.ask_to_end();
+        self.shared.request_end();
         Ok(())
     }
 }
 
 impl Shared {
     /// Signals the thread to take the last profile and to end.
-    fn ask_to_end(&self) {
+    fn request_end(&self) {
         lock(&self.state).is_ending = true;
         self.changed.notify_all();
     }
 
-    /// Waits up to `PATIENCE` for the thread's end. Returns whether it has ended.
+    /// Waits up to `SHUTDOWN_TIMEOUT` for the thread's end. Returns whether it has ended.
     fn wait_for_end(&self) -> bool {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SHUTDOWN_TIMEOUT;
         self.wait_while(until, |state| !state.has_ended).has_ended
     }
 

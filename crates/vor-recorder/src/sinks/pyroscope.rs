@@ -28,19 +28,19 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
 /// Most profiles that wait: two minutes at the default interval, with the heap.
-const MOST_WAITING: usize = 24;
+const MAX_QUEUED_PROFILES: usize = 24;
 
 /// Most bytes of waiting profiles.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Time limit for pushing the remaining profiles at the end.
-const AT_END: Duration = Duration::from_secs(3);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes that are read of a server's answer.
-const MOST_ANSWER: u64 = 4 << 10;
+const MAX_RESPONSE_BYTES: u64 = 4 << 10;
 
 /// How the program identifies itself to a server.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -423,7 +423,7 @@ impl Receiver for Pusher {
             .iter()
             .map(|waiting| waiting.profile.len())
             .sum();
-        while self.waiting.len() > MOST_WAITING || bytes > MOST_BYTES {
+        while self.waiting.len() > MAX_QUEUED_PROFILES || bytes > MAX_QUEUED_BYTES {
             let Some(oldest) = self.waiting.pop_front() else {
                 break;
             };
@@ -457,7 +457,7 @@ impl Receiver for Pusher {
 
     fn end(&mut self) {
         // Try each once more, also after a recent failure; the first failure ends it.
-        let until = Instant::now() + AT_END;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         while let Some(waiting) = self.waiting.front() {
             self.timeout = self
                 .timeout
@@ -536,19 +536,19 @@ impl Pusher {
         let retry_after = answer.headers().get("retry-after");
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         // Read the answer to its end, so that the connection can be reused.
-        let said = answer
+        let body = answer
             .body_mut()
             .with_config()
-            .limit(MOST_ANSWER)
+            .limit(MAX_RESPONSE_BYTES)
             .read_to_string();
         if status.is_success() {
             return Ok(());
         }
-        let said = said.unwrap_or_default();
-        let said: String = said.trim().chars().take(200).collect();
-        let colon = if said.is_empty() { "" } else { ": " };
+        let body = body.unwrap_or_default();
+        let body: String = body.trim().chars().take(200).collect();
+        let colon = if body.is_empty() { "" } else { ": " };
         Err(Failure {
-            why: format!("the server answered {status}{colon}{said}"),
+            why: format!("the server answered {status}{colon}{body}"),
             is_passing: status.is_server_error() || matches!(status.as_u16(), 408 | 429),
             retry_after: retry_after.map(Duration::from_secs),
         })

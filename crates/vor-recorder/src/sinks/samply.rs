@@ -25,7 +25,7 @@ use vor_export::samply::SamplyExporter;
 use crate::clock;
 use crate::hot::{hooks, thread};
 use crate::os::file;
-use crate::sinks::wrapped::Wrapped;
+use crate::sinks::exporter_sink::ExporterSink;
 use crate::sync::global::AtomicBool;
 use crate::sync::{Ordering, lock};
 
@@ -77,7 +77,7 @@ impl SamplySink {
         let files = Arc::new(Files {
             folder: self.folder,
             pid: std::process::id(),
-            made: Mutex::default(),
+            created: Mutex::default(),
         });
         *lock(&FILES) = Some(Arc::clone(&files));
         IS_ON.store(true, Ordering::SeqCst);
@@ -91,10 +91,10 @@ impl SamplySink {
                 files.append(tid, lines)
             }
         };
-        Ok(Wrapped {
+        Ok(ExporterSink {
             exporter: SamplyExporter::new(clock, write),
             writes_file: false,
-            _kept: Mapping { files },
+            _guard: Mapping { files },
         })
     }
 
@@ -147,7 +147,7 @@ struct Files {
     folder: PathBuf,
     pid: u32,
     /// Numbers of the threads whose files exist.
-    made: Mutex<FxHashSet<u64>>,
+    created: Mutex<FxHashSet<u64>>,
 }
 
 impl Files {
@@ -157,10 +157,10 @@ impl Files {
 
     /// Creates the file of a thread and shows it to samply, once.
     fn declare(&self, tid: u64) -> io::Result<()> {
-        let mut made = lock(&self.made);
-        if !made.contains(&tid) {
+        let mut created = lock(&self.created);
+        if !created.contains(&tid) {
             show(&self.path(tid))?;
-            made.insert(tid);
+            created.insert(tid);
         }
         Ok(())
     }

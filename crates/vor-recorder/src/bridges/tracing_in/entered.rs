@@ -100,10 +100,10 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 
     /// The span that this thread made last; 0 once it has entered one.
-    static MADE: Cell<u64> = const { Cell::new(0) };
+    static LAST_CREATED: Cell<u64> = const { Cell::new(0) };
 
     /// This thread's number among the threads that make spans; 0 before it has made one.
-    static MAKER: Cell<u32> = const { Cell::new(0) };
+    static CREATOR: Cell<u32> = const { Cell::new(0) };
 
     static SHALLOW: [Entry; SHALLOW_ENTRIES] = const { [const { Entry::new() }; SHALLOW_ENTRIES] };
 
@@ -167,11 +167,11 @@ pub(super) struct FreeEntry {
 /// Returns a free entry for a span that this thread made, if the array has one. The thread must
 /// have made this span last and entered none since, or the span must be a task.
 #[inline(always)]
-pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<FreeEntry> {
+pub(super) fn free_entry(key: u64, slot: &Slot) -> Option<FreeEntry> {
     let depth = DEPTH.get();
     let entry = shallow().get(depth)?;
-    let is_own = MAKER.get() == slot.maker.load(Ordering::Relaxed);
-    let is_next = MADE.get() == key || slot.task.load(Ordering::Relaxed) != 0;
+    let is_own = CREATOR.get() == slot.creator.load(Ordering::Relaxed);
+    let is_next = LAST_CREATED.get() == key || slot.task.load(Ordering::Relaxed) != 0;
     (is_own && is_next).then_some(FreeEntry { depth, entry })
 }
 
@@ -179,7 +179,7 @@ impl FreeEntry {
     /// Stores the span there, with its open scope.
     #[inline(always)]
     pub(super) fn take(self, entered: Entered) {
-        set(&MADE, 0);
+        set(&LAST_CREATED, 0);
         set(&DEPTH, self.depth + 1);
         // A handler that enters spans meanwhile uses the entries above.
         compiler_fence(Ordering::SeqCst);
@@ -196,7 +196,7 @@ pub(super) fn own_top(key: u64, instance: Instance) -> Option<(&'static Slot, Op
     let slot = entry.slot.get()?;
     let is_own_top = entry.is_of(key, instance)
         && slot.is_of(key, instance)
-        && MAKER.get() == slot.maker.load(Ordering::Relaxed);
+        && CREATOR.get() == slot.creator.load(Ordering::Relaxed);
     is_own_top.then(|| (slot, entry.scope()))
 }
 
@@ -295,15 +295,15 @@ fn current_deep(instance: Instance) -> Option<(u64, &'static Slot)> {
 
 /// Records the span that this thread made last.
 #[inline(always)]
-pub(super) fn note_made(key: u64) {
-    set(&MADE, key);
+pub(super) fn set_last_created(key: u64) {
+    set(&LAST_CREATED, key);
 }
 
 /// Returns this thread's number among the threads that make or report spans; no other thread ever
 /// has it.
 #[inline(always)]
 pub(super) fn number() -> u32 {
-    match MAKER.get() {
+    match CREATOR.get() {
         0 => new_number(),
         number => number,
     }
@@ -314,19 +314,19 @@ fn new_number() -> u32 {
     /// Any thread takes from it. Relaxed: no number may be taken twice, and nothing else matters.
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    set(&MAKER, number);
+    set(&CREATOR, number);
     number
 }
 
 /// Returns whether this thread has this number.
 #[inline]
-pub(super) fn is_maker(number: u32) -> bool {
-    MAKER.get() == number
+pub(super) fn is_creator(number: u32) -> bool {
+    CREATOR.get() == number
 }
 
 /// Returns whether this thread made this span last and has entered none since, and marks a span as
 /// entered.
 #[inline]
-pub(super) fn is_fresh(key: u64) -> bool {
-    MADE.replace(0) == key
+pub(super) fn is_newest(key: u64) -> bool {
+    LAST_CREATED.replace(0) == key
 }

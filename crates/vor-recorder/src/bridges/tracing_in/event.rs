@@ -30,7 +30,7 @@ impl Visit for MarkVisitor {
 
 /// Returns whether a message of this thread is recorded now; only then are its other fields read.
 /// Inside vor the message is counted as dropped.
-pub(crate) fn is_heard() -> bool {
+pub(crate) fn is_recording() -> bool {
     !cfg!(feature = "off") && record_state::is_on() && !thread::drop_if_busy()
 }
 

@@ -43,8 +43,8 @@ pub(super) fn make(
 ) {
     // First, because the fields of a new site may make spans of their own.
     let site = Site::of(attributes);
-    entered::note_made(key);
-    slot.maker.store(entered::number(), Relaxed);
+    entered::set_last_created(key);
+    slot.creator.store(entered::number(), Relaxed);
     slot.entered.store(0, Relaxed);
     slot.handles.store(1, Relaxed);
     if options.is_sampled
@@ -109,10 +109,10 @@ fn begin_task(slot: &Slot, key: u64, id: u32) {
 pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
     let word = slot.word.load(Relaxed);
     if word & UNSAMPLED == 0
-        && let Some(room) = entered::room_for_own(key, slot)
+        && let Some(entry) = entered::free_entry(key, slot)
         && let Some(scope) = scope::try_open(id_in(word))
     {
-        room.take(Entered {
+        entry.take(Entered {
             key,
             instance,
             slot,
@@ -128,11 +128,11 @@ pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
 fn enter_slow(slot: &'static Slot, key: u64, instance: Instance) {
     let word = slot.word.load(Relaxed);
     let is_recorded = word & UNSAMPLED == 0 && record_state::is_on();
-    if entered::is_maker(slot.maker.load(Relaxed)) {
+    if entered::is_creator(slot.creator.load(Relaxed)) {
         slot.entered.store(slot.entered.load(Relaxed) + 1, Relaxed);
     }
-    if !entered::is_fresh(key) && is_recorded && slot.task.load(Relaxed) == 0 {
-        learn(slot);
+    if !entered::is_newest(key) && is_recorded && slot.task.load(Relaxed) == 0 {
+        mark_site(slot);
     }
     let scope = if is_recorded {
         scope::open_registered(id_in(word), []).leave_open()
@@ -156,7 +156,7 @@ pub(super) fn exit(key: u64, instance: Instance) {
     }
 }
 
-/// Ends the scope of a span that has few fields, if its maker entered it once and this thread's
+/// Ends the scope of a span that has few fields, if its creator entered it once and this thread's
 /// ring keeps its texts. If the span is a task, one record holds scope and poll.
 #[inline(always)]
 fn try_end(slot: &Slot, scope: Opened) -> bool {
@@ -220,7 +220,7 @@ fn try_end(slot: &Slot, scope: Opened) -> bool {
 #[inline(always)]
 fn are_texts_kept(slot: &Slot) -> bool {
     let kept_until = slot.kept_until.load(Relaxed);
-    entered::is_maker(slot.teller.load(Relaxed)) && thread::hot().keeps_until(kept_until)
+    entered::is_creator(slot.text_owner.load(Relaxed)) && thread::hot().keeps_until(kept_until)
 }
 
 #[inline(never)]
@@ -236,9 +236,9 @@ fn end(entered: Entered) {
     if !slot.is_of(key, instance) {
         return close_without_slot(scope);
     }
-    let is_maker = entered::is_maker(slot.maker.load(Relaxed));
+    let is_creator = entered::is_creator(slot.creator.load(Relaxed));
     // If the span is entered within itself, the outer time includes this one.
-    let is_inner = if is_maker {
+    let is_inner = if is_creator {
         let others = slot.entered.load(Relaxed).wrapping_sub(1);
         slot.entered.store(others, Relaxed);
         others != 0
@@ -249,8 +249,8 @@ fn end(entered: Entered) {
         return;
     }
     let task = slot.task.load(Relaxed);
-    // The maker first records the times that it entered the span before it became a task.
-    let is_poll = task != 0 && !is_inner && (!is_maker || slot.once_end.load(Relaxed) == 0);
+    // The creator first records the times that it entered the span before it became a task.
+    let is_poll = task != 0 && !is_inner && (!is_creator || slot.once_end.load(Relaxed) == 0);
     let poll = is_poll.then(|| [task, slot.task_id.load(Relaxed).into()]);
     let Some(closed) = close_scope(scope, slot, poll) else {
         return;
@@ -258,7 +258,7 @@ fn end(entered: Entered) {
     if is_inner || closed.includes_poll {
         return;
     }
-    if is_maker {
+    if is_creator {
         note(slot, scope.start_ticks, closed.end_ticks);
     } else {
         let task = task_of(slot, scope.start_ticks);
@@ -329,14 +329,14 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<End
 /// Pushes the texts among a span's fields that this thread's ring does not keep, and stores their
 /// keys. Called under the lock of the texts.
 fn push_texts(state: &ThreadState, slot: &Slot, kinds: Kinds, texts: &Texts) {
-    let teller = entered::number();
-    let is_teller = slot.teller.load(Relaxed) == teller;
+    let text_owner = entered::number();
+    let is_text_owner = slot.text_owner.load(Relaxed) == text_owner;
     slot.rewrite(|| {
-        slot.teller.store(teller, Relaxed);
+        slot.text_owner.store(text_owner, Relaxed);
         let mut kept_until = u64::MAX;
         for arg in (0..args::count(kinds)).filter(|arg| is_text(kinds, *arg)) {
             let mut key = slot.words[arg].load(Relaxed);
-            if !is_teller || !state.keeps_until(thread::kept_until(key)) {
+            if !is_text_owner || !state.keeps_until(thread::kept_until(key)) {
                 key = thread::push_kept_text(state, texts.get(arg));
                 slot.words[arg].store(key, Relaxed);
             }
@@ -396,20 +396,20 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     thread::while_busy(rewrite);
 }
 
-/// Stores the time for which the maker entered a span.
+/// Stores the time for which the creator entered a span.
 #[inline]
 fn note(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     if slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) == 0 {
         slot.once_start.store(start_ticks, Relaxed);
         slot.once_end.store(end_ticks, Relaxed);
     } else {
-        note_again(slot, start_ticks, end_ticks);
+        push_again(slot, start_ticks, end_ticks);
     }
 }
 
-/// Records a time for which the maker entered a span that is a task by now.
+/// Records a time for which the creator entered a span that is a task by now.
 #[inline(never)]
-fn note_again(slot: &Slot, start_ticks: u64, end_ticks: u64) {
+fn push_again(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     let task = task_of(slot, start_ticks);
     push_once(slot, task);
     push_poll(slot, task, start_ticks, end_ticks);
@@ -421,8 +421,8 @@ fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
     if task != 0 {
         return task;
     }
-    learn(slot);
-    // Earlier times for which the maker entered it started earlier.
+    mark_site(slot);
+    // Earlier times for which the creator entered it started earlier.
     let start_ticks = match slot.once_end.load(Relaxed) {
         0 => start_ticks,
         _ => start_ticks.min(slot.once_start.load(Relaxed)),
@@ -439,14 +439,14 @@ fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
 
 /// Marks the call site: its spans may be tasks.
 #[cold]
-fn learn(slot: &Slot) {
+fn mark_site(slot: &Slot) {
     if let Some(site) = site::numbered(slot.site.load(Relaxed)) {
-        site.note_task();
+        site.set_makes_tasks();
     }
 }
 
-/// Records the first time that its maker entered a span, unless it is already recorded. Called by
-/// the maker, and by the thread that closes the span.
+/// Records the first time that its creator entered a span, unless it is already recorded. Called by
+/// the creator, and by the thread that closes the span.
 fn push_once(slot: &Slot, task: u64) {
     let end_ticks = slot.once_end.load(Relaxed);
     if end_ticks != 0 {
@@ -469,7 +469,7 @@ pub(super) fn close(place: Place, slot: &'static Slot) {
         return close_task(place, slot);
     }
     slot.once_end.store(0, Relaxed);
-    slot.leave();
+    slot.free();
     table::prefer(place);
 }
 
@@ -484,13 +484,13 @@ fn close_task(place: Place, slot: &'static Slot) {
         slot.once_end.store(0, Relaxed);
     } else if slot.is_sampled() && record_state::is_on() {
         // It was never entered, or is still entered.
-        learn(slot);
+        mark_site(slot);
     }
     if slot.flags(HAS_LARGE_TEXT) != 0 {
         // The memory of long texts is freed.
         thread::while_busy(|| *lock(&slot.texts) = None);
     }
-    slot.leave();
+    slot.free();
     table::prefer(place);
 }
 

@@ -31,15 +31,15 @@ mod site;
 pub(crate) mod steps;
 mod table;
 #[cfg(feature = "tracing-layer")]
-mod near;
+mod registered;
 
 pub use sampler::{AlwaysSample, Probabilistic, Sampler};
 
 pub(crate) use entered::current;
-pub(crate) use event::{is_heard, is_mark, record as record_event};
+pub(crate) use event::{is_mark, is_recording, record as record_event};
 pub(crate) use life::{SpanOptions, is_event_sampled, is_sampled};
 #[cfg(feature = "tracing-layer")]
-pub(crate) use near::find_near;
+pub(crate) use registered::find_registered;
 pub(crate) use site::metadata_of;
 pub(crate) use table::find;
 

@@ -50,15 +50,16 @@ pub(super) struct Site {
 const VARIANTS: usize = 4;
 
 /// Sites in a thread's array, by some bits of the addresses of their metadata.
-const AT_HAND: usize = 64;
+const RECENT_SITES: usize = 64;
 
 thread_local! {
     /// An entry is one word, which contains its own key: a handler that interrupts the thread may
     /// replace it at any moment, but never half of it.
-    static RECENT: [Cell<Option<&'static Site>>; AT_HAND] = const { [const { Cell::new(None) }; AT_HAND] };
+    static RECENT: [Cell<Option<&'static Site>>; RECENT_SITES] =
+        const { [const { Cell::new(None) }; RECENT_SITES] };
 
     /// All sites that this thread has seen.
-    static SEEN: RefCell<FxHashMap<usize, &'static Site>> = RefCell::default();
+    static KNOWN_SITES: RefCell<FxHashMap<usize, &'static Site>> = RefCell::default();
 }
 
 /// All sites, by the addresses of their metadata.
@@ -89,7 +90,7 @@ pub(crate) fn metadata_of(slot: &Slot) -> Option<&'static Metadata<'static>> {
 /// Returns a site's index in the thread's array, by the address of its metadata.
 #[inline(always)]
 fn place_of(key: usize) -> usize {
-    (key >> 4 ^ key >> 10) % AT_HAND
+    (key >> 4 ^ key >> 10) % RECENT_SITES
 }
 
 impl Site {
@@ -122,13 +123,13 @@ impl Site {
     }
 
     /// Records that a span of this site was not a plain scope.
-    pub(super) fn note_task(&self) {
+    pub(super) fn set_makes_tasks(&self) {
         self.makes_tasks.store(true, Ordering::Relaxed);
         self.plain.store(0, Ordering::Relaxed);
     }
 
     /// Stores the id without measures of a site without fields.
-    fn note_plain(&self, id: u32) {
+    fn set_plain(&self, id: u32) {
         if id < MAX_SITE && self.arg_count == 0 && !self.makes_tasks() {
             let plain = u64::from(self.number) << 32 | u64::from(id);
             self.plain.store(plain, Ordering::Relaxed);
@@ -137,14 +138,14 @@ impl Site {
 
     #[cold]
     fn find(key: usize, attributes: &Attributes<'_>) -> Option<&'static Self> {
-        let seen = SEEN.try_with(|seen| seen.try_borrow().ok()?.get(&key).copied());
+        let seen = KNOWN_SITES.try_with(|seen| seen.try_borrow().ok()?.get(&key).copied());
         if let Ok(Some(site)) = seen {
             return Some(site);
         }
         thread::while_busy(|| {
             let site = Self::find_for_all(key, attributes)?;
-            let _ =
-                SEEN.try_with(|seen| seen.try_borrow_mut().map(|mut seen| seen.insert(key, site)));
+            let _ = KNOWN_SITES
+                .try_with(|seen| seen.try_borrow_mut().map(|mut seen| seen.insert(key, site)));
             Some(site)
         })
     }
@@ -242,7 +243,7 @@ impl Site {
             .call_site
             .id(kinds)
             .unwrap_or_else(|| self.other_id(kinds));
-        self.note_plain(id);
+        self.set_plain(id);
         id
     }
 

@@ -56,7 +56,7 @@ pub(crate) mod own {
 
     /// Counts one more handle of a span.
     #[inline(never)]
-    pub(crate) fn hold(key: u64, instance: Instance) {
+    pub(crate) fn clone_handle(key: u64, instance: Instance) {
         if let Some((_, slot)) = table::find(key, instance) {
             slot.handles.fetch_add(1, Ordering::Relaxed);
         }
@@ -64,7 +64,7 @@ pub(crate) mod own {
 
     /// Drops a handle of a span, and ends the span with the last one. Returns whether it did.
     #[inline(never)]
-    pub(crate) fn let_go(key: u64, instance: Instance) -> bool {
+    pub(crate) fn drop_handle(key: u64, instance: Instance) -> bool {
         let Some((place, slot)) = table::find(key, instance) else {
             return false;
         };
@@ -82,7 +82,7 @@ pub(crate) mod own {
 /// Spans whose ids come from a registry.
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod registered {
-    use super::super::near;
+    use super::super::registered;
     use super::{Attributes, Instance, Record, SpanOptions, life};
 
     /// Makes a span, if there is room for it.
@@ -93,7 +93,7 @@ pub(crate) mod registered {
         instance: Instance,
         options: SpanOptions,
     ) {
-        if let Some((_, slot)) = near::claim_near(key, instance) {
+        if let Some((_, slot)) = registered::claim(key, instance) {
             life::make(slot, key, attributes, options);
         }
     }
@@ -101,7 +101,7 @@ pub(crate) mod registered {
     /// Records fields of a span that was made before.
     #[inline(never)]
     pub(crate) fn record(key: u64, instance: Instance, values: &Record<'_>) {
-        if let Some((_, slot)) = near::find_near(key, instance) {
+        if let Some((_, slot)) = registered::find_registered(key, instance) {
             life::record(slot, values);
         }
     }
@@ -109,7 +109,7 @@ pub(crate) mod registered {
     /// Opens a scope for a span that is entered.
     #[inline(never)]
     pub(crate) fn enter(key: u64, instance: Instance) {
-        if let Some((_, slot)) = near::find_near(key, instance) {
+        if let Some((_, slot)) = registered::find_registered(key, instance) {
             life::enter(slot, key, instance);
         }
     }
@@ -117,7 +117,7 @@ pub(crate) mod registered {
     /// Ends a span.
     #[inline(never)]
     pub(crate) fn close(key: u64, instance: Instance) {
-        if let Some((place, slot)) = near::find_near(key, instance) {
+        if let Some((place, slot)) = registered::find_registered(key, instance) {
             life::close(place, slot);
         }
     }

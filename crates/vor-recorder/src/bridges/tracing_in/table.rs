@@ -10,7 +10,7 @@
 //! A thread with more spans takes slots from the later parts, which all threads share.
 //!
 //! vor's own ids contain the slot's number, and a thread's search for a free slot starts at the one
-//! it freed last. vor cannot choose the ids of a registry; see [`near`](super::near).
+//! it freed last. vor cannot choose the ids of a registry; see [`registered`](super::registered).
 
 use std::cell::Cell;
 use std::sync::{Mutex, OnceLock};
@@ -28,7 +28,7 @@ use crate::sync::{Ordering, lock};
 
 /// A span from its creation to its closing.
 ///
-/// The maker of the span writes all of it before any other thread has its id, and the thread that
+/// The creator of the span writes all of it before any other thread has its id, and the thread that
 /// closes it has it alone again. The program passes the id from one to the other, which orders
 /// their accesses. A field that is written in between documents its order. All accesses but those
 /// of the key are relaxed. The fields are in memory order: those that spans without arguments need
@@ -42,8 +42,9 @@ pub(crate) struct Slot {
     pub(super) key: AtomicU64,
     pub(super) instance: AtomicU32,
     /// The thread that made the span.
-    pub(super) maker: AtomicU32,
-    /// How many times its maker has entered it and not left it. Only the maker reads and writes it.
+    pub(super) creator: AtomicU32,
+    /// How many times its creator has entered it and not left it. Only the creator reads and writes
+    /// it.
     pub(super) entered: AtomicU32,
     /// Handles of the span under vor's subscriber. Threads that copy or drop a handle count it; the
     /// last drop (acquire, release) closes the span.
@@ -53,10 +54,10 @@ pub(crate) struct Slot {
     /// The id of its site at the time when the span became a task, which names the task.
     pub(super) task_id: AtomicU32,
     /// The id for the site and the kinds of its arguments in the low 24 bits, flags above, and the
-    /// kinds in the high half. Written by the maker, and later in the same way as `words`.
+    /// kinds in the high half. Written by the creator, and later in the same way as `words`.
     pub(super) word: AtomicU64,
-    /// Begin and end of the one time that its maker entered it; 0 once that is recorded as a poll
-    /// of its task. Written by the maker, and by the thread that closes it.
+    /// Begin and end of the one time that its creator entered it; 0 once that is recorded as a poll
+    /// of its task. Written by the creator, and by the thread that closes it.
     pub(super) once_start: AtomicU64,
     pub(super) once_end: AtomicU64,
     /// The id of the task, or 0 if the span is not a task. Set once, by the first thread that finds
@@ -68,10 +69,10 @@ pub(crate) struct Slot {
     version: AtomicU32,
     /// The thread whose ring has the texts with keys among the words. Written in the same way as
     /// `words`.
-    pub(super) teller: AtomicU32,
+    pub(super) text_owner: AtomicU32,
     /// The key up to which that thread's ring keeps all of those texts; 0 if it does not.
     pub(super) kept_until: AtomicU64,
-    /// Words of the arguments. Written by the maker, and later under the lock of the texts by
+    /// Words of the arguments. Written by the creator, and later under the lock of the texts by
     /// [`rewrite`](Self::rewrite).
     pub(super) words: Words,
     pub(super) texts: Mutex<Option<Box<Texts>>>,
@@ -121,7 +122,7 @@ impl Slot {
         Self {
             key: AtomicU64::new(0),
             instance: AtomicU32::new(0),
-            maker: AtomicU32::new(0),
+            creator: AtomicU32::new(0),
             entered: AtomicU32::new(0),
             handles: AtomicU32::new(0),
             site: AtomicU32::new(0),
@@ -132,7 +133,7 @@ impl Slot {
             task: AtomicU64::new(0),
             task_start: AtomicU64::new(0),
             version: AtomicU32::new(0),
-            teller: AtomicU32::new(0),
+            text_owner: AtomicU32::new(0),
             kept_until: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; MAX_ARGS],
             texts: Mutex::new(None),
@@ -169,7 +170,7 @@ impl Slot {
 
     /// Frees the slot for the next span.
     #[inline]
-    pub(super) fn leave(&self) {
+    pub(super) fn free(&self) {
         self.key.store(0, Ordering::Release);
     }
 
@@ -244,7 +245,7 @@ pub(super) fn slot(place: Place) -> Option<&'static Slot> {
 }
 
 /// Returns a part, and allocates it if needed.
-fn part_made(part: usize) -> Option<&'static [CachePadded<Slot>]> {
+fn ensure_part(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     match part.checked_sub(1) {
         None => Some(&FIRST),
         Some(other) => {
@@ -300,18 +301,18 @@ impl Drop for HomeGuard {
 }
 
 struct HomePool {
-    given: u32,
+    assigned: u32,
     free: Vec<u32>,
 }
 
 static HOME_POOL: Mutex<HomePool> = Mutex::new(HomePool {
-    given: 0,
+    assigned: 0,
     free: Vec::new(),
 });
 
 /// Homes that were ever assigned. Written under their lock, read relaxed by threads that search all
 /// homes: the id that they look for was made after its home was assigned.
-pub(super) static HOMES_GIVEN: AtomicU32 = AtomicU32::new(0);
+pub(super) static HOMES_ASSIGNED: AtomicU32 = AtomicU32::new(0);
 
 /// Assigns a home to this thread. Does nothing if the thread is ending, or if all homes are taken.
 #[cold]
@@ -321,12 +322,12 @@ pub(super) fn acquire_home(home: &ThreadHome) {
     }
     let number = thread::while_busy(|| {
         let mut homes = lock(&HOME_POOL);
-        let number = homes.free.pop().unwrap_or(homes.given);
+        let number = homes.free.pop().unwrap_or(homes.assigned);
         if number as usize >= HOME_PARTS * PART / HOME {
             return None;
         }
-        homes.given = homes.given.max(number + 1);
-        HOMES_GIVEN.store(homes.given, Ordering::Relaxed);
+        homes.assigned = homes.assigned.max(number + 1);
+        HOMES_ASSIGNED.store(homes.assigned, Ordering::Relaxed);
         drop(homes);
         let guard = HomeGuard(number);
         HOME_GUARD.try_with(|cell| cell.set(Some(guard))).ok()?;
@@ -334,7 +335,7 @@ pub(super) fn acquire_home(home: &ThreadHome) {
     });
     let first = number.map(|number| number as usize * HOME);
     let slots =
-        first.and_then(|first| part_made(first / PART)?.get(first % PART..first % PART + HOME));
+        first.and_then(|first| ensure_part(first / PART)?.get(first % PART..first % PART + HOME));
     match (first, slots) {
         (Some(first), Some(slots)) => {
             home.first.set(first as Place);
@@ -360,12 +361,12 @@ pub(super) fn thread_bits(key: u64) -> u64 {
 
 /// Returns the possible places of a span among the shared slots, smaller sizes first.
 pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
-    let near = key as usize ^ (thread_bits(key) as usize).wrapping_mul(0x9e5);
+    let start = key as usize ^ (thread_bits(key) as usize).wrapping_mul(0x9e5);
     let mut first_part = HOME_PARTS;
     SHARED_PARTS.into_iter().flat_map(move |parts| {
         let first = first_part * PART;
         first_part += parts;
-        (0..TRIES).map(move |i| (first + (near.wrapping_add(i)) % (parts * PART)) as Place)
+        (0..TRIES).map(move |i| (first + (start.wrapping_add(i)) % (parts * PART)) as Place)
     })
 }
 
@@ -376,27 +377,27 @@ pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
 /// Takes a slot among the shared ones. `None` if the table is full, which is reported once.
 #[cold]
 pub(super) fn claim_shared(
-    near: u64,
+    start: u64,
     key_at: impl Fn(Place) -> u64,
     instance: Instance,
 ) -> Option<(Place, &'static Slot)> {
     HAS_SHARED.store(true, Ordering::Relaxed);
-    for place in shared_places(near) {
-        if let Some(slot) = part_made(place as usize / PART)?.get(place as usize % PART)
+    for place in shared_places(start) {
+        if let Some(slot) = ensure_part(place as usize / PART)?.get(place as usize % PART)
             && slot.claim(key_at(place), instance)
         {
             return Some((place, slot));
         }
     }
-    say_full();
+    report_full();
     None
 }
 
 #[cold]
-fn say_full() {
+fn report_full() {
     /// Set by the first thread that finds the table full (relaxed).
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Ordering::Relaxed) {
         report::line("too many spans of `tracing` are open; further ones are not recorded");
     }
 }
@@ -461,8 +462,8 @@ fn claim_next_at(home: &ThreadHome, instance: Instance) -> Option<(u64, &'static
         }
     }
     // Spread over the shared slots, so that few have to be tried.
-    let near = made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(home.first.get());
-    let (place, slot) = claim_shared(near, |place| key_of(made, place), instance)?;
+    let start = made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(home.first.get());
+    let (place, slot) = claim_shared(start, |place| key_of(made, place), instance)?;
     Some((key_of(made, place), slot))
 }
 
@@ -493,13 +494,13 @@ mod tests {
         let place_of = |key| find(key, instance).map(|(place, _)| place);
         let (first, slot) = claim_next(instance).unwrap();
         let first_place = place_of(first).unwrap();
-        slot.leave();
+        slot.free();
         prefer(first_place);
         let (second, slot) = claim_next(instance).unwrap();
         assert_eq!(place_of(second), Some(first_place));
         assert_ne!(first, second);
         assert_eq!((place_of(first), place_of(u64::MAX)), (None, None));
-        slot.leave();
+        slot.free();
         let many: Vec<_> = (0..20_000).map(|_| claim_next(instance).unwrap()).collect();
         let mut places: Vec<Place> = many
             .iter()
@@ -508,6 +509,6 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), many.len());
-        many.iter().for_each(|(_, slot)| slot.leave());
+        many.iter().for_each(|(_, slot)| slot.free());
     }
 }

@@ -11,10 +11,10 @@ use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 /// Smallest growth of the reported sum. A thread that was switched out is away for longer, and
 /// readings of the two clocks jitter by less.
-pub(super) const LEAST_NS: u64 = 500;
+pub(super) const MIN_GROWTH_NS: u64 = 500;
 /// Largest debt: how far the exact sum may lie below the reported one. It is more than an interrupt
 /// between two readings takes, and bounds the time that an error of the rate can hide.
-const MOST_DEBT_NS: u64 = 1_000_000;
+const MAX_DEBT_NS: u64 = 1_000_000;
 
 /// Off-CPU ticks of one thread. Only that thread writes, relaxed except for the version. Other
 /// threads read the reported sum (relaxed) and, with the version, the start; only the thread itself
@@ -26,9 +26,9 @@ pub(crate) struct Account {
     has_begun: AtomicBool,
     /// [`rate::current`] when the account last began.
     rate: AtomicU64,
-    /// [`MOST_DEBT_NS`] at that rate.
-    most_debt_ticks: AtomicU64,
-    /// [`MOST_DEBT_NS`] and [`LEAST_NS`] together, at that rate.
+    /// [`MAX_DEBT_NS`] at that rate.
+    max_debt_ticks: AtomicU64,
+    /// [`MAX_DEBT_NS`] and [`MIN_GROWTH_NS`] together, at that rate.
     window_ticks: AtomicU64,
     /// Start of the account plus the reported sum: unreported ticks count from here.
     unreported_from_ticks: AtomicU64,
@@ -47,7 +47,7 @@ impl Account {
             reported_ticks: AtomicU64::new(0),
             has_begun: AtomicBool::new(false),
             rate: AtomicU64::new(0),
-            most_debt_ticks: AtomicU64::new(0),
+            max_debt_ticks: AtomicU64::new(0),
             window_ticks: AtomicU64::new(0),
             unreported_from_ticks: AtomicU64::new(0),
             version: AtomicU32::new(0),
@@ -104,7 +104,7 @@ impl Account {
             .ticks
             .wrapping_sub(from_ticks)
             .wrapping_sub(on_ticks);
-        let above_least = pending.wrapping_add(self.most_debt_ticks.load(Ordering::Relaxed));
+        let above_least = pending.wrapping_add(self.max_debt_ticks.load(Ordering::Relaxed));
         let is_within = above_least < self.window_ticks.load(Ordering::Relaxed);
         (is_within && rate == own_rate).then(|| self.reported())
     }
@@ -115,17 +115,17 @@ impl Account {
     #[cold]
     fn settle_slow(&self, reading: Reading, rate: u64) -> u64 {
         let (reported, own_rate) = (self.reported(), self.rate.load(Ordering::Relaxed));
-        let most_debt_ticks = self.most_debt_ticks.load(Ordering::Relaxed);
-        let least_ticks = self.window_ticks.load(Ordering::Relaxed) - most_debt_ticks;
+        let max_debt_ticks = self.max_debt_ticks.load(Ordering::Relaxed);
+        let min_ticks = self.window_ticks.load(Ordering::Relaxed) - max_debt_ticks;
         let exact = off_between(self.begin_reading(), reading, own_rate);
         let pending = exact.wrapping_sub(reported) as i64;
-        if pending >= least_ticks as i64 {
+        if pending >= min_ticks as i64 {
             self.reported_ticks.store(exact, Ordering::Relaxed);
         }
-        if pending < -(most_debt_ticks as i64) {
+        if pending < -(max_debt_ticks as i64) {
             // Not to the bound: an error of the rate would soon reach it again, and each reading
             // would take this slow path.
-            self.begin_with(reading, reported.wrapping_sub(most_debt_ticks / 2), rate);
+            self.begin_with(reading, reported.wrapping_sub(max_debt_ticks / 2), rate);
         } else if rate != own_rate {
             self.begin_with(reading, exact, rate);
         } else {
@@ -143,12 +143,11 @@ impl Account {
 
     fn begin_with(&self, reading: Reading, exact: u64, rate: u64) {
         let clamped = |ns| rate::ticks_by(rate, ns).min(i64::MAX as u64);
-        let most_debt_ticks = clamped(MOST_DEBT_NS);
+        let max_debt_ticks = clamped(MAX_DEBT_NS);
         self.rate.store(rate, Ordering::Relaxed);
-        self.most_debt_ticks
-            .store(most_debt_ticks, Ordering::Relaxed);
+        self.max_debt_ticks.store(max_debt_ticks, Ordering::Relaxed);
         self.window_ticks
-            .store(most_debt_ticks + clamped(LEAST_NS), Ordering::Relaxed);
+            .store(max_debt_ticks + clamped(MIN_GROWTH_NS), Ordering::Relaxed);
         let version = self.version.load(Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(1), Ordering::Relaxed);

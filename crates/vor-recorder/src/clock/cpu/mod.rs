@@ -14,7 +14,8 @@
 //! the calibration at the start can be hundreds of parts per million off. Reading both takes half a
 //! microsecond or more, within which the moment of each is unknown. So an exact, signed sum is
 //! stored beside the reported one, which never falls. Errors of readings then even out instead of
-//! adding up. A growth smaller than a context switch (`LEAST_NS`) is not reported yet (`account`).
+//! adding up. A growth smaller than a context switch (`MIN_GROWTH_NS`) is not reported yet
+//! (`account`).
 //!
 //! **Why off-CPU time can come late, and exceed a span.** The counter counts some time that the
 //! thread's clock excludes, without clearing the mark, since the thread is not switched. This is
@@ -25,7 +26,7 @@
 //! cause.
 //!
 //! Hence two rules. A reading with the time ([`off_cpu_ticks_at`]) settles at least every
-//! `LONGEST_MARK_NS`, so that lost time is found near its place. And a span gets at most
+//! `MAX_MARK_AGE_NS`, so that lost time is found near its place. And a span gets at most
 //! its duration ([`off_of_span`]), while the spans around it and the thread's sum get all.
 //!
 //! **Switches between two readings.** A span reads the time, and then the off-CPU time as of that
@@ -71,12 +72,12 @@ pub use thread_clock::thread_cpu_ns;
 pub use thread_clock::user_sys_ns;
 
 pub(crate) use account::Account;
-use account::LEAST_NS;
+use account::MIN_GROWTH_NS;
 use rseq::Word;
 
 /// Age above which a reading with the time does not trust a mark. Settling then takes 0.01 % of the
 /// time, at a microsecond each.
-const LONGEST_MARK_NS: u64 = 10_000_000;
+const MAX_MARK_AGE_NS: u64 = 10_000_000;
 /// Replaces the time if the caller has not read it.
 const NOT_READ: u64 = 0;
 
@@ -114,7 +115,7 @@ struct Reading {
 #[must_use]
 pub fn off_cpu_ticks() -> u64 {
     STATE.with(|state| {
-        if state.word.get().stands() {
+        if state.word.get().is_set() {
             state.account.reported()
         } else {
             state.settle(NOT_READ)
@@ -177,7 +178,7 @@ impl State {
     /// Returns the reported sum if the mark is set and not too old.
     #[inline(always)]
     fn marked(&self, now_ticks: u64) -> Option<u64> {
-        let is_settled = self.word.get().stands() && now_ticks < self.due_ticks.get();
+        let is_settled = self.word.get().is_set() && now_ticks < self.due_ticks.get();
         is_settled.then(|| self.account.reported())
     }
 
@@ -221,10 +222,10 @@ impl State {
         self.due_ticks.set(
             reading
                 .ticks
-                .saturating_add(rate::ticks_of_ns(LONGEST_MARK_NS)),
+                .saturating_add(rate::ticks_of_ns(MAX_MARK_AGE_NS)),
         );
         let since = reading.ticks.saturating_sub(now_ticks);
-        if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
+        if now_ticks == NOT_READ || since < rate::ticks_of_ns(MIN_GROWTH_NS) {
             return off;
         }
         // The thread was switched out since the caller read the counter. The next call accounts for

@@ -15,7 +15,7 @@ use crate::sync::global::AtomicU64;
 const BITS: u32 = 40;
 /// Largest change of the rate, in parts per million. A rate that differs by more is rejected unless
 /// it occurs twice: after a sleep of the system, its clocks count that sleep differently.
-const MOST_CHANGE_PPM: u64 = 1_000;
+const MAX_CHANGE_PPM: u64 = 1_000;
 
 /// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by any thread,
 /// both relaxed: each value is independent.
@@ -72,7 +72,7 @@ fn measure_again() {
     let (ticks, ns) = read_both();
     let passed = ticks.saturating_sub(FROM_TICKS.load(Ordering::Relaxed));
     let before = RATE.load(Ordering::Relaxed);
-    let near = |rate: u64, other: u64| rate.abs_diff(other) <= other / 1_000_000 * MOST_CHANGE_PPM;
+    let near = |rate: u64, other: u64| rate.abs_diff(other) <= other / 1_000_000 * MAX_CHANGE_PPM;
     match rate_of(passed, ns.saturating_sub(FROM_NS.load(Ordering::Relaxed))) {
         Some(rate) if near(rate, before) || near(rate, REJECTED.load(Ordering::Relaxed)) => {
             RATE.store(rate, Ordering::Relaxed);

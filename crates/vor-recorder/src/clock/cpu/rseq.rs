@@ -101,7 +101,7 @@ impl Word {
 
     /// Returns whether the mark is set.
     #[inline(always)]
-    pub(super) fn stands(self) -> bool {
+    pub(super) fn is_set(self) -> bool {
         // SAFETY: The word is a static, or belongs to this thread and is valid as long as it. The
         // child of a fork has it at the same address. The kernel changes it only while the thread
         // does not run in the program, like a signal handler. So a volatile read suffices, which
@@ -124,7 +124,7 @@ impl Word {
 
     /// Clears the mark, but nothing that other code stored.
     pub(super) fn clear(self) {
-        if self.stands() {
+        if self.is_set() {
             // SAFETY: As for `set`. If the mark is set, the word belongs to a thread.
             unsafe { self.0.write_volatile(0) };
         }

@@ -15,7 +15,7 @@ impl Word {
     }
 
     #[inline(always)]
-    pub(super) fn stands(self) -> bool {
+    pub(super) fn is_set(self) -> bool {
         false
     }
 

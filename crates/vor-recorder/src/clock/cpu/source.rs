@@ -31,7 +31,7 @@ pub enum Source {
 const VARIABLE: &str = "VOR_CPU_SOURCE";
 
 /// Number of waits after which the mark must be cleared.
-const WAITS: u32 = 3;
+const WAIT_COUNT: u32 = 3;
 const WAIT: Duration = Duration::from_micros(100);
 /// Duration over which the two clocks are compared.
 const STRETCH_NS: u64 = 500_000;
@@ -116,28 +116,28 @@ fn between(begun: Reading, ended: Reading) -> (u64, u64) {
 /// Tests the mark on this thread, and leaves none set.
 fn is_mark_good() -> bool {
     let word = Word::of_this_thread();
-    let good = !word.is_none() && is_cleared_by_waits(word) && stands_while_running(word);
+    let good = !word.is_none() && is_cleared_by_waits(word) && stays_set_while_running(word);
     word.clear();
     good
 }
 
 fn is_cleared_by_waits(word: Word) -> bool {
-    (0..WAITS).all(|_| {
+    (0..WAIT_COUNT).all(|_| {
         word.set();
         std::thread::sleep(WAIT);
-        !word.stands()
+        !word.is_set()
     })
 }
 
 /// Returns whether in some stretch the mark is set at both ends and the clocks agree within 2 %.
-fn stands_while_running(word: Word) -> bool {
+fn stays_set_while_running(word: Word) -> bool {
     let stretch_ticks = rate::ticks_of_ns(STRETCH_NS);
     (0..STRETCHES).any(|_| {
         word.set();
         let Some(begun) = read(Word::NONE, NOT_READ) else {
             return false;
         };
-        while clock::ticks().saturating_sub(begun.ticks) < stretch_ticks && word.stands() {
+        while clock::ticks().saturating_sub(begun.ticks) < stretch_ticks && word.is_set() {
             // Not a `Backoff`: it waits for no other thread, and a yield would clear the mark.
             std::hint::spin_loop();
         }
@@ -145,6 +145,6 @@ fn stands_while_running(word: Word) -> bool {
             return false;
         };
         let (passed, on) = between(begun, ended);
-        word.stands() && passed >= stretch_ticks && passed.abs_diff(on) <= passed / 50
+        word.is_set() && passed >= stretch_ticks && passed.abs_diff(on) <= passed / 50
     })
 }

@@ -39,7 +39,7 @@ static LATEST: Mutex<Latest> = Mutex::new(Latest {
 /// How long values are fresh at least, by pace.
 const FRESH_NS: [u64; 3] = [1_000_000_000, 3_000_000_000, 3_000_000_000];
 /// How long they are fresh at most: an older value does not describe a frame.
-const MOST_NS: u64 = 10_000_000_000;
+const MAX_AGE_NS: u64 = 10_000_000_000;
 
 impl Card {
     const fn new() -> Self {
@@ -83,7 +83,7 @@ pub(super) fn set_intervals(intervals: [Duration; 3]) {
     let mut latest = latest();
     for (number, interval) in intervals.into_iter().enumerate() {
         let three_ns = u64::try_from(interval.as_nanos() * 3).unwrap_or(u64::MAX);
-        latest.fresh_ns[number] = three_ns.clamp(FRESH_NS[number], MOST_NS);
+        latest.fresh_ns[number] = three_ns.clamp(FRESH_NS[number], MAX_AGE_NS);
     }
 }
 
@@ -145,7 +145,7 @@ impl GpuRows {
     /// Returns the values of a frame that ended at `end_ticks`, unordered, by their index among the
     /// columns that [`metrics`] declares.
     pub(crate) fn take(&mut self, end_ticks: u64) -> Vec<(u32, f64)> {
-        poller::look(end_ticks);
+        poller::check_hang(end_ticks);
         let known = latest();
         let mut taken = Vec::new();
         self.cursors

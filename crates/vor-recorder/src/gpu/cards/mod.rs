@@ -42,7 +42,7 @@ pub(crate) use latest::is_open;
 pub(crate) use latest::lock_for_fork;
 #[cfg(unix)]
 pub(crate) use poller::forget;
-pub(crate) use poller::{stop, want};
+pub(crate) use poller::{set_wanted, stop};
 
 /// Reports in detailed messages why there are no rows.
 fn report_no_rows(reason: &str) {

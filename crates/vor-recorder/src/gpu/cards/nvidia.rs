@@ -88,7 +88,7 @@ impl Cards {
                 let answer = gpu.poll_slow();
                 // Counters are read with the slow rows.
                 let paces: &[Pace] = if gpu.counts_pcie() {
-                    &[Pace::Slow, Pace::Turns]
+                    &[Pace::Slow, Pace::RoundRobin]
                 } else {
                     &[Pace::Slow]
                 };
@@ -113,7 +113,7 @@ impl Cards {
         {
             call_driver(|| {
                 let answer = gpu.read_pcie(is_receiving);
-                publish(number, gpu, reported, &[Pace::Turns], answer);
+                publish(number, gpu, reported, &[Pace::RoundRobin], answer);
             });
         }
     }

@@ -108,18 +108,18 @@ pub(super) struct Gpu {
     /// Whether PCIe counters are not among them.
     lacks_pcie_counters: bool,
     answer: Answer,
-    /// The last error of the kinds `Trouble` and `Lost`.
+    /// The last error of the kinds `Failure` and `Lost`.
     pub(super) error: Option<NvmlError>,
 }
 
 /// The effect of an error on the next poll.
 enum Kind {
     /// The card or the driver lacks the row.
-    Lasting,
+    Permanent,
     /// There is no value now.
-    Nothing,
+    NoValue,
     /// The driver failed.
-    Trouble,
+    Failure,
     /// The card is not there.
     Lost,
 }
@@ -133,15 +133,15 @@ fn kind_of(error: &NvmlError) -> Kind {
         | NvmlError::InvalidArg
         | NvmlError::IncorrectBits(_)
         | NvmlError::UnexpectedVariant(_)
-        | NvmlError::VgpuEccNotSupported => Kind::Lasting,
-        NvmlError::NoData | NvmlError::InUse => Kind::Nothing,
+        | NvmlError::VgpuEccNotSupported => Kind::Permanent,
+        NvmlError::NoData | NvmlError::InUse => Kind::NoValue,
         NvmlError::GpuLost
         | NvmlError::ResetRequired
         | NvmlError::Uninitialized
         | NvmlError::DriverNotLoaded
         | NvmlError::LibRmVersionMismatch
         | NvmlError::NotFound => Kind::Lost,
-        _ => Kind::Trouble,
+        _ => Kind::Failure,
     }
 }
 
@@ -317,9 +317,9 @@ impl Gpu {
         match query(device) {
             Ok(found) => *value = Some(found),
             Err(error) => match kind_of(&error) {
-                Kind::Lasting => self.lacks[row as usize] = Some(error.to_string()),
-                Kind::Nothing => (),
-                Kind::Trouble => self.fail(Answer::Failed, error),
+                Kind::Permanent => self.lacks[row as usize] = Some(error.to_string()),
+                Kind::NoValue => (),
+                Kind::Failure => self.fail(Answer::Failed, error),
                 Kind::Lost => self.fail(Answer::Lost, error),
             },
         }
@@ -357,9 +357,9 @@ impl Gpu {
             Err(error) => {
                 self.sample = None;
                 match kind_of(&error) {
-                    Kind::Lasting => self.lack_counters(&error),
-                    Kind::Nothing => (),
-                    Kind::Trouble => self.fail(Answer::Failed, error),
+                    Kind::Permanent => self.lack_counters(&error),
+                    Kind::NoValue => (),
+                    Kind::Failure => self.fail(Answer::Failed, error),
                     Kind::Lost => self.fail(Answer::Lost, error),
                 }
                 return;
@@ -381,7 +381,7 @@ impl Gpu {
             match found {
                 Ok(found) => *value = Some(found.value * factor).filter(|value| value.is_finite()),
                 // A card without NVLink has the other counters.
-                Err(error) if matches!(kind_of(&error), Kind::Lasting) => {
+                Err(error) if matches!(kind_of(&error), Kind::Permanent) => {
                     if is_of_pcie(*row) {
                         self.lacks_pcie_counters = true;
                     } else {

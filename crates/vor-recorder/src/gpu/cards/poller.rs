@@ -41,25 +41,25 @@ static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 const SHARE: f64 = 0.001;
 /// The parts of that share for polls once a second, and for polls of one card in turn.
 const SHARE_OF_SLOW: f64 = 0.3;
-const SHARE_OF_TURNS: f64 = 0.2;
+const SHARE_OF_ROUND_ROBIN: f64 = 0.2;
 
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(1);
 /// Number of polls after which a lost card is searched for.
 const LOST_EVERY: u32 = 50;
 /// The time before the next fast poll that a poll in turn needs.
-const TURN_NEEDS: Duration = Duration::from_millis(30);
+const ROUND_ROBIN_TIME: Duration = Duration::from_millis(30);
 /// A call that takes longer means that the driver hangs.
 const HANG_NS: u64 = 5_000_000_000;
 /// The longest time that the end of the process waits for a running call.
-const STOP_WAITS: Duration = Duration::from_millis(100);
+const STOP_TIMEOUT: Duration = Duration::from_millis(100);
 
 fn poller() -> MutexGuard<'static, Option<Option<Thread>>> {
     lock(&POLLER)
 }
 
 /// Sets whether the rows are wanted. Called by the worker at each pass.
-pub(crate) fn want(wanted: bool) {
+pub(crate) fn set_wanted(wanted: bool) {
     if WANTED.swap(wanted, Ordering::Relaxed) == wanted || !wanted || STOPPED.load(Ordering::SeqCst)
     {
         return;
@@ -87,7 +87,7 @@ pub(crate) fn want(wanted: bool) {
 pub(crate) fn stop() {
     STOPPED.store(true, Ordering::SeqCst);
     let begin = Instant::now();
-    while CALL_START_TICKS.load(Ordering::SeqCst) != 0 && begin.elapsed() < STOP_WAITS {
+    while CALL_START_TICKS.load(Ordering::SeqCst) != 0 && begin.elapsed() < STOP_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn forget() {
 }
 
 /// Reports once that the driver hangs. Called for each frame, by the worker.
-pub(super) fn look(now_ticks: u64) {
+pub(super) fn check_hang(now_ticks: u64) {
     let since = CALL_START_TICKS.load(Ordering::SeqCst);
     if since != 0
         && clock::approximate_ns(now_ticks.saturating_sub(since)) > HANG_NS
@@ -121,8 +121,8 @@ fn run() {
     let share = SHARE * cards.count() as f64;
     let now = Instant::now();
     let mut slow = RateLimiter::new(SLOW, share * SHARE_OF_SLOW, now);
-    let mut turns = RateLimiter::new(FAST, share * SHARE_OF_TURNS, now);
-    let mut fast = RateLimiter::new(FAST, share - slow.share() - turns.share(), now);
+    let mut round_robin = RateLimiter::new(FAST, share * SHARE_OF_ROUND_ROBIN, now);
+    let mut fast = RateLimiter::new(FAST, share - slow.share() - round_robin.share(), now);
     let mut stopwatch = CpuStopwatch::new();
     let mut polls = 0_u32;
     let mut reported = [false; 3];
@@ -143,27 +143,28 @@ fn run() {
         cards.poll_fast();
         // The wake-up is part of this poll's cost. This poll earns the share that the others leave;
         // on most cards they use less than their share.
-        let others = slow.used_share() + turns.used_share();
+        let others = slow.used_share() + round_robin.used_share();
         fast.record(stopwatch.lap(), share - others, began);
         if slow.is_due(began) {
             cards.poll_slow();
             slow.record(stopwatch.lap(), slow.share(), began);
         }
         let now = Instant::now();
-        if turns.is_due(now) && fast.next().saturating_duration_since(now) > TURN_NEEDS {
+        if round_robin.is_due(now) && fast.next().saturating_duration_since(now) > ROUND_ROBIN_TIME
+        {
             cards.poll_turn();
-            turns.record(stopwatch.lap(), turns.share(), now);
+            round_robin.record(stopwatch.lap(), round_robin.share(), now);
         }
         // Nothing is read between fast polls, and the cards take turns in both directions.
         let at_least_fast = |limiter: &RateLimiter| limiter.interval().max(fast.interval());
-        let (slow_interval, turn) = (at_least_fast(&slow), at_least_fast(&turns));
+        let (slow_interval, turn) = (at_least_fast(&slow), at_least_fast(&round_robin));
         let intervals = [
             fast.interval(),
             slow_interval,
             turn * 2 * cards.count() as u32,
         ];
         latest::set_intervals(intervals);
-        for (limiter, reported) in [&fast, &slow, &turns].into_iter().zip(&mut reported) {
+        for (limiter, reported) in [&fast, &slow, &round_robin].into_iter().zip(&mut reported) {
             if limiter.is_throttled() && !std::mem::replace(reported, true) {
                 report::detail(&format!(
                     "a poll of the GPUs takes {:.1?} of CPU time, so its interval is {:.1?} instead of {:.1?}",
@@ -199,7 +200,7 @@ impl CpuStopwatch {
     }
 }
 
-/// Calls the driver, visibly for [`look`] and [`stop`]. `None` after polls have stopped.
+/// Calls the driver, visibly for [`check_hang`] and [`stop`]. `None` after polls have stopped.
 pub(super) fn call_driver<R>(call: impl FnOnce() -> R) -> Option<R> {
     CALL_START_TICKS.store(clock::ticks().max(1), Ordering::SeqCst);
     let answer = (!STOPPED.load(Ordering::SeqCst)).then(call);

@@ -92,9 +92,9 @@ impl RateLimiter {
             return;
         };
         self.cost = cost.min(MAX_COST);
-        let most_s = self.share * MAX_SAVING.as_secs_f64();
+        let max_s = self.share * MAX_SAVING.as_secs_f64();
         let earned_s = earned * now.saturating_duration_since(before).as_secs_f64();
-        self.saved_s = (self.saved_s + earned_s).min(most_s) - self.cost.as_secs_f64();
+        self.saved_s = (self.saved_s + earned_s).min(max_s) - self.cost.as_secs_f64();
         let debt_s = (-self.saved_s).max(0.0);
         let wait =
             Duration::try_from_secs_f64(debt_s / earned.max(self.share)).unwrap_or(MAX_INTERVAL);

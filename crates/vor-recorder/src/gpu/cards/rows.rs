@@ -8,7 +8,7 @@ pub(super) enum Pace {
     /// Once a second.
     Slow,
     /// In turns with other cards.
-    Turns,
+    RoundRobin,
 }
 
 /// A row of a card. MB are 10^6 bytes.
@@ -110,9 +110,9 @@ impl Row {
             Self::ThrottleThermal => ("throttle_thermal", "", Pace::Slow),
             Self::Encoder => ("encoder", "%", Pace::Slow),
             Self::Decoder => ("decoder", "%", Pace::Slow),
-            Self::Pcie => ("pcie", "MB/s", Pace::Turns),
-            Self::PcieTx => ("pcie_tx", "MB/s", Pace::Turns),
-            Self::PcieRx => ("pcie_rx", "MB/s", Pace::Turns),
+            Self::Pcie => ("pcie", "MB/s", Pace::RoundRobin),
+            Self::PcieTx => ("pcie_tx", "MB/s", Pace::RoundRobin),
+            Self::PcieRx => ("pcie_rx", "MB/s", Pace::RoundRobin),
             Self::Sm => ("sm", "%", Pace::Slow),
             Self::SmOccupancy => ("sm_occupancy", "%", Pace::Slow),
             Self::Tensor => ("tensor", "%", Pace::Slow),

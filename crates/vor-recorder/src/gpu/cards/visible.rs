@@ -26,7 +26,7 @@ pub(super) fn visible(variable: Option<&str>, uuids: &[String]) -> Vec<Visible> 
     };
     let mut seen: Vec<Visible> = Vec::new();
     for entry in list.split(',') {
-        let Some(found) = meant(entry.trim(), uuids) else {
+        let Some(found) = parse_entry(entry.trim(), uuids) else {
             break;
         };
         if seen.contains(&found) {
@@ -37,7 +37,7 @@ pub(super) fn visible(variable: Option<&str>, uuids: &[String]) -> Vec<Visible> 
     seen
 }
 
-fn meant(entry: &str, uuids: &[String]) -> Option<Visible> {
+fn parse_entry(entry: &str, uuids: &[String]) -> Option<Visible> {
     if entry.starts_with("MIG-") {
         return Some(Visible::Part(entry.to_owned()));
     }

@@ -52,7 +52,7 @@ pub struct PuffinSink {
 pub(crate) struct PuffinFeed {
     frames: Frames,
     /// Whether to look for consumers at the next call, at most once a pass.
-    may_look: Cell<bool>,
+    may_check: Cell<bool>,
     sees_consumers: Cell<bool>,
 }
 
@@ -208,7 +208,7 @@ impl Default for PuffinFeed {
     fn default() -> Self {
         Self {
             frames: Frames::default(),
-            may_look: Cell::new(true),
+            may_check: Cell::new(true),
             sees_consumers: Cell::new(false),
         }
     }
@@ -230,8 +230,8 @@ impl PuffinFeed {
     }
 
     /// Looks for consumers, and switches puffin's scopes on for them if that is still pending.
-    fn look(&self) {
-        if !self.may_look.replace(false) {
+    fn check_consumers(&self) {
+        if !self.may_check.replace(false) {
             return;
         }
         if !Self::is_allowed() {
@@ -253,7 +253,7 @@ impl FrameSink for PuffinFeed {
     }
 
     fn interest(&self) -> Interest {
-        self.look();
+        self.check_consumers();
         if self.takes_frames() && self.sees_consumers.get() {
             Interest::FRAMES
         } else {
@@ -282,7 +282,7 @@ impl FrameSink for PuffinFeed {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        self.may_look.set(true);
+        self.may_check.set(true);
         Ok(())
     }
 }

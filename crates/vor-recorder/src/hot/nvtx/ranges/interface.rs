@@ -35,7 +35,7 @@ const VERSION: u32 = 3;
 
 /// Slots of a module; the first is never used.
 const SLOTS_BY_MODULE: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
-const MOST_SLOTS: usize = 16;
+const MAX_SLOTS: usize = 16;
 
 /// The modules whose functions are called, and these functions.
 const CORE: usize = 1;
@@ -47,8 +47,8 @@ const NAME_CATEGORY: usize = 8;
 const REGISTER_STRING: usize = 10;
 const CREATE_DOMAIN: usize = 12;
 
-static SLOTS: [[Slot; MOST_SLOTS]; SLOTS_BY_MODULE.len()] =
-    [const { [const { Slot::new(null_mut()) }; MOST_SLOTS] }; SLOTS_BY_MODULE.len()];
+static SLOTS: [[Slot; MAX_SLOTS]; SLOTS_BY_MODULE.len()] =
+    [const { [const { Slot::new(null_mut()) }; MAX_SLOTS] }; SLOTS_BY_MODULE.len()];
 
 /// The attributes of a range: `nvtxEventAttributes_v2`.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ extern "system" fn set_tool_version(_: u32) {}
 
 /// The addresses of the slots by module, each array with a null at its end: a tool that reads
 /// beyond the slots must find nothing else.
-struct Tables([[*const Slot; MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
+struct Tables([[*const Slot; MAX_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
 
 // SAFETY: the pointers lead to a static of atomics, and are never changed.
 unsafe impl Send for Tables {}
@@ -175,7 +175,7 @@ unsafe impl Sync for Tables {}
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
-        let mut tables = Tables([[std::ptr::null(); MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
+        let mut tables = Tables([[std::ptr::null(); MAX_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
         for (module, slots) in SLOTS.iter().enumerate() {
             // Number 0 means no function in each of them.
             for (number, slot) in slots

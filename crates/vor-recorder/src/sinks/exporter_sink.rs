@@ -11,25 +11,25 @@ use vor_capture::sink::{FrameSink, Interest};
 
 /// An exporter, with a value that must live as long as it does.
 #[derive(Debug)]
-pub(super) struct Wrapped<S, K> {
+pub(super) struct ExporterSink<S, K> {
     pub(super) exporter: S,
     /// Whether the exporter only writes a file.
     pub(super) writes_file: bool,
-    pub(super) _kept: K,
+    pub(super) _guard: K,
 }
 
-impl<S> Wrapped<S, ()> {
+impl<S> ExporterSink<S, ()> {
     /// Wraps an exporter that only writes a file.
     pub(super) fn file(exporter: S) -> Self {
         Self {
             exporter,
             writes_file: true,
-            _kept: (),
+            _guard: (),
         }
     }
 }
 
-impl<S: FrameSink, K: Send> FrameSink for Wrapped<S, K> {
+impl<S: FrameSink, K: Send> FrameSink for ExporterSink<S, K> {
     fn interest(&self) -> Interest {
         self.exporter.interest()
     }

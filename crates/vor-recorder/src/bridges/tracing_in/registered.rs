@@ -7,7 +7,7 @@
 
 use super::Instance;
 use super::table::{
-    HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, THREAD_HOME, TRIES, ThreadHome,
+    HAS_SHARED, HOME, HOMES_ASSIGNED, Place, Slot, THREAD_BITS, THREAD_HOME, TRIES, ThreadHome,
     acquire_home, claim_shared, shared_places, slot, thread_bits,
 };
 use crate::sync::Ordering;
@@ -25,7 +25,7 @@ fn home_places(key: u64) -> impl Iterator<Item = usize> {
 
 /// Takes a slot for a span of a registry. `None` if the table is full, which is reported once.
 #[inline(always)]
-pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+pub(super) fn claim(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     let (slots, first, hinted) =
         THREAD_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
     let at = key as usize % HOME;
@@ -69,7 +69,7 @@ fn claim_near_at(
 
 /// Finds a span of a registry by its id.
 #[inline(always)]
-pub(crate) fn find_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+pub(crate) fn find_registered(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     let (slots, first) = THREAD_HOME.with(|home| (home.slots.get(), home.first.get()));
     let at = key as usize % HOME;
     match slots.get(at) {
@@ -92,7 +92,7 @@ fn find_far(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     });
     // The thread that made the span has ended, and another one has its number.
     found.or_else(|| {
-        let mut all = (0..HOMES_GIVEN.load(Ordering::Relaxed)).map(|home| home * HOME as Place);
+        let mut all = (0..HOMES_ASSIGNED.load(Ordering::Relaxed)).map(|home| home * HOME as Place);
         all.find_map(in_home)
     })
 }
@@ -112,19 +112,19 @@ mod tests {
             .collect();
         let places: Vec<Place> = keys
             .iter()
-            .map(|key| claim_near(*key, instance).unwrap().0)
+            .map(|key| claim(*key, instance).unwrap().0)
             .collect();
         let mut distinct = places.clone();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), keys.len());
         for (key, place) in keys.iter().zip(&places) {
-            assert_eq!(find_near(*key, instance).unwrap().0, *place);
-            assert!(find_near(*key, instance + 1).is_none());
+            assert_eq!(find_registered(*key, instance).unwrap().0, *place);
+            assert!(find_registered(*key, instance + 1).is_none());
         }
         for (key, place) in keys.iter().zip(&places) {
-            slot(*place).unwrap().leave();
-            assert!(find_near(*key, instance).is_none());
+            slot(*place).unwrap().free();
+            assert!(find_registered(*key, instance).is_none());
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn spans_of_ended_threads_are_found_and_their_homes_are_reused() {
         let instance = super::super::new_instance();
         let make = |key: u64| {
-            let made = std::thread::spawn(move || claim_near(key, instance).unwrap().0);
+            let made = std::thread::spawn(move || claim(key, instance).unwrap().0);
             made.join().unwrap()
         };
         // Threads one after the other, with the same number in the registry: they share one home,
@@ -141,11 +141,12 @@ mod tests {
         let places: Vec<Place> = keys.iter().map(|key| make(*key)).collect();
         HINTS[0x77].store(1, Ordering::Relaxed);
         for (key, place) in keys.iter().zip(&places) {
-            assert_eq!(find_near(*key, instance).unwrap().0, *place);
+            assert_eq!(find_registered(*key, instance).unwrap().0, *place);
         }
-        places
-            .iter()
-            .for_each(|place| slot(*place).unwrap().leave());
-        assert!(keys.iter().all(|key| find_near(*key, instance).is_none()));
+        places.iter().for_each(|place| slot(*place).unwrap().free());
+        assert!(
+            keys.iter()
+                .all(|key| find_registered(*key, instance).is_none())
+        );
     }
 }
