@@ -55,7 +55,7 @@ fn record(out: &mut dyn Write, path: &Path) -> Outcome {
     writeln!(
         out,
         "{REQUESTS} requests, up to {} at once, {} kB of answers.",
-        served.most_open,
+        served.max_open,
         served.bytes / 1000
     )?;
     writeln!(
@@ -71,7 +71,7 @@ fn record(out: &mut dyn Write, path: &Path) -> Outcome {
 struct Served {
     answers: u64,
     bytes: usize,
-    most_open: usize,
+    max_open: usize,
 }
 
 /// Accepts all requests, and reports until all are answered.
@@ -140,7 +140,7 @@ fn report(answers: &Receiver<Answer>, served: &mut Served) {
                     served.answers += 1;
                     served.bytes += answer.bytes;
                     open = answer.open;
-                    served.most_open = served.most_open.max(open);
+                    served.max_open = served.max_open.max(open);
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }

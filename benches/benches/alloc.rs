@@ -29,13 +29,13 @@ static SAMPLED: TrackingAllocator =
 static EXACT: TrackingAllocator = TrackingAllocator::system().exact();
 
 /// Counts the memory of the program apart from the timed allocators: the tables of vor.
-struct Held(AtomicUsize);
+struct LiveBytes(AtomicUsize);
 
 #[global_allocator]
-static HELD: Held = Held(AtomicUsize::new(0));
+static LIVE_BYTES: LiveBytes = LiveBytes(AtomicUsize::new(0));
 
 // SAFETY: every call is forwarded unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Held {
+unsafe impl GlobalAlloc for LiveBytes {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the same contract.
@@ -280,12 +280,12 @@ fn fill_with_samples() {
     // The chance that an object of the interval's size is a sample.
     let chance = -f64::exp_m1(-1.0);
     let resident = || vor::current_memory_bytes().unwrap_or(0);
-    let (held_before, resident_before) = (HELD.0.load(Ordering::Relaxed), resident());
+    let (held_before, resident_before) = (LIVE_BYTES.0.load(Ordering::Relaxed), resident());
     for _ in 0..(LIVE_SAMPLES / chance) as usize {
         // SAFETY: the layout is not empty.
         black_box(unsafe { NOWHERE.alloc(layout) });
     }
-    let held = HELD.0.load(Ordering::Relaxed) - held_before;
+    let held = LIVE_BYTES.0.load(Ordering::Relaxed) - held_before;
     let resident = resident().saturating_sub(resident_before);
     println!(
         "{LIVE_SAMPLES} samples of {:.1} GiB: tables of {:.2} MiB, {:.0} bytes a sample; with the filter {:.2} MiB are resident, {:.3} % of the heap",

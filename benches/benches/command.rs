@@ -130,7 +130,7 @@ const FORMATS: [(&str, f64); 7] = [
 ];
 
 /// The cost of runs of the command: median times, and the peak of memory.
-struct Took {
+struct Usage {
     wall_s: f64,
     cpu_s: f64,
     resident_mb: f64,
@@ -185,7 +185,7 @@ fn time(
     command: &Path,
     what: &str,
     arguments: impl Fn(&mut Command),
-) -> Result<Took, Box<dyn Error>> {
+) -> Result<Usage, Box<dyn Error>> {
     run(command, what, ROUNDS, arguments)
 }
 
@@ -193,7 +193,7 @@ fn run_once(
     command: &Path,
     what: &str,
     arguments: impl Fn(&mut Command),
-) -> Result<Took, Box<dyn Error>> {
+) -> Result<Usage, Box<dyn Error>> {
     run(command, what, 1, arguments)
 }
 
@@ -202,7 +202,7 @@ fn run(
     what: &str,
     rounds: usize,
     arguments: impl Fn(&mut Command),
-) -> Result<Took, Box<dyn Error>> {
+) -> Result<Usage, Box<dyn Error>> {
     let (mut wall_s, mut cpu_s) = (Vec::new(), Vec::new());
     let mut resident_kib = 0;
     for _ in 0..rounds {
@@ -224,14 +224,14 @@ fn run(
             return Err(format!("{what} failed: {status}").into());
         }
     }
-    let took = Took {
+    let usage = Usage {
         wall_s: median(wall_s),
         cpu_s: median(cpu_s),
         resident_mb: resident_kib as f64 * 1024.0 / 1e6,
     };
     println!(
         "{what}: {:.2} s, {:.2} s of all cores, {:.0} MB resident",
-        took.wall_s, took.cpu_s, took.resident_mb
+        usage.wall_s, usage.cpu_s, usage.resident_mb
     );
-    Ok(took)
+    Ok(usage)
 }

@@ -81,7 +81,7 @@ fn spans(name: &str) {
     let begin = Instant::now();
     let (clock_began, start) = (thread_cpu_ns(), bare_ticks());
     let before = off_cpu_ticks_at(start);
-    let (mut count, mut with_off, mut beyond, mut most_beyond) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut count, mut with_off, mut beyond, mut max_excess_ticks) = (0_u64, 0_u64, 0_u64, 0_u64);
     while begin.elapsed() < LENGTH {
         for i in 0..1000_u64 {
             let start = bare_ticks();
@@ -93,7 +93,7 @@ fn spans(name: &str) {
             count += 1;
             with_off += u64::from(off > 0);
             beyond += u64::from(excess > 0);
-            most_beyond = most_beyond.max(excess);
+            max_excess_ticks = max_excess_ticks.max(excess);
         }
     }
     std::thread::sleep(Duration::from_micros(50));
@@ -106,7 +106,7 @@ fn spans(name: &str) {
         "{name}: {count} spans, {with_off} of them not all the time on the processor; by the spans {:.3} ms, by the thread's clock {:.3} ms; {beyond} spans cut to their length, by {:.1} µs at most",
         cpu_ns / 1e6,
         clock_ns as f64 / 1e6,
-        most_beyond as f64 * ns_per_tick / 1e3,
+        max_excess_ticks as f64 * ns_per_tick / 1e3,
     );
 }
 

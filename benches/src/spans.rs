@@ -30,32 +30,32 @@ impl Shape {
     /// Generates a batch of at least `count` spans of one thread, from `start_ticks` on.
     #[must_use]
     pub fn batch(self, count: usize, start_ticks: u64) -> SpanBatch {
-        let mut made = Made {
+        let mut generator = SpanGenerator {
             now: start_ticks,
             random: Sequence::new(7),
             thread: ThreadBatch::default(),
         };
-        while made.thread.len() < count {
-            made.now += 18 + made.random.below(4);
+        while generator.thread.len() < count {
+            generator.now += 18 + generator.random.below(4);
             match self {
-                Self::Flat => made.leaf(),
-                Self::Trees => made.tree(1),
+                Self::Flat => generator.leaf(),
+                Self::Trees => generator.tree(1),
             }
         }
         filled!(SpanBatch {
             catalog: catalog(),
-            threads: vec![made.thread],
+            threads: vec![generator.thread],
         })
     }
 }
 
-struct Made {
+struct SpanGenerator {
     now: u64,
     random: Sequence,
     thread: ThreadBatch,
 }
 
-impl Made {
+impl SpanGenerator {
     fn leaf(&mut self) {
         let start = self.now;
         self.now += 200 + self.random.below(600);
@@ -113,7 +113,7 @@ fn catalog() -> Arc<Catalog> {
 #[must_use]
 pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
     trees.add_batch(batch);
-    let made = trees.finish();
+    let finished = trees.finish();
     let start_ticks = batch
         .threads
         .iter()
@@ -124,8 +124,8 @@ pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
         catalog: Arc::clone(&batch.catalog),
         start_ticks: start_ticks.copied().unwrap_or(0),
         end_ticks: batch.threads.iter().filter_map(last).max().unwrap_or(0),
-        span_count: made.span_count,
-        threads: made.threads
+        span_count: finished.span_count,
+        threads: finished.threads
     })
 }
 

@@ -30,14 +30,14 @@ const PASSES: u32 = 25_000;
 
 /// The content of the frames.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct RecordedFrames {
     rows: BTreeSet<String>,
     spans: u64,
     dropped: u64,
 }
 
 #[derive(Clone, Default)]
-struct Frames(Arc<Mutex<Seen>>);
+struct Frames(Arc<Mutex<RecordedFrames>>);
 
 impl FrameSink for Frames {
     fn interest(&self) -> Interest {

@@ -85,14 +85,14 @@ fn measure_shape(
     let ns = per_span(Box::new(|| {
         failed = sink.accept_batch(&batch).err().or(failed.take())
     }));
-    let (most_ns, most_bytes) = if shape == Shape::Flat {
+    let (max_ns, max_bytes) = if shape == Shape::Flat {
         (15.0, 2.2)
     } else {
         (15.0, 3.6)
     };
     table.add(
         format!("batch to .vor, {name}, per span"),
-        Target::AtMost(most_ns),
+        Target::AtMost(max_ns),
         ns,
         "ns",
     );
@@ -105,7 +105,7 @@ fn measure_shape(
     let bytes = totals.bytes as f64 / totals.spans as f64;
     table.add(
         format!("bytes per span in the file, made {name}"),
-        Target::AtMost(most_bytes),
+        Target::AtMost(max_bytes),
         bytes,
         "B",
     );

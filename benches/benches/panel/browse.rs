@@ -17,7 +17,7 @@ use vor_viz::replay::ReplayState;
 const SPANS: usize = 1 << 14;
 const BYTES: u64 = 1_000_000_000;
 const JUMPS: usize = 41;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn benches(criterion: &mut Criterion) {
     // Criterion filters by name, so the capture is only written if the bench runs.
@@ -113,7 +113,7 @@ fn poll_until(
 ) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     while !is_enough(replay) {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             return Err("no frame arrives".into());
         }
         let pass = Instant::now();

@@ -31,8 +31,8 @@ const SIZES: [(&str, usize); 3] = [("1 k", 1_000), ("100 k", 100_000), ("1 M", 1
 const DEPTH: usize = 7;
 
 /// Passes of a panel in one state: as many as fit into the time, within bounds.
-const MOST_PASSES: usize = 60;
-const LEAST_PASSES: usize = 5;
+const MAX_PASSES: usize = 60;
+const MIN_PASSES: usize = 5;
 const TIME: Duration = Duration::from_secs(2);
 
 /// Milliseconds of a number of passes, and of the intakes before them.
@@ -101,8 +101,8 @@ fn run(
     let began = Instant::now();
     for step in 0.. {
         let enough = match times.pass_ms.len() {
-            ..LEAST_PASSES => false,
-            LEAST_PASSES..MOST_PASSES => began.elapsed() > TIME,
+            ..MIN_PASSES => false,
+            MIN_PASSES..MAX_PASSES => began.elapsed() > TIME,
             _ => true,
         };
         if enough {

@@ -82,14 +82,14 @@ fn polls() -> Result<(), Box<dyn Error>> {
     /// Counters need some time between two samples.
     const PAUSE: Duration = Duration::from_millis(150);
     let mut cards = Cards::find().ok_or("no card found")?;
-    let mut measure = |name: &str, ask: fn(&mut Cards)| {
+    let mut measure = |name: &str, poll: fn(&mut Cards)| {
         // The first poll takes longer.
-        ask(&mut cards);
+        poll(&mut cards);
         let (mut wall, mut cpu_ns) = (Duration::ZERO, 0);
         for _ in 0..TIMES {
             std::thread::sleep(PAUSE);
             let (begin, before_ns) = (Instant::now(), thread_cpu_ns());
-            ask(&mut cards);
+            poll(&mut cards);
             wall += begin.elapsed();
             cpu_ns += thread_cpu_ns()
                 .zip(before_ns)

@@ -58,7 +58,7 @@ unsafe extern "C" {
     fn gettid() -> c_int;
 }
 
-fn tell(line: std::fmt::Arguments<'_>) {
+fn log(line: std::fmt::Arguments<'_>) {
     if let Some(file) = &mut *LOG.lock().unwrap() {
         // SAFETY: it takes nothing, touches no memory and cannot fail.
         let tid = unsafe { gettid() };
@@ -76,7 +76,7 @@ fn hex(text: *const c_char) -> String {
 }
 
 extern "system" fn create_domain(name: *const c_char) -> *mut c_void {
-    tell(format_args!("domain {}", hex(name)));
+    log(format_args!("domain {}", hex(name)));
     DOMAIN
 }
 
@@ -86,16 +86,16 @@ extern "system" fn register_string(domain: *mut c_void, text: *const c_char) -> 
     let mut strings = STRINGS.get_or_init(Mutex::default).lock().unwrap();
     let next = strings.len() + 1;
     let number = *strings.entry(bytes).or_insert(next);
-    tell(format_args!("string {} {number} {}", domain.addr(), hex(text)));
+    log(format_args!("string {} {number} {}", domain.addr(), hex(text)));
     std::ptr::without_provenance_mut(number)
 }
 
 extern "system" fn name_category(domain: *mut c_void, category: u32, name: *const c_char) {
-    tell(format_args!("category {} {category} {}", domain.addr(), hex(name)));
+    log(format_args!("category {} {category} {}", domain.addr(), hex(name)));
 }
 
 extern "system" fn name_thread(thread: u32, name: *const c_char) {
-    tell(format_args!("thread {thread} {}", hex(name)));
+    log(format_args!("thread {thread} {}", hex(name)));
 }
 
 extern "system" fn push(domain: *mut c_void, attributes: *const Attributes) -> c_int {
@@ -104,7 +104,7 @@ extern "system" fn push(domain: *mut c_void, attributes: *const Attributes) -> c
     // interface says.
     let at = unsafe { &*attributes };
     if is_logging() {
-        tell(format_args!(
+        log(format_args!(
             "push {} {} {} {} {} {} {} {} {} {} {depth}",
             domain.addr(), at.version, at.size, at.category, at.color_type, at.color, at.payload_type, at.payload, at.message_type, at.message.addr(),
         ));
@@ -115,7 +115,7 @@ extern "system" fn push(domain: *mut c_void, attributes: *const Attributes) -> c
 extern "system" fn pop(domain: *mut c_void) -> c_int {
     let depth = DEPTH.get() - 1;
     if is_logging() {
-        tell(format_args!("pop {} {depth}", domain.addr()));
+        log(format_args!("pop {} {depth}", domain.addr()));
     }
     if depth >= 0 {
         DEPTH.set(depth);

@@ -114,8 +114,8 @@ pub fn capture(bytes: &[u8]) {
     let recovered: Vec<_> = (0..frames.min(MAX_FRAMES))
         .filter_map(|i| Some((i, capture.recovered(i).ok()?)))
         .collect();
-    judge_summaries(&mut capture, &recovered, "fuzzed");
-    judge_backwards(bytes, &recovered);
+    check_summaries(&mut capture, &recovered, "fuzzed");
+    check_backwards(bytes, &recovered);
     if let Ok(batches) = capture.batches() {
         for batch in batches.take(MAX_FRAMES as usize).flatten() {
             for share in &batch.threads {
@@ -130,7 +130,7 @@ pub fn capture(bytes: &[u8]) {
 }
 
 /// Checks that a capture returns the same frames when it is read from its end.
-fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
+fn check_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
     let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
         panic!("a capture cannot be opened a second time");
     };
@@ -149,7 +149,7 @@ fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
 }
 
 /// Checks the summary of every frame that could be read. `what` names the file in a failure.
-pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
+pub fn check_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
     let count = capture.frame_count();
     for from in [0, count / 2] {
         let summaries: Vec<_> = capture.summaries(from).take(MAX_FRAMES as usize).collect();

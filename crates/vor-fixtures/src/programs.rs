@@ -18,17 +18,17 @@ pub struct Shape {
     /// Spans of all threads together.
     pub spans: usize,
     pub sites: usize,
-    pub most_depth: usize,
+    pub max_depth: usize,
     /// Percentage of steps that open a scope with children, and of those that end a scope; the
     /// others are leaves.
     pub opens: usize,
     pub ends: usize,
     /// Maximum number of spans of a thread in a batch.
-    pub most_batch: usize,
+    pub max_batch: usize,
     /// Dropped scopes per thousand.
     pub drops: usize,
     /// Maximum number of ticks between two events; with 0, all events have the same time.
-    pub most_ticks: usize,
+    pub max_ticks: usize,
     /// Thousandths of a nanosecond per tick.
     pub tick_ps: u64,
 }
@@ -143,7 +143,7 @@ pub fn run(seed: u64, shape: Shape) -> Program {
             now: BEGIN,
             open: Vec::new(),
             ended: ThreadBatch::default(),
-            room: 1 + random.below(shape.most_batch),
+            room: 1 + random.below(shape.max_batch),
             left: shape.spans.div_ceil(shape.threads),
         })
         .collect();
@@ -155,13 +155,13 @@ pub fn run(seed: u64, shape: Shape) -> Program {
         let innermost = thread.open.last().map_or(outside[at], |open| open.node);
         let mut wait = |thread: &mut Thread, node: usize, model: &mut Model| {
             let before = ns_at(thread.now);
-            thread.now += random_ticks(&mut random, shape.most_ticks);
+            thread.now += random_ticks(&mut random, shape.max_ticks);
             model.nodes[node].3 += ns_at(thread.now) - before;
             random.below(1_000_000)
         };
         let drawn = wait(thread, innermost, &mut model);
         let step = drawn % 100;
-        let may_open = thread.left > 0 && thread.open.len() < shape.most_depth;
+        let may_open = thread.left > 0 && thread.open.len() < shape.max_depth;
         if thread.left > 0 && (step >= shape.ends || thread.open.is_empty()) {
             let site = 1 + (drawn / 100 % shape.sites) as u32;
             let is_dropped = drawn / 100 % 1_000 < shape.drops;
@@ -199,7 +199,7 @@ pub fn run(seed: u64, shape: Shape) -> Program {
         model.nodes[parent].3 += ns_at(thread.now) - ns_at(thread.now - 1);
         let is_over = thread.left == 0 && thread.open.is_empty();
         if thread.ended.len() >= thread.room || is_over {
-            thread.room = 1 + random.below(shape.most_batch);
+            thread.room = 1 + random.below(shape.max_batch);
             let mut ended = std::mem::take(&mut thread.ended);
             ended.thread = ThreadId(thread.id);
             program.batches.push(filled!(SpanBatch {

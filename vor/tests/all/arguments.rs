@@ -20,9 +20,9 @@ use vor_fixtures::own_process;
 /// Sites and arguments of the spans that ended.
 type Spans = Vec<(SiteId, Vec<ArgValue>)>;
 
-struct Keep(Arc<Mutex<Spans>>);
+struct RecordingSink(Arc<Mutex<Spans>>);
 
-impl FrameSink for Keep {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }
@@ -45,7 +45,7 @@ impl FrameSink for Keep {
 fn record(work: impl FnOnce()) -> Spans {
     Config::new().enable();
     let kept = Arc::default();
-    let sink = vor::add_sink("test", Keep(Arc::clone(&kept)));
+    let sink = vor::add_sink("test", RecordingSink(Arc::clone(&kept)));
     work();
     drop(sink);
     Arc::into_inner(kept).unwrap().into_inner().unwrap()

@@ -24,7 +24,7 @@ use vor_recorder::clock::ticks;
 
 /// The contents of one recording.
 #[derive(Debug, Default)]
-struct Kept {
+struct Recording {
     /// Tasks with the names of their sites, and the thread on which each ended.
     tasks: Vec<(String, ThreadId, AsyncSpan)>,
     /// Name, thread, first and last tick of every span.
@@ -35,9 +35,9 @@ struct Kept {
     frames: Vec<Arc<FrameSnapshot>>,
 }
 
-struct Keep(Arc<Mutex<Kept>>);
+struct RecordingSink(Arc<Mutex<Recording>>);
 
-impl FrameSink for Keep {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest {
             batches: true,
@@ -75,16 +75,16 @@ impl FrameSink for Keep {
 const RING_SLOTS: usize = 64 * 1024 / 16;
 
 /// Returns what was recorded while `work` ran. Rings are drained only at marks and at the end.
-fn record(work: impl FnOnce()) -> Kept {
+fn record(work: impl FnOnce()) -> Recording {
     Config::new().inline_drain(true).ring_kib(64).enable();
     let kept = Arc::default();
-    let sink = vor::add_sink("test", Keep(Arc::clone(&kept)));
+    let sink = vor::add_sink("test", RecordingSink(Arc::clone(&kept)));
     work();
     drop(sink);
     Arc::into_inner(kept).unwrap().into_inner().unwrap()
 }
 
-impl Kept {
+impl Recording {
     fn tasks_called(&self, name: &str) -> Vec<&(String, ThreadId, AsyncSpan)> {
         self.tasks.iter().filter(|task| task.0 == name).collect()
     }

@@ -168,8 +168,8 @@ fn a_capture_that_cannot_start_blocks_nothing() {
 fn a_sink_gets_no_path_and_does_not_wait() {
     own_process!();
     static ASKED: AtomicU64 = AtomicU64::new(0);
-    struct Asks;
-    impl vor::sinks::FrameSink for Asks {
+    struct ReentrantSink;
+    impl vor::sinks::FrameSink for ReentrantSink {
         fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
             assert_eq!((vor::capture_path(), vor::close_capture()), (None, None));
             ASKED.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +180,7 @@ fn a_sink_gets_no_path_and_does_not_wait() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     vor::Config::new().capture(&path).enable();
-    let asks = vor::add_sink("asks", Asks);
+    let asks = vor::add_sink("asks", ReentrantSink);
     vor::frame_mark();
     vor::flush();
     drop(asks);

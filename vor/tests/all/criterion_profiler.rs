@@ -41,7 +41,7 @@ macro_rules! work {
 }
 
 /// Runs this test again in a child that calls `part`. Returns the lines that vor wrote.
-fn play(test: &str, part: fn(&Path)) -> Option<(tempfile::TempDir, Vec<String>)> {
+fn run_in_child(test: &str, part: fn(&Path)) -> Option<(tempfile::TempDir, Vec<String>)> {
     if role().is_some() {
         part(&folder());
         return None;
@@ -141,7 +141,7 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
         assert!(vor::is_enabled(), "recording was on before");
     }
     let test = test_name!();
-    let Some((folder, lines)) = play(test, program) else {
+    let Some((folder, lines)) = run_in_child(test, program) else {
         return;
     };
     assert_eq!(lines, [""; 0]);
@@ -201,7 +201,7 @@ fn files_of_an_earlier_run_are_replaced() {
         // A benchmark that was not started cannot be stopped.
         profiler.stop_profiling("bare", folder);
     }
-    let Some((folder, lines)) = play(test_name!(), program) else {
+    let Some((folder, lines)) = run_in_child(test_name!(), program) else {
         return;
     };
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -235,7 +235,7 @@ fn an_unwritable_file_is_one_line_and_the_benchmark_goes_on() {
         bench("all is well", &folder.join("d"));
     }
     let test = test_name!();
-    let Some((folder, lines)) = play(test, program) else {
+    let Some((folder, lines)) = run_in_child(test, program) else {
         return;
     };
     let expected = [
@@ -295,7 +295,7 @@ fn dropped_spans_are_reported() {
         let graph = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
         assert!(graph.contains(&format!("{spans} spans, {dropped} more dropped")));
     }
-    let Some((_folder, lines)) = play(test_name!(), program) else {
+    let Some((_folder, lines)) = run_in_child(test_name!(), program) else {
         return;
     };
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -318,7 +318,7 @@ fn compiled_out_it_does_nothing_and_reports_it() {
         profiler.start_profiling("by hand", folder);
         profiler.stop_profiling("by hand", folder);
     }
-    let Some((folder, lines)) = play(test_name!(), program) else {
+    let Some((folder, lines)) = run_in_child(test_name!(), program) else {
         return;
     };
     assert_eq!(lines.len(), 2, "{lines:?}");

@@ -31,9 +31,9 @@ struct Recorded {
 }
 
 /// Stores all spans, in the order in which they ended.
-struct Keep(Arc<Mutex<Vec<Recorded>>>);
+struct RecordingSink(Arc<Mutex<Vec<Recorded>>>);
 
-impl FrameSink for Keep {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }
@@ -64,7 +64,7 @@ impl FrameSink for Keep {
 fn record(work: impl FnOnce()) -> Vec<Recorded> {
     Config::new().enable();
     let kept = Arc::default();
-    let sink = vor::add_sink("test", Keep(Arc::clone(&kept)));
+    let sink = vor::add_sink("test", RecordingSink(Arc::clone(&kept)));
     work();
     drop(sink);
     Arc::into_inner(kept).unwrap().into_inner().unwrap()

@@ -72,7 +72,7 @@ impl Running {
         send(self.child.id(), signal);
     }
 
-    fn tell(&mut self) {
+    fn signal_child(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
@@ -96,7 +96,7 @@ impl Running {
     }
 }
 
-fn say_ready() {
+fn report_ready() {
     println!("ready");
 }
 
@@ -156,7 +156,7 @@ fn record_and_pause() {
     is_ready.recv().unwrap();
     vor::profile_scope!("outer");
     vor::profile_scope!("last thing");
-    say_ready();
+    report_ready();
     // SAFETY: the call waits for a handler to have run, and touches no memory.
     unsafe { libc::pause() };
     // A program exits here where it takes the end of `pause` for a signal that it has handled.
@@ -197,7 +197,7 @@ fn a_signal_that_ends_the_program_closes_the_capture_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut running = start(&mut child(test, &format!("{to} {signal}"), folder.path()));
         match to {
-            "thread" => running.tell(),
+            "thread" => running.signal_child(),
             _ => running.send(signal),
         }
         let (status, _) = running.end();
@@ -223,7 +223,7 @@ fn every_ended_span_is_there_wherever_the_signal_interrupts() {
             .enable();
         let mut made = 0_u64;
         take_when_told(libc::SIGTERM);
-        say_ready();
+        report_ready();
         loop {
             {
                 vor::profile_scope!("work");
@@ -250,7 +250,7 @@ fn every_ended_span_is_there_wherever_the_signal_interrupts() {
             std::thread::sleep(Duration::from_micros(20_000 + 1_771 * run));
             let progress = std::fs::read(folder.path().join("progress")).unwrap();
             let made = progress.try_into().map_or(0, u64::from_le_bytes);
-            running.tell();
+            running.signal_child();
             let (status, _) = running.end();
             assert_eq!(
                 status.signal(),
@@ -318,7 +318,7 @@ fn a_program_that_handles_the_signal_behaves_as_without_vor() {
         if when == "before" {
             record();
         }
-        say_ready();
+        report_ready();
         wait_for_parent();
         return;
     }
@@ -335,7 +335,7 @@ fn a_program_that_handles_the_signal_behaves_as_without_vor() {
                     running.stdout.read_line(&mut line).unwrap();
                     assert_eq!(line, "polite\n", "{when}");
                 }
-                running.tell();
+                running.signal_child();
                 0
             };
             let (status, rest) = running.end();
@@ -392,7 +392,7 @@ fn a_forked_child_ends_by_the_signal_alone() {
         for _ in 0..10 {
             vor::profile_scope!("after");
         }
-        say_ready();
+        report_ready();
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -62,7 +62,7 @@ fn spans(name: &'static str, count: usize) {
 }
 
 /// Runs one part of the tests below, recording to `VOR_RECORD`.
-fn play(part: &str) {
+fn run_part(part: &str) {
     vor::enable();
     match part {
         "_exit" | "exit" => {
@@ -248,7 +248,7 @@ fn read_all(folder: &Path) -> (Summary, Vec<Summary>) {
 fn parent_and_child_write_their_own_spans_each() {
     let test = test_name!();
     if let Some(part) = role() {
-        return play(&part);
+        return run_part(&part);
     }
     for part in ["_exit", "exit"] {
         let folder = tempfile::tempdir().unwrap();
@@ -291,7 +291,7 @@ fn parent_and_child_write_their_own_spans_each() {
 fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
     let test = test_name!();
     if let Some(part) = role() {
-        return play(&part);
+        return run_part(&part);
     }
     let folder = tempfile::tempdir().unwrap();
     play_in_child(test, "threads", folder.path());
@@ -321,7 +321,7 @@ fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
 fn a_fork_during_first_uses_leaves_no_lock_behind() {
     let test = test_name!();
     if let Some(part) = role() {
-        return play(&part);
+        return run_part(&part);
     }
     let folder = tempfile::tempdir().unwrap();
     play_in_child(test, "registering", folder.path());
@@ -352,7 +352,7 @@ fn a_fork_during_first_uses_leaves_no_lock_behind() {
 fn a_storm_of_forks_keeps_every_span_once() {
     let test = test_name!();
     if let Some(part) = role() {
-        return play(&part);
+        return run_part(&part);
     }
     let folder = tempfile::tempdir().unwrap();
     play_in_child(test, "storm", folder.path());
@@ -367,7 +367,7 @@ fn a_storm_of_forks_keeps_every_span_once() {
 fn children_that_record_nothing_write_nothing() {
     let test = test_name!();
     if let Some(part) = role() {
-        return play(&part);
+        return run_part(&part);
     }
     let folder = tempfile::tempdir().unwrap();
     play_in_child(test, "silent", folder.path());

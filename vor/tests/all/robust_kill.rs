@@ -29,7 +29,7 @@ const WITNESS_NS: u64 = 5_000_000;
 
 /// A note of the witness.
 #[derive(Clone, Copy, Debug, Default)]
-struct Note {
+struct Stamp {
     at_ns: u64,
     /// How long the worker was ready to run and got no core. The system adds a wait when the wait
     /// ends; 0 where the system does not count it.
@@ -44,7 +44,7 @@ struct Note {
 
 const NOTE_BYTES: usize = 40;
 
-impl Note {
+impl Stamp {
     fn now() -> Self {
         let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
         let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -110,13 +110,13 @@ fn witness() {
     let mut notes = std::fs::File::create(folder().join("witness")).unwrap();
     loop {
         std::thread::sleep(Duration::from_nanos(WITNESS_NS));
-        notes.write_all(&Note::now().to_bytes()).unwrap();
+        notes.write_all(&Stamp::now().to_bytes()).unwrap();
     }
 }
 
 /// Returns how long the machine kept the witness and the worker waiting in the last half second
 /// before `last_ns`.
-fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
+fn kept_waiting_ns(notes: &[Stamp], last_ns: u64) -> u64 {
     const LOOKED_AT_NS: u64 = 500_000_000;
     let from = notes.partition_point(|note| note.at_ns + LOOKED_AT_NS < last_ns);
     let recent = &notes[from..];
@@ -130,7 +130,7 @@ fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
         .unwrap_or(0);
     // A wait that had not ended at the kill is not counted yet. The worker was ready in each of the
     // last notes, and its run time did not grow.
-    let is_waiting = |note: &&Note| note.is_ready == 1 && note.ran_ns == last.ran_ns;
+    let is_waiting = |note: &&Stamp| note.is_ready == 1 && note.ran_ns == last.ran_ns;
     let since = recent.iter().rev().take_while(is_waiting).last();
     let pending = since.map_or(0, |note| last_ns.saturating_sub(note.at_ns));
     let counted = last.delay_ns - first.delay_ns + last.stolen_ns.saturating_sub(first.stolen_ns);
@@ -267,15 +267,15 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
             .find(|(made, _)| *made > held)
             .map_or(last_ns, |(_, ns)| *ns);
         let stamps = notes_of("witness");
-        let stamps: Vec<Note> = stamps
+        let stamps: Vec<Stamp> = stamps
             .chunks_exact(NOTE_BYTES)
-            .map(Note::from_bytes)
+            .map(Stamp::from_bytes)
             .collect();
         let late_ns = last_ns - missing_since;
-        let most_ns = INTERVAL_NS + kept_waiting_ns(&stamps, last_ns);
+        let max_ns = INTERVAL_NS + kept_waiting_ns(&stamps, last_ns);
         assert!(
-            late_ns <= most_ns,
-            "kill {kill}: expected at most {most_ns} ns to be lost, lost {late_ns} ns"
+            late_ns <= max_ns,
+            "kill {kill}: expected at most {max_ns} ns to be lost, lost {late_ns} ns"
         );
         late.push(late_ns);
     }

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use crate::futures::{pause, poll};
-use crate::tracing_support::{Kept, both};
+use crate::tracing_support::{Recording, both};
 use tracing::{Id, Instrument, Level, Span, info, info_span, instrument};
 use vor_fixtures::own_process;
 
@@ -27,7 +27,7 @@ fn run<F: Future>(future: F) -> F::Output {
 }
 
 /// Returns the arguments of the spans named `name`, in the order in which the spans ended.
-fn args(kept: &Kept, name: &str) -> Vec<String> {
+fn args(kept: &Recording, name: &str) -> Vec<String> {
     kept.called(name)
         .iter()
         .map(|span| span.args.join(" "))

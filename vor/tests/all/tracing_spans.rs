@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::tracing_support::{Kept, both, layer, record, subscriber};
+use crate::tracing_support::{Recording, both, layer, record, subscriber};
 use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::span::Attributes;
@@ -668,7 +668,7 @@ fn handles_of_a_span_are_counted_and_the_current_one_is_known() {
 fn two_registries_may_give_the_same_ids() {
     own_process!();
     let (one, other) = (layer(), layer());
-    let kept: Kept = record(&one, || {
+    let kept: Recording = record(&one, || {
         let outer = info_span!("of one", n = 1);
         tracing::dispatcher::with_default(&other, || {
             let inner = info_span!("of the other", n = 2);

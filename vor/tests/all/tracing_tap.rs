@@ -17,10 +17,10 @@ use vor_fixtures::own_process;
 
 /// The calls that a subscriber got, one line each.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct CallLog(Arc<Mutex<Vec<String>>>);
 
-impl Told {
-    fn say(&self, line: String) {
+impl CallLog {
+    fn push(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 
@@ -31,7 +31,7 @@ impl Told {
 
 /// Takes spans of all levels up to one.
 struct Listener {
-    told: Told,
+    calls: CallLog,
     up_to: Level,
     next_id: AtomicU64,
     names: Mutex<Vec<&'static str>>,
@@ -39,9 +39,9 @@ struct Listener {
 }
 
 impl Listener {
-    fn new(told: &Told, up_to: Level) -> Self {
+    fn new(calls: &CallLog, up_to: Level) -> Self {
         Self {
-            told: told.clone(),
+            calls: calls.clone(),
             up_to,
             next_id: AtomicU64::new(1),
             names: Mutex::new(Vec::new()),
@@ -80,11 +80,11 @@ impl Subscriber for Listener {
     fn event(&self, _: &Event<'_>) {}
 
     fn enter(&self, span: &Id) {
-        self.told.say(format!("> {}", self.name(span)));
+        self.calls.push(format!("> {}", self.name(span)));
     }
 
     fn exit(&self, span: &Id) {
-        self.told.say(format!("< {}", self.name(span)));
+        self.calls.push(format!("< {}", self.name(span)));
     }
 }
 
@@ -106,10 +106,10 @@ const EXPECTED: [&str; 8] = [
 #[test]
 fn a_subscriber_gets_nested_scopes_and_only_while_it_takes_them() {
     own_process!();
-    let told = Told::default();
+    let calls = CallLog::default();
     let before_ns = {
         outer();
-        told.take()
+        calls.take()
     };
     assert!(before_ns.is_empty());
     for is_recording in [false, true, false] {
@@ -118,39 +118,39 @@ fn a_subscriber_gets_nested_scopes_and_only_while_it_takes_them() {
         } else {
             vor::disable();
         }
-        tracing::subscriber::with_default(Listener::new(&told, Level::TRACE), || {
+        tracing::subscriber::with_default(Listener::new(&calls, Level::TRACE), || {
             outer();
             outer();
         });
         assert_eq!(
-            told.take(),
+            calls.take(),
             [EXPECTED, EXPECTED].concat(),
             "recording: {is_recording}"
         );
         // A subscriber with a lower level gets nothing.
-        tracing::subscriber::with_default(Listener::new(&told, Level::DEBUG), outer);
-        assert_eq!(told.take(), [""; 0]);
+        tracing::subscriber::with_default(Listener::new(&calls, Level::DEBUG), outer);
+        assert_eq!(calls.take(), [""; 0]);
         outer();
-        assert_eq!(told.take(), [""; 0]);
+        assert_eq!(calls.take(), [""; 0]);
     }
 
     // A scope that began before the subscriber was set, or ends after it was removed, makes no half
     // span.
     {
         vor::profile_scope!("before");
-        let guard = tracing::subscriber::set_default(Listener::new(&told, Level::TRACE));
+        let guard = tracing::subscriber::set_default(Listener::new(&calls, Level::TRACE));
         vor::profile_scope!("during");
         drop(guard);
     }
-    assert_eq!(told.take(), ["> during", "< during"]);
+    assert_eq!(calls.take(), ["> during", "< during"]);
 
     // A panic of the subscriber does not reach the program.
     let mistaken = Listener {
         panics: true,
-        ..Listener::new(&told, Level::TRACE)
+        ..Listener::new(&calls, Level::TRACE)
     };
     tracing::subscriber::with_default(mistaken, outer);
-    assert_eq!(told.take(), [""; 0]);
-    tracing::subscriber::with_default(Listener::new(&told, Level::TRACE), outer);
-    assert_eq!(told.take(), EXPECTED);
+    assert_eq!(calls.take(), [""; 0]);
+    tracing::subscriber::with_default(Listener::new(&calls, Level::TRACE), outer);
+    assert_eq!(calls.take(), EXPECTED);
 }

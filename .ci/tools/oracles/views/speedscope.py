@@ -10,7 +10,7 @@ from .spans import Mismatch, stacks
 
 # Loading a page takes some seconds. Threads that did the same add nothing, so only the first few
 # are loaded.
-MOST_THREADS = 4
+MAX_THREADS = 4
 UNIT_NS = {"ns": 1, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -18,7 +18,7 @@ def check(threads, _names, page, path, chromium, scratch):
     with open(path, encoding="utf-8") as file:
         profile = json.load(file)
     rows = 0
-    for index, (tid, spans) in list(enumerate(threads.items()))[:MOST_THREADS]:
+    for index, (tid, spans) in list(enumerate(threads.items()))[:MAX_THREADS]:
         profile["activeProfileIndex"] = index
         shown = _table_of(_dom(page, profile, chromium, scratch), profile["name"])
         _compare_times(f"speedscope, thread {tid}", shown, _times_by_name(spans))

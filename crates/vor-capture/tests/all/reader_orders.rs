@@ -23,7 +23,7 @@ use vor_fixtures::{Random, catalog, make, thread_batch};
 
 /// A frame without its catalog: each reader has read a different part of the catalog.
 #[derive(Clone, Debug, PartialEq)]
-struct Found {
+struct FrameContent {
     number: u64,
     others: (u32, u64, u64, u64, u64, u64),
     metrics: Vec<(u32, u64)>,
@@ -31,9 +31,9 @@ struct Found {
     lost_records: u64,
 }
 
-fn of(recovered: &Recovered) -> Found {
+fn of(recovered: &Recovered) -> FrameContent {
     let frame = &recovered.frame;
-    Found {
+    FrameContent {
         number: frame.index,
         others: (
             frame.frame_set,
@@ -54,16 +54,16 @@ fn of(recovered: &Recovered) -> Found {
 }
 
 /// An undamaged capture.
-struct Sound {
+struct Intact {
     bytes: Vec<u8>,
     /// Offsets of the records, and the length of the file.
     records: Vec<usize>,
     declarations: Vec<Range<usize>>,
     /// By the numbers that the program gave them.
-    frames: BTreeMap<u64, Found>,
+    frames: BTreeMap<u64, FrameContent>,
 }
 
-impl Sound {
+impl Intact {
     fn new(bytes: Vec<u8>) -> Self {
         let (mut records, mut declarations) = (Vec::new(), Vec::new());
         for (found, record) in decoded::records(&bytes) {
@@ -212,19 +212,19 @@ fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
     bytes
 }
 
-fn streamed(bytes: &[u8]) -> (Vec<Found>, bool) {
+fn streamed(bytes: &[u8]) -> (Vec<FrameContent>, bool) {
     let mut reader = Reader::new(bytes).unwrap();
-    let mut given = Vec::new();
+    let mut read_frames = Vec::new();
     while let Some(recovered) = reader.next_recovered().unwrap() {
-        given.push(of(&recovered));
+        read_frames.push(of(&recovered));
     }
-    (given, !reader.damage().is_none())
+    (read_frames, !reader.damage().is_none())
 }
 
 /// Frames by their place in the capture; `None` for a frame lost to damage.
-type Given = BTreeMap<u64, Option<Found>>;
+type ReadFrames = BTreeMap<u64, Option<FrameContent>>;
 
-fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
+fn read_frame(capture: &mut Capture, i: u64, read_frames: &mut ReadFrames, what: &str) {
     let found = match capture.recovered(i) {
         Ok(recovered) => Some(of(&recovered)),
         Err(error) => {
@@ -232,36 +232,41 @@ fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
             None
         }
     };
-    if let Some(before) = given.insert(i, found.clone()) {
+    if let Some(before) = read_frames.insert(i, found.clone()) {
         assert_eq!(before, found, "{what}: frame {i} read again");
     }
 }
 
 /// Reads all frames in an order, and checks that the capture reports the missing ones.
-fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec<u64>) -> Given {
+fn in_order(
+    bytes: &[u8],
+    name: &str,
+    what: &str,
+    order: impl FnOnce(u64) -> Vec<u64>,
+) -> ReadFrames {
     let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
     let what = format!("{what}, {name}");
-    let mut given = Given::new();
+    let mut read_frames = ReadFrames::new();
     let count = capture.frame_count();
     for i in order(count) {
-        ask(&mut capture, i, &mut given, &what);
+        read_frame(&mut capture, i, &mut read_frames, &what);
     }
     assert_eq!(capture.frame_count(), count, "{what}");
-    let whole = given
+    let whole = read_frames
         .values()
         .flatten()
         .filter(|found| found.lost_records == 0);
     assert!(
-        whole.count() == given.len() || !capture.info().damage.is_none(),
+        whole.count() == read_frames.len() || !capture.info().damage.is_none(),
         "{what}: frames are missing and no damage is reported"
     );
-    given
+    read_frames
 }
 
 /// Summaries of all frames; frames are read between them.
-fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
+fn summed_up(bytes: &[u8], what: &str) -> (ReadFrames, Vec<Option<(u64, u64)>>) {
     let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
-    let mut given = Given::new();
+    let mut read_frames = ReadFrames::new();
     let count = capture.frame_count();
     let mut scan = vor_capture::reader::FrameScan::new(0);
     let mut summaries = Vec::new();
@@ -275,20 +280,20 @@ fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
             }
         });
         if at % 3 == 1 {
-            ask(&mut capture, (at * 7) % count, &mut given, what);
+            read_frame(&mut capture, (at * 7) % count, &mut read_frames, what);
         }
     }
     for i in 0..count {
-        ask(&mut capture, i, &mut given, what);
+        read_frame(&mut capture, i, &mut read_frames, what);
     }
-    (given, summaries)
+    (read_frames, summaries)
 }
 
 /// Checks the guarantees of both readers. Returns the number of whole frames.
-fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize {
-    let (given, is_reported) = streamed(bytes);
-    let given_count = given.len();
-    let streamed: BTreeMap<_, _> = given
+fn check(intact: &Intact, bytes: &[u8], random: &mut Random, what: &str) -> usize {
+    let (read_frames, is_reported) = streamed(bytes);
+    let given_count = read_frames.len();
+    let streamed: BTreeMap<_, _> = read_frames
         .into_iter()
         .map(|found| (found.number, found))
         .collect();
@@ -297,7 +302,7 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         if found.lost_records == 0 {
             assert_eq!(
                 Some(found),
-                sound.frames.get(number),
+                intact.frames.get(number),
                 "{what}: frame {number}"
             );
         } else {
@@ -308,7 +313,7 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         }
     }
     assert!(
-        is_reported || streamed.len() == sound.frames.len(),
+        is_reported || streamed.len() == intact.frames.len(),
         "{what}: frames are missing and no damage is reported"
     );
 
@@ -319,7 +324,7 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         assert!(capture.frame_count() <= 1, "{what}: no frame has a mark");
         return 0;
     }
-    let forwards = judge_orders(sound, bytes, random, what);
+    let forwards = check_orders(intact, bytes, random, what);
     let numbers = numbers(&forwards);
     assert_eq!(numbers.len(), streamed.len(), "{what}: {numbers:?}");
     for found in forwards.values().flatten() {
@@ -332,15 +337,19 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         .count()
 }
 
-fn numbers(given: &Given) -> Vec<u64> {
-    given.values().flatten().map(|found| found.number).collect()
+fn numbers(read_frames: &ReadFrames) -> Vec<u64> {
+    read_frames
+        .values()
+        .flatten()
+        .map(|found| found.number)
+        .collect()
 }
 
 /// Checks that a capture returns the same frames in any order. Returns the frames.
-fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> Given {
+fn check_orders(intact: &Intact, bytes: &[u8], random: &mut Random, what: &str) -> ReadFrames {
     let forwards = in_order(bytes, "forwards", what, |count| (0..count).collect());
     for found in forwards.values().flatten() {
-        let expected = sound.frames.get(&found.number);
+        let expected = intact.frames.get(&found.number);
         let is_flagged = found.lost_records > 0;
         assert!(
             is_flagged || Some(found) == expected,
@@ -398,7 +407,7 @@ fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) ->
     forwards
 }
 
-fn captures() -> Vec<Sound> {
+fn captures() -> Vec<Intact> {
     let mut captures = Vec::new();
     for close in [true, false] {
         captures.push(make(41, 30, 9, close).bytes);
@@ -406,21 +415,21 @@ fn captures() -> Vec<Sound> {
         captures.push(declaring(43, 25, 3, close));
     }
     captures.push(include_bytes!("../data/golden_v3.vor").to_vec());
-    captures.into_iter().map(Sound::new).collect()
+    captures.into_iter().map(Intact::new).collect()
 }
 
 #[test]
 fn a_bit_in_a_declaration_costs_no_frame() {
     let mut random = Random(1);
-    for (at, sound) in captures().iter().enumerate() {
-        for declaration in &sound.declarations {
-            let mut bytes = sound.bytes.clone();
+    for (at, intact) in captures().iter().enumerate() {
+        for declaration in &intact.declarations {
+            let mut bytes = intact.bytes.clone();
             let place = declaration.start + random.below(declaration.len());
             bytes[place] ^= 1 << random.below(8);
             let what = format!("capture {at}, a bit flipped in byte {place}");
-            let whole = judge(sound, &bytes, &mut random, &what);
+            let whole = check(intact, &bytes, &mut random, &what);
             // The declaration is among the records of at most one frame.
-            assert!(whole + 1 >= sound.frames.len(), "{what}: {whole} frames");
+            assert!(whole + 1 >= intact.frames.len(), "{what}: {whole} frames");
         }
     }
 }
@@ -428,8 +437,8 @@ fn a_bit_in_a_declaration_costs_no_frame() {
 #[test]
 fn swapped_records_cost_only_their_frames() {
     let mut random = Random(2);
-    for (at, sound) in captures().iter().enumerate() {
-        let records = sound.records.len() - 1;
+    for (at, intact) in captures().iter().enumerate() {
+        let records = intact.records.len() - 1;
         for case in 0..40 {
             let a = random.below(records);
             let b = match case % 3 {
@@ -441,10 +450,10 @@ fn swapped_records_cost_only_their_frames() {
                 continue;
             }
             let what = format!("capture {at}, records {a} and {b} swapped");
-            let whole = judge(sound, &sound.swapped(a, b), &mut random, &what);
+            let whole = check(intact, &intact.swapped(a, b), &mut random, &what);
             // Each of the two is missing at its old place, and ends the wrong frame at its new
             // place. The frame after that one is damaged too.
-            assert!(whole + 4 >= sound.frames.len(), "{what}: {whole} frames");
+            assert!(whole + 4 >= intact.frames.len(), "{what}: {whole} frames");
         }
     }
 }
@@ -452,26 +461,26 @@ fn swapped_records_cost_only_their_frames() {
 #[test]
 fn dropped_repeated_and_moved_records_cost_only_their_frames() {
     let mut random = Random(3);
-    for (at, sound) in captures().iter().enumerate() {
-        let (records, end) = (sound.records.len() - 1, sound.bytes.len());
+    for (at, intact) in captures().iter().enumerate() {
+        let (records, end) = (intact.records.len() - 1, intact.bytes.len());
         for _ in 0..24 {
             let a = random.below(records);
-            let (record, to) = (sound.record(a), random.below(records + 1));
-            let place = sound.records[to];
+            let (record, to) = (intact.record(a), random.below(records + 1));
+            let place = intact.records[to];
             for (bytes, what) in [
                 (
-                    sound.of_pieces(&[0..record.start, record.end..end]),
+                    intact.of_pieces(&[0..record.start, record.end..end]),
                     "dropped",
                 ),
                 (
-                    sound.of_pieces(&[0..place, record.clone(), place..end]),
+                    intact.of_pieces(&[0..place, record.clone(), place..end]),
                     "repeated",
                 ),
-                (sound.moved(a, to), "moved"),
+                (intact.moved(a, to), "moved"),
             ] {
                 let what = format!("capture {at}, record {a} {what}, place {to}");
-                let whole = judge(sound, &bytes, &mut random, &what);
-                assert!(whole + 4 >= sound.frames.len(), "{what}: {whole} frames");
+                let whole = check(intact, &bytes, &mut random, &what);
+                assert!(whole + 4 >= intact.frames.len(), "{what}: {whole} frames");
             }
         }
     }
@@ -480,26 +489,26 @@ fn dropped_repeated_and_moved_records_cost_only_their_frames() {
 #[test]
 fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
     let mut random = Random(4);
-    for (at, sound) in captures().iter().enumerate() {
-        let (from, end) = (sound.records[0], sound.bytes.len());
+    for (at, intact) in captures().iter().enumerate() {
+        let (from, end) = (intact.records[0], intact.bytes.len());
         for _ in 0..24 {
             let place = from + random.below(end - from);
             let len = (1 + random.below(60)).min(end - place);
-            let mut longer = sound.bytes.clone();
+            let mut longer = intact.bytes.clone();
             longer.splice(place..place, (0..len).map(|_| random.next() as u8));
             // Further on, as many bytes are inserted as were removed. The end is at the place in
             // the index; everything in between is shifted.
-            let mut shifted = sound.of_pieces(&[0..place, place + len..end]);
+            let mut shifted = intact.of_pieces(&[0..place, place + len..end]);
             let back = place + random.below(shifted.len() + 1 - place);
             shifted.splice(back..back, vec![0; len]);
             for (bytes, what) in [
                 (longer, "put in"),
-                (sound.of_pieces(&[0..place, place + len..end]), "cut out"),
-                (sound.bytes[..place].to_vec(), "cut off"),
+                (intact.of_pieces(&[0..place, place + len..end]), "cut out"),
+                (intact.bytes[..place].to_vec(), "cut off"),
                 (shifted, "moved"),
             ] {
                 let what = format!("capture {at}, {len} bytes {what} at {place}");
-                judge(sound, &bytes, &mut random, &what);
+                check(intact, &bytes, &mut random, &what);
             }
         }
     }
@@ -510,20 +519,20 @@ fn all_orders_agree_under_any_damage() {
     let mut random = Random(5);
     let captures = captures();
     for case in 0..350 {
-        let (sound, donor) = (
+        let (intact, donor) = (
             &captures[case % captures.len()],
             &captures[(case + 1) % captures.len()],
         );
-        let from = sound.records[0];
+        let from = intact.records[0];
         let mutant = mutate(
             &mut random,
-            &sound.bytes,
-            &sound.records,
+            &intact.bytes,
+            &intact.records,
             &donor.bytes,
             from,
         );
         let what = format!("capture {}, {}", case % captures.len(), mutant.what);
-        judge(sound, &mutant.bytes, &mut random, &what);
+        check(intact, &mutant.bytes, &mut random, &what);
     }
 }
 
@@ -532,18 +541,18 @@ fn all_orders_agree_under_any_damage() {
 #[test]
 fn all_orders_agree_where_records_overwrite_others() {
     let (mut random, mut cases) = (Random(9), 0);
-    for (at, sound) in captures().iter().enumerate() {
-        let records = sound.records.len() - 1;
+    for (at, intact) in captures().iter().enumerate() {
+        let records = intact.records.len() - 1;
         for _ in 0..400 {
             let (a, b) = (random.below(records), random.below(records));
-            let (from, to) = (sound.record(a), sound.record(b));
+            let (from, to) = (intact.record(a), intact.record(b));
             if a == b || from.len() != to.len() {
                 continue;
             }
-            let mut bytes = sound.bytes.clone();
+            let mut bytes = intact.bytes.clone();
             bytes.copy_within(from, to.start);
             let what = format!("capture {at}, record {a} over record {b}");
-            judge_orders(sound, &bytes, &mut random, &what);
+            check_orders(intact, &bytes, &mut random, &what);
             cases += 1;
         }
     }
@@ -552,20 +561,25 @@ fn all_orders_agree_where_records_overwrite_others() {
 
 #[test]
 fn batches_out_of_order_make_the_same_tree() {
-    let sound = Sound::new(declaring(44, 12, 1, true));
+    let intact = Intact::new(declaring(44, 12, 1, true));
     let mut random = Random(6);
     let mut batches = Vec::new();
-    for (at, (found, record)) in decoded::records(&sound.bytes).enumerate() {
-        assert_eq!(found.bytes, sound.record(at));
+    for (at, (found, record)) in decoded::records(&intact.bytes).enumerate() {
+        assert_eq!(found.bytes, intact.record(at));
         batches.extend(matches!(record, Record::Batch(_)).then_some(at));
     }
     let neighbours = batches.windows(2).filter(|pair| pair[0] + 1 == pair[1]);
     let mut swaps = 0;
     for pair in neighbours {
         let what = format!("batches {pair:?} swapped");
-        let whole = judge(&sound, &sound.swapped(pair[0], pair[1]), &mut random, &what);
+        let whole = check(
+            &intact,
+            &intact.swapped(pair[0], pair[1]),
+            &mut random,
+            &what,
+        );
         // The frame is complete.
-        assert_eq!(whole, sound.frames.len(), "{what}");
+        assert_eq!(whole, intact.frames.len(), "{what}");
         swaps += 1;
     }
     assert!(swaps > 6);
@@ -577,10 +591,10 @@ fn frames_between_the_places_of_an_index_are_distinguished() {
     for number_step in [1, 3] {
         let mut random = Random(7);
         let bytes = sparse(40_000, number_step);
-        let sound = Sound::new(bytes);
-        let records = sound.records.len() - 1;
+        let intact = Intact::new(bytes);
+        let records = intact.records.len() - 1;
         for (a, b) in [(1000, 61_000), (30_001, 30_002), (5, 900)] {
-            let swapped = sound.swapped(a, b.min(records - 1));
+            let swapped = intact.swapped(a, b.min(records - 1));
             let (streamed, _) = streamed(&swapped);
             let streamed = streamed.into_iter().map(|found| (found.number, found));
             let streamed: BTreeMap<_, _> = streamed.collect();
@@ -589,8 +603,8 @@ fn frames_between_the_places_of_an_index_are_distinguished() {
             let order: Vec<u64> = order.into_iter().chain(near).collect();
             let what = format!("numbers by {number_step}, records {a} and {b} swapped");
             let mut known = 0;
-            let given = in_order(&swapped, "mixed", &what, |_| order);
-            for (i, found) in given {
+            let read_frames = in_order(&swapped, "mixed", &what, |_| order);
+            for (i, found) in read_frames {
                 let Some(found) = found else { continue };
                 assert_eq!(found.number, i * number_step, "{what}: frame {i}");
                 assert_eq!(

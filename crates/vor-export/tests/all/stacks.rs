@@ -161,12 +161,12 @@ fn shapes() -> impl Strategy<Value = Shape> {
         threads: counts.0,
         spans: counts.1,
         sites: counts.2,
-        most_depth: counts.3,
+        max_depth: counts.3,
         opens: steps.0,
         ends: steps.1,
-        most_batch: steps.2,
+        max_batch: steps.2,
         drops: steps.3,
-        most_ticks: times.0,
+        max_ticks: times.0,
         tick_ps: times.1,
     })
 }
@@ -188,12 +188,12 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
         threads: 1,
         spans: 1_000_000,
         sites: 6,
-        most_depth: 12,
+        max_depth: 12,
         opens: 1,
         ends: 0,
-        most_batch: 100_000,
+        max_batch: 100_000,
         drops: 1,
-        most_ticks: 20,
+        max_ticks: 20,
         tick_ps: 417,
     };
     let threaded = Shape {
@@ -201,8 +201,8 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
         spans: 100_000,
         ends: 5,
         opens: 6,
-        most_depth: 30,
-        most_batch: 5_000,
+        max_depth: 30,
+        max_batch: 5_000,
         ..wide
     };
     let Program {

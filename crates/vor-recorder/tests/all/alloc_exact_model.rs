@@ -17,10 +17,12 @@ use vor_fixtures::own_process;
 use vor_recorder::allocations::{AllocCounts, thread_allocations};
 use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
 
-use crate::alloc_model::{Checked, Expected, play, requests};
+use crate::alloc_model::{CheckedAllocator, Expected, requests, run_requests};
 
-static COUNTING: TrackingAllocator<Checked> = TrackingAllocator::new(Checked::new());
-static EXACT: TrackingAllocator<Checked> = TrackingAllocator::new(Checked::new()).exact();
+static COUNTING: TrackingAllocator<CheckedAllocator> =
+    TrackingAllocator::new(CheckedAllocator::new());
+static EXACT: TrackingAllocator<CheckedAllocator> =
+    TrackingAllocator::new(CheckedAllocator::new()).exact();
 
 fn is_counted(before: AllocCounts, expected: Expected) {
     let since = thread_allocations().since(before);
@@ -44,7 +46,7 @@ fn counting_agrees_with_the_model() {
     own_process!();
     proptest!(|(requests in requests(0))| {
         let before = thread_allocations();
-        play(&COUNTING, &requests, |expected, _| is_counted(before, expected));
+        run_requests(&COUNTING, &requests, |expected, _| is_counted(before, expected));
     });
 }
 
@@ -53,7 +55,7 @@ fn the_exact_heap_agrees_with_the_model() {
     own_process!();
     proptest!(|(requests in requests(0))| {
         let before = thread_allocations();
-        play(&EXACT, &requests, |expected, expected_in_use| {
+        run_requests(&EXACT, &requests, |expected, expected_in_use| {
             is_counted(before, expected);
             assert_eq!(in_use(), expected_in_use);
         });

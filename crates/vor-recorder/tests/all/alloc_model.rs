@@ -14,37 +14,37 @@ pub const REFUSED_BYTES: usize = 1 << 20;
 
 /// Passes calls on to the system's allocator. Fails the test where an object is freed with another
 /// layout than that of its allocation.
-pub struct Checked {
-    made: Mutex<Option<HashMap<usize, Layout>>>,
+pub struct CheckedAllocator {
+    live: Mutex<Option<HashMap<usize, Layout>>>,
 }
 
-impl Checked {
+impl CheckedAllocator {
     pub const fn new() -> Self {
         Self {
-            made: Mutex::new(None),
+            live: Mutex::new(None),
         }
     }
 
-    fn keep(&self, object: *mut u8, layout: Layout) -> *mut u8 {
-        let mut made = self.made.lock().unwrap();
-        let before = made.get_or_insert_default().insert(object.addr(), layout);
+    fn insert(&self, object: *mut u8, layout: Layout) -> *mut u8 {
+        let mut live = self.live.lock().unwrap();
+        let before = live.get_or_insert_default().insert(object.addr(), layout);
         assert_eq!(before, None, "the address is already live");
         object
     }
 
-    fn let_go(&self, object: *mut u8, layout: Layout) {
-        let made = self
-            .made
+    fn remove(&self, object: *mut u8, layout: Layout) {
+        let live = self
+            .live
             .lock()
             .unwrap()
             .as_mut()
             .unwrap()
             .remove(&object.addr());
-        assert_eq!(made, Some(layout), "freed with another layout");
+        assert_eq!(live, Some(layout), "freed with another layout");
     }
 
     pub fn objects(&self) -> usize {
-        self.made.lock().unwrap().as_ref().map_or(0, HashMap::len)
+        self.live.lock().unwrap().as_ref().map_or(0, HashMap::len)
     }
 }
 
@@ -56,17 +56,17 @@ fn at_least_one_byte(layout: Layout) -> Layout {
 #[expect(unsafe_code, reason = "an allocator is unsafe to write")]
 // SAFETY: every call goes to the system's allocator, with at least one byte; none unwinds in a test
 // that passes.
-unsafe impl GlobalAlloc for Checked {
+unsafe impl GlobalAlloc for CheckedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > REFUSED_BYTES {
             return std::ptr::null_mut();
         }
         // SAFETY: the layout is not empty.
-        self.keep(unsafe { System.alloc(at_least_one_byte(layout)) }, layout)
+        self.insert(unsafe { System.alloc(at_least_one_byte(layout)) }, layout)
     }
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
-        self.let_go(object, layout);
+        self.remove(object, layout);
         // SAFETY: the layout is that of the allocation.
         unsafe { System.dealloc(object, at_least_one_byte(layout)) }
     }
@@ -75,10 +75,10 @@ unsafe impl GlobalAlloc for Checked {
         if new_size > REFUSED_BYTES {
             return std::ptr::null_mut();
         }
-        self.let_go(object, layout);
+        self.remove(object, layout);
         // SAFETY: the layout is that of the allocation, and the new size fits a layout.
         let moved = unsafe { System.realloc(object, at_least_one_byte(layout), new_size.max(1)) };
-        self.keep(
+        self.insert(
             moved,
             Layout::from_size_align(new_size, layout.align()).unwrap(),
         )
@@ -160,7 +160,7 @@ impl Object {
 /// each request, it calls `check` with the counts of the model and the live objects and bytes.
 /// Frees everything at the end.
 #[expect(unsafe_code, reason = "allocators are called by hand")]
-pub fn play(
+pub fn run_requests(
     allocator: &impl GlobalAlloc,
     requests: &[Request],
     mut check: impl FnMut(Expected, (u64, u64)),

@@ -20,7 +20,7 @@ use vor_recorder::heap::{TrackingAllocator, heap_snapshot, seed_samples};
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-use crate::alloc_model::{Checked, play, requests};
+use crate::alloc_model::{CheckedAllocator, requests, run_requests};
 use vor_fixtures::random::Random;
 
 const INTERVAL_BYTES: u64 = 4096;
@@ -171,9 +171,10 @@ fn untracked_objects_are_no_samples_and_samples_freed_anywhere_are_removed() {
 fn the_table_agrees_with_the_model() {
     own_process!();
     proptest!(|(requests in requests(64))| {
-        static EVERY: TrackingAllocator<Checked> = TrackingAllocator::new(Checked::new()).sampled(1);
+        static EVERY: TrackingAllocator<CheckedAllocator> =
+            TrackingAllocator::new(CheckedAllocator::new()).sampled(1);
         seed_samples(7);
-        play(&EVERY, &requests, |_, (objects, bytes)| {
+        run_requests(&EVERY, &requests, |_, (objects, bytes)| {
             let total = heap_snapshot().total();
             assert_eq!((total.samples, total.inuse_objects, total.inuse_bytes), (objects, objects, bytes));
         });

@@ -26,16 +26,16 @@ use vor_recorder::{drain, message, profile_phase, profile_scope, setup};
 
 /// Numbers of records that sinks receive: spans, messages, frames.
 #[derive(Default)]
-struct Seen {
+struct SinkCounts {
     spans: AtomicU64,
     messages: AtomicU64,
     frames: AtomicU64,
     dropped: AtomicU64,
 }
 
-struct Watch(Arc<Seen>);
+struct CountingSink(Arc<SinkCounts>);
 
-impl FrameSink for Watch {
+impl FrameSink for CountingSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }
@@ -82,8 +82,8 @@ fn burn(time: Duration) {
 /// Returns whether `ns` is at least as long as the system's clock reported. The two clocks may
 /// differ by the 50 parts per million of their adjustment, by as much again for the first
 /// calibration, and by the rounding.
-fn lasted(ns: u64, least_ns: u64) -> bool {
-    ns + least_ns / 10_000 + 1 >= least_ns
+fn lasted(ns: u64, min_ns: u64) -> bool {
+    ns + min_ns / 10_000 + 1 >= min_ns
 }
 
 /// Fails unless both are equal up to rounding, which may take one nanosecond for each number in the
@@ -369,13 +369,13 @@ fn phases() {
 }
 
 thread_local! {
-    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    static LATE: RefCell<Option<ThreadLocalScope>> = const { RefCell::new(None) };
 }
 
 /// Opens scopes when its thread ends, before and after vor released the thread.
-struct Late;
+struct ThreadLocalScope;
 
-impl Drop for Late {
+impl Drop for ThreadLocalScope {
     fn drop(&mut self) {
         profile_scope!("in a destructor");
     }
@@ -387,7 +387,7 @@ fn in_destructors() {
             if vor_first {
                 profile_scope!("before");
             }
-            LATE.with(|late| *late.borrow_mut() = Some(Late));
+            LATE.with(|late| *late.borrow_mut() = Some(ThreadLocalScope));
             profile_scope!("after");
         };
         std::thread::spawn(work).join().unwrap();
@@ -429,13 +429,15 @@ fn many(count: u64) {
 #[test]
 fn counts_and_times_are_exact() {
     own_process!();
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(SinkCounts::default());
     // The ring is so small that it would drop spans.
     let config = Config::new()
         .ring_kib(4)
         .count_scopes(true)
         .print_stats(false);
-    config.sink("watch", Watch(Arc::clone(&seen))).enable();
+    config
+        .sink("watch", CountingSink(Arc::clone(&seen)))
+        .enable();
     assert!(drain::stats().is_empty() && drain::stats_by_thread().is_empty());
     a_tree_on_several_threads();
     ten_thousand_short_threads();

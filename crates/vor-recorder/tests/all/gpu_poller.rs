@@ -119,8 +119,8 @@ fn a_driver_that_fails_is_reported_once_and_polled_again() {
         rows.get("gpu_util").is_some() && driver.calls("nvmlDeviceGetPowerUsage") > 3
     });
     assert_eq!((last.get("gpu_power"), last.get("gpu_clock")), (None, None));
-    driver.tell("error nvmlDeviceGetPowerUsage 0");
-    driver.tell("error nvmlDeviceGetClockInfo 0");
+    driver.send("error nvmlDeviceGetPowerUsage 0");
+    driver.send("error nvmlDeviceGetClockInfo 0");
     frames.until(|rows| {
         rows.get("gpu_power") == Some(100.0) && rows.get("gpu_clock") == Some(1000.0)
     });
@@ -147,14 +147,14 @@ fn a_card_that_is_lost_has_no_rows_until_it_is_back() {
     let frames = begin();
     let driver = Driver::new();
     frames.until(|rows| rows.get("gpu1_temp").is_some() && rows.get("gpu1_pcie").is_some());
-    driver.tell("lost 1");
+    driver.send("lost 1");
     let last = frames.until(|rows| rows.get("gpu1_util").is_none());
     assert!(
         !last.gpu_names().iter().any(|name| name.starts_with("gpu1")),
         "{last:?}"
     );
     assert_eq!(last.get("gpu0_util"), Some(10.0));
-    driver.tell("found 1");
+    driver.send("found 1");
     let last =
         frames.until(|rows| rows.get("gpu1_util").is_some() && rows.get("gpu1_energy").is_some());
     // The energy used while the card was lost is in no frame.
@@ -178,7 +178,7 @@ fn a_driver_that_hangs_delays_nothing() {
     let frames = begin();
     let driver = Driver::new();
     frames.until(|rows| rows.get("gpu_util").is_some());
-    driver.tell("delay nvmlDeviceGetPowerUsage 100000");
+    driver.send("delay nvmlDeviceGetPowerUsage 100000");
     let begin = Instant::now();
     frames.until(|rows| rows.gpu_names().is_empty());
     while begin.elapsed() < Duration::from_secs(7) {

@@ -127,7 +127,7 @@ fn values_without_a_counter_are_queried_or_absent() {
         (Some(30.72), Some(62.5))
     );
     let driver = Driver::new();
-    driver.tell("gpm stuck");
+    driver.send("gpm stuck");
     // The card reports that a kernel ran.
     let last = frames.until(|rows| rows.get("gpu_sm").is_none());
     let counters = ["gpu_sm", "gpu_sm_occupancy", "gpu_tensor", "gpu_dram"];
@@ -136,7 +136,7 @@ fn values_without_a_counter_are_queried_or_absent() {
         (last.get("pcie"), last.get("gpu_util")),
         (Some(30.72), Some(10.0))
     );
-    driver.tell("gpm on");
+    driver.send("gpm on");
     frames.until(|rows| rows.get("gpu_sm") == Some(62.5));
 }
 
@@ -161,11 +161,11 @@ fn counters_that_fail_are_absent_until_they_recover() {
         |rows: &Rows| rows.get("pcie") == Some(786.432) && rows.get("gpu_sm") == Some(62.5);
     frames.until(counted);
     let driver = Driver::new();
-    driver.tell("error nvmlGpmSampleGet 999");
+    driver.send("error nvmlGpmSampleGet 999");
     let rows = ["gpu_sm", "gpu_dram", "gpu_pcie_tx", "gpu_pcie_rx", "pcie"];
     let last = frames.until(|found| rows.iter().all(|name| found.get(name).is_none()));
     assert_eq!(last.get("gpu_temp"), Some(40.0));
-    driver.tell("error nvmlGpmSampleGet 0");
+    driver.send("error nvmlGpmSampleGet 0");
     frames.until(counted);
 }
 

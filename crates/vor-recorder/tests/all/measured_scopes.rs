@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::measured::{Kept, Span};
+use crate::measured::{Span, SpanSink};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::measures::Measures;
 use vor_fixtures::own_process;
@@ -41,7 +41,9 @@ fn cpu_time_of_some_scopes_and_then_of_all() {
         eprintln!("SKIPPED: CPU time; this system does not report a thread's");
     }
     let kept = Arc::default();
-    Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();
+    Config::new()
+        .sink("kept", SpanSink(Arc::clone(&kept)))
+        .enable();
     let take = || {
         drain::flush();
         std::mem::take(&mut *kept.lock().unwrap())
@@ -71,7 +73,7 @@ fn cpu_time_of_some_scopes_and_then_of_all() {
     let off_cpu = |span: &Span| span.measured().off_cpu_ns;
     // Asleep nearly all the time; a span never has a negative CPU time.
     assert!(off_cpu(slept) <= slept.duration_ns + 100);
-    let was_off = |span: &Span, least_ns: u64| !has_source || off_cpu(span) > least_ns;
+    let was_off = |span: &Span, min_ns: u64| !has_source || off_cpu(span) > min_ns;
     assert!(was_off(slept, 19_000_000));
     // Work of other programs on this machine does not count; its own work counts.
     let burned = of("burned")[0];

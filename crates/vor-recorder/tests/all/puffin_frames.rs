@@ -118,7 +118,7 @@ fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
 }
 
 /// A scope as puffin's reader returns it: start, duration, depth, details and data.
-type Seen = (i64, i64, u32, ScopeFacts, String);
+type DecodedScope = (i64, i64, u32, ScopeFacts, String);
 type ScopeFacts = (String, String, u32);
 
 fn facts(details: &ScopeDetails) -> ScopeFacts {
@@ -134,7 +134,7 @@ fn read_scopes(
     offset: u64,
     depth: u32,
     scopes: &ScopeCollection,
-    into: &mut Vec<Seen>,
+    into: &mut Vec<DecodedScope>,
 ) {
     let reader = Reader::with_offset(stream, offset).expect("an offset inside the stream");
     for scope in reader {
@@ -153,7 +153,7 @@ fn read_scopes(
     }
 }
 
-fn expected(frame: &FrameSnapshot, tree: &ThreadTree) -> Vec<Seen> {
+fn expected(frame: &FrameSnapshot, tree: &ThreadTree) -> Vec<DecodedScope> {
     let catalog = &frame.catalog;
     let see = |span: &vor_capture::model::frame::Span| {
         let start = catalog.unix_ns(span.start_ticks);

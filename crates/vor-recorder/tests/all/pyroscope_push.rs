@@ -158,7 +158,7 @@ fn pushes_follow_the_documentation_and_add_up_to_the_run_time() {
 }
 
 /// Waits until profiles are lost, lets the server accept again, and waits until it accepts some.
-fn survive(server: &Server, counts: &PyroscopeCounts) {
+fn lose_then_recover(server: &Server, counts: &PyroscopeCounts) {
     let begin = Instant::now();
     work_until("lost profiles", || counts.lost_profiles() >= 5);
     // The first pause is one second, and each pause is longer than the previous one.
@@ -176,7 +176,7 @@ fn survive(server: &Server, counts: &PyroscopeCounts) {
 fn fails_for_a_while(mode: Mode) {
     let server = Server::start(mode);
     let (pushing, counts) = start(sink(&server.url));
-    survive(&server, &counts);
+    lose_then_recover(&server, &counts);
     let sent = counts.sent_profiles();
     drop(pushing);
     assert!(server.accepted().len() as u64 >= sent);
@@ -245,18 +245,18 @@ fn a_missing_server_is_reported_once_and_the_losses_at_the_end() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let said = child(test_name!(), &format!("http://{gone}"));
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "{said}");
+    let stderr = child(test_name!(), &format!("http://{gone}"));
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{stderr}");
     let begin = format!("vor: Pyroscope at http://{gone}: ");
     assert!(
         lines[0].starts_with(&format!("{begin}a profile cannot be pushed: ")),
-        "{said}"
+        "{stderr}"
     );
     let lost = lines[1].strip_prefix(&begin).unwrap();
     let lost = lost.strip_suffix(" profiles were lost").unwrap();
     // The waiting profiles are lost as well.
-    assert!(lost.parse::<u64>().unwrap() >= 5 + 12, "{said}");
+    assert!(lost.parse::<u64>().unwrap() >= 5 + 12, "{stderr}");
 }
 
 #[test]
@@ -277,14 +277,14 @@ fn an_invalid_address_is_reported_and_nothing_else_happens() {
         "ftp://user:secret@host",
         "http://ho st",
     ] {
-        let said = child(test_name!(), url);
-        assert_eq!(said.lines().count(), 1, "{url}: {said}");
+        let stderr = child(test_name!(), url);
+        assert_eq!(stderr.lines().count(), 1, "{url}: {stderr}");
         assert!(
-            (said.contains("is not an address such as") || said.contains("set `auth` instead"))
-                && said.ends_with("; no profiles are pushed\n"),
-            "{said}"
+            (stderr.contains("is not an address such as") || stderr.contains("set `auth` instead"))
+                && stderr.ends_with("; no profiles are pushed\n"),
+            "{stderr}"
         );
-        assert!(!said.contains("secret"));
+        assert!(!stderr.contains("secret"));
     }
 }
 
@@ -340,14 +340,14 @@ fn tls_server(folder: &Path) -> Option<TlsServer> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let (mut answers, mut said) = (
+    let (mut answers, mut stderr) = (
         process.stdin.take().unwrap(),
         process.stdout.take().unwrap(),
     );
     std::thread::spawn(move || {
         let mut request = Vec::new();
         let mut piece = [0; 4_096];
-        while let Ok(bytes @ 1..) = said.read(&mut piece) {
+        while let Ok(bytes @ 1..) = stderr.read(&mut piece) {
             request.extend_from_slice(&piece[..bytes]);
             // The end of a form.
             if request.starts_with(b"POST /ingest?") && request.ends_with(b"--\r\n") {

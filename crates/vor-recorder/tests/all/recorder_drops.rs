@@ -25,9 +25,9 @@ const SPANS: u64 = 200_000;
 static IN_FRAMES: AtomicU64 = AtomicU64::new(0);
 
 /// Adds up the spans and drops of the frames.
-struct Adds;
+struct TotalsSink;
 
-impl FrameSink for Adds {
+impl FrameSink for TotalsSink {
     fn interest(&self) -> Interest {
         Interest::METRICS
     }
@@ -71,7 +71,7 @@ fn recorded_and_dropped_add_up_to_made() {
     Config::new()
         .ring_kib(4)
         .capture(&path)
-        .sink("adds", Adds)
+        .sink("adds", TotalsSink)
         .enable();
     // Twice, so that rings with drops of an earlier thread are reused.
     for _ in 0..2 {

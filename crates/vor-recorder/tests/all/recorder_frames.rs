@@ -23,17 +23,17 @@ use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
 /// A frame, and the ends of the spans that were delivered before it, by thread.
-type Seen = (Arc<FrameSnapshot>, Vec<(u32, u64)>);
+type RecordedFrame = (Arc<FrameSnapshot>, Vec<(u32, u64)>);
 
 #[derive(Default)]
-struct Keeps {
+struct RecordingSink {
     ends: Vec<(u32, u64)>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedFrame>>>,
     /// The sink's first frame waits until the other end is dropped.
-    held: Option<Receiver<()>>,
+    release: Option<Receiver<()>>,
 }
 
-impl FrameSink for Keeps {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest {
             batches: true,
@@ -50,8 +50,8 @@ impl FrameSink for Keeps {
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
-        if let Some(held) = self.held.take() {
-            let _ = held.recv();
+        if let Some(release) = self.release.take() {
+            let _ = release.recv();
         }
         let ends = if frame.frame_set == 0 {
             std::mem::take(&mut self.ends)
@@ -63,10 +63,10 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work` between two flushes, and returns the frames that ended in it. With `hold`, the sink
-/// blocks the worker until `work` is done.
-fn frames_of(hold: bool, work: impl FnOnce()) -> Vec<Seen> {
-    let (done, held) = channel();
+/// Runs `work` between two flushes, and returns the frames that ended in it. With `blocks_first`,
+/// the sink blocks the worker until `work` is done.
+fn frames_of(blocks_first: bool, work: impl FnOnce()) -> Vec<RecordedFrame> {
+    let (done, release) = channel();
     let seen = Arc::new(Mutex::new(Vec::new()));
     Config::new().enable();
     drain::frame_mark();
@@ -74,10 +74,10 @@ fn frames_of(hold: bool, work: impl FnOnce()) -> Vec<Seen> {
     let _ = drain_io();
     let handle = drain::add_sink(
         "keeps",
-        Keeps {
+        RecordingSink {
             seen: Arc::clone(&seen),
-            held: hold.then_some(held),
-            ..Keeps::default()
+            release: blocks_first.then_some(release),
+            ..RecordingSink::default()
         },
     );
     work();
@@ -266,9 +266,9 @@ fn a_later_sink_gets_no_spans_of_earlier_frames() {
     drain::frame_mark();
     let handle = drain::add_sink(
         "first",
-        Keeps {
+        RecordingSink {
             seen: Arc::clone(&first),
-            ..Keeps::default()
+            ..RecordingSink::default()
         },
     );
     {
@@ -410,29 +410,29 @@ fn handles_with_one_name_are_one_metric() {
 #[test]
 fn a_sink_may_call_vor_without_a_deadlock() {
     own_process!();
-    struct Asks(Arc<AtomicU64>);
-    impl FrameSink for Asks {
+    struct NestedCallsSink(Arc<AtomicU64>);
+    impl FrameSink for NestedCallsSink {
         fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
             profile_scope!("inside a sink");
             drain::flush();
             drain::frame_mark();
-            drop(drain::add_sink("inner", Keeps::default()));
+            drop(drain::add_sink("inner", RecordingSink::default()));
             Config::new().stats(true).enable();
-            let asked = (
+            let calls = (
                 drain::stats().len(),
                 drain::catalog().is_none(),
                 drain::failed_sinks(),
             );
-            assert_eq!(asked, (0, true, 0));
+            assert_eq!(calls, (0, true, 0));
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
     }
-    let asked = Arc::new(AtomicU64::new(0));
+    let calls = Arc::new(AtomicU64::new(0));
     Config::new().enable();
-    let handle = drain::add_sink("asks", Asks(Arc::clone(&asked)));
+    let handle = drain::add_sink("asks", NestedCallsSink(Arc::clone(&calls)));
     drain::frame_mark();
     drain::flush();
     drop(handle);
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

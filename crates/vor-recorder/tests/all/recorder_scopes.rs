@@ -24,9 +24,9 @@ use vor_recorder::{clock, drain, profile_scope};
 type NamedArgs = (String, Vec<ArgValue>);
 
 #[derive(Default)]
-struct Keeps(Arc<Mutex<Vec<NamedArgs>>>, Arc<Mutex<u64>>);
+struct ArgsSink(Arc<Mutex<Vec<NamedArgs>>>, Arc<Mutex<u64>>);
 
-impl FrameSink for Keeps {
+impl FrameSink for ArgsSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }
@@ -57,10 +57,10 @@ impl FrameSink for Keeps {
 /// Runs `work`. Returns the names and arguments of the spans that ended in it, and the number of
 /// dropped ones.
 fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
-    let keeps = Keeps::default();
-    let (spans, dropped) = (Arc::clone(&keeps.0), Arc::clone(&keeps.1));
+    let sink = ArgsSink::default();
+    let (spans, dropped) = (Arc::clone(&sink.0), Arc::clone(&sink.1));
     Config::new().stats(true).enable();
-    let handle = drain::add_sink("keeps", keeps);
+    let handle = drain::add_sink("sink", sink);
     work();
     drop(handle);
     let dropped = *dropped.lock().unwrap();
@@ -229,9 +229,9 @@ fn open_scopes_are_never_torn() {
 
 /// Both ends of every span, with its name, in the order of the ends.
 #[derive(Clone, Default)]
-struct KeepsEnds(Arc<Mutex<Vec<(String, u64, u64)>>>);
+struct EndsSink(Arc<Mutex<Vec<(String, u64, u64)>>>);
 
-impl FrameSink for KeepsEnds {
+impl FrameSink for EndsSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }
@@ -254,12 +254,12 @@ impl FrameSink for KeepsEnds {
 
 /// Runs `work`, and returns the spans that ended in it, with both ends.
 fn ends_of(work: impl FnOnce()) -> Vec<(String, u64, u64)> {
-    let keeps = KeepsEnds::default();
+    let sink = EndsSink::default();
     Config::new().enable();
-    let handle = drain::add_sink("keeps ends", keeps.clone());
+    let handle = drain::add_sink("sink ends", sink.clone());
     work();
     drop(handle);
-    std::mem::take(&mut *keeps.0.lock().unwrap())
+    std::mem::take(&mut *sink.0.lock().unwrap())
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn scopes_of_more_ticks_than_32_bits_keep_their_duration() {
 fn open_scopes_have_a_thread_name_a_start_and_an_age() {
     own_process!();
     Config::new().enable();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, opened) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let other = std::thread::Builder::new()
         .name("the other".into())
@@ -347,10 +347,10 @@ fn open_scopes_have_a_thread_name_a_start_and_an_age() {
             let before = clock::ticks();
             profile_scope!("outer");
             profile_scope!("inner", n = 1);
-            tell.send((before, clock::ticks())).unwrap();
+            sender.send((before, clock::ticks())).unwrap();
             released.recv().unwrap_err();
         });
-    let (before, after) = told.recv().unwrap();
+    let (before, after) = opened.recv().unwrap();
     let asked = clock::ticks();
     let open = open_scopes();
     let answered = clock::ticks();

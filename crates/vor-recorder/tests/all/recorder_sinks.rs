@@ -80,12 +80,12 @@ impl FrameSink for Fails {
 
 /// Keeps the number of spans in batches, and frames with the number of their spans in trees.
 #[derive(Clone, Default)]
-struct Keeps {
+struct CountingSink {
     spans: Arc<AtomicU64>,
     frames: Arc<Mutex<Vec<(u64, usize)>>>,
 }
 
-impl FrameSink for Keeps {
+impl FrameSink for CountingSink {
     fn interest(&self) -> Interest {
         Interest {
             batches: true,
@@ -121,8 +121,8 @@ fn a_failing_sink_is_switched_off_and_counted_and_the_others_go_on() {
     own_process!();
     begin();
     let failed_before = drain::failed_sinks();
-    let keeps = Keeps::default();
-    let keeper = drain::add_sink("keeps", keeps.clone());
+    let sink = CountingSink::default();
+    let keeper = drain::add_sink("sink", sink.clone());
     let mut sinks = Vec::new();
     for at in [Place::Batch, Place::Frame, Place::Flush, Place::Finish] {
         for panics in [false, true] {
@@ -162,8 +162,8 @@ fn a_failing_sink_is_switched_off_and_counted_and_the_others_go_on() {
     }
     assert_eq!(drain::failed_sinks() - failed_before, 8);
     drop(keeper);
-    assert_eq!(keeps.spans.load(Ordering::Relaxed), 50);
-    assert_eq!(*keeps.frames.lock().unwrap(), [(10, 10); 5]);
+    assert_eq!(sink.spans.load(Ordering::Relaxed), 50);
+    assert_eq!(*sink.frames.lock().unwrap(), [(10, 10); 5]);
     assert!(setup::is_enabled());
 }
 
@@ -171,13 +171,13 @@ fn a_failing_sink_is_switched_off_and_counted_and_the_others_go_on() {
 fn spans_beyond_a_frames_limit_are_counted_and_streamed() {
     own_process!();
     begin();
-    let keeps = Keeps::default();
-    let keeper = drain::add_sink("keeps", keeps.clone());
+    let sink = CountingSink::default();
+    let keeper = drain::add_sink("sink", sink.clone());
     frames(2, 5 * MAX_SPANS);
     drop(keeper);
-    assert_eq!(keeps.spans.load(Ordering::Relaxed), 10 * MAX_SPANS as u64);
+    assert_eq!(sink.spans.load(Ordering::Relaxed), 10 * MAX_SPANS as u64);
     assert_eq!(
-        *keeps.frames.lock().unwrap(),
+        *sink.frames.lock().unwrap(),
         [(5 * MAX_SPANS as u64, MAX_SPANS); 2]
     );
 }

@@ -21,9 +21,9 @@ use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
 #[derive(Clone, Default)]
-struct Keeps(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
+struct FrameLog(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
 
-impl FrameSink for Keeps {
+impl FrameSink for FrameLog {
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         self.0.lock().unwrap().push(Arc::clone(frame));
         Ok(())
@@ -34,13 +34,13 @@ impl FrameSink for Keeps {
 fn frame_of(work: impl FnOnce()) -> Arc<FrameSnapshot> {
     Config::new().enable();
     drain::frame_mark();
-    let keeps = Keeps::default();
-    let handle = drain::add_sink("keeps", keeps.clone());
+    let sink = FrameLog::default();
+    let handle = drain::add_sink("sink", sink.clone());
     work();
     drain::frame_mark();
     drain::flush();
     drop(handle);
-    let mut frames = keeps.0.lock().unwrap();
+    let mut frames = sink.0.lock().unwrap();
     assert_eq!(frames.len(), 1);
     frames.remove(0)
 }

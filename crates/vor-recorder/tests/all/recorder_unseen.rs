@@ -21,13 +21,13 @@ type Span = (String, Vec<String>);
 
 /// Keeps the spans that it takes, if it takes any, and the number of spans of each frame.
 #[derive(Clone, Default)]
-struct Keeps {
+struct RecordingSink {
     takes: bool,
     spans: Arc<Mutex<Vec<Span>>>,
     frames: Arc<Mutex<Vec<u64>>>,
 }
 
-impl FrameSink for Keeps {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest {
             batches: self.takes,
@@ -64,16 +64,16 @@ fn texts_recorded_without_a_sink_are_kept_until_their_spans_end() {
     #[cfg(feature = "puffin")]
     let config = config.puffin(false);
     config.enable();
-    let counts = Keeps::default();
+    let counts = RecordingSink::default();
     let _counts = drain::add_sink("counts", counts.clone());
     let (short, long) = ("kurz: äöü".to_owned(), "lang ".repeat(40));
     for _ in 0..3 {
         profile_scope!("unseen", text = short.as_str(), number = 7);
         vor_recorder::message!("nobody reads this");
     }
-    let seen = Keeps {
+    let seen = RecordingSink {
         takes: true,
-        ..Keeps::default()
+        ..RecordingSink::default()
     };
     let _handle;
     {

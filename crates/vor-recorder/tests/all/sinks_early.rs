@@ -30,12 +30,12 @@ impl FrameSink for Notes {
 }
 
 /// Has a thread that reads the recorder's catalog when the sink ends.
-struct Asks {
+struct CatalogSink {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Asks {
+impl CatalogSink {
     fn new(notes: Arc<Mutex<Vec<String>>>) -> Self {
         let (end, ends) = channel();
         let run = move || {
@@ -51,7 +51,7 @@ impl Asks {
     }
 }
 
-impl FrameSink for Asks {
+impl FrameSink for CatalogSink {
     fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
         Ok(())
     }
@@ -62,7 +62,7 @@ impl FrameSink for Asks {
     }
 }
 
-impl Drop for Asks {
+impl Drop for CatalogSink {
     fn drop(&mut self) {
         self.end = None;
         self.thread.take().unwrap().join().unwrap();
@@ -96,6 +96,9 @@ fn a_sink_added_early_waits_for_the_first_start_and_ends_with_its_handle() {
 
     // The recorder can be called while a sink is dropped.
     let asked = Arc::<Mutex<Vec<String>>>::default();
-    drop(drain::add_sink("asks", Asks::new(Arc::clone(&asked))));
+    drop(drain::add_sink(
+        "asks",
+        CatalogSink::new(Arc::clone(&asked)),
+    ));
     assert_eq!(*asked.lock().unwrap(), ["catalog: true"]);
 }

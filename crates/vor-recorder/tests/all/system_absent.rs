@@ -47,9 +47,9 @@ impl FrameSink for Rows {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "limits are set by the C library")]
 fn forbid_files() -> impl Drop {
-    struct Before(libc::rlimit);
+    struct LimitGuard(libc::rlimit);
 
-    impl Drop for Before {
+    impl Drop for LimitGuard {
         fn drop(&mut self) {
             // SAFETY: the call reads a limit on this stack frame.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.0) };
@@ -69,7 +69,7 @@ fn forbid_files() -> impl Drop {
         };
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none), 0);
     }
-    Before(before)
+    LimitGuard(before)
 }
 
 #[test]

@@ -179,17 +179,17 @@ mod known_systems {
         own_process!();
         let mut sampler = ProcessSampler::new();
         let before = sampler.sample();
-        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (sender, started) = std::sync::mpsc::channel::<()>();
         let waiting: Vec<_> = (0..9)
             .map(|_| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 std::thread::spawn(move || {
-                    tell.send(()).expect("the receiver waits");
+                    sender.send(()).expect("the receiver waits");
                     std::thread::park();
                 })
             })
             .collect();
-        (0..9).for_each(|_| told.recv().expect("every thread sends"));
+        (0..9).for_each(|_| started.recv().expect("every thread sends"));
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Frame, Recovered};
-use vor_fixtures::any_input::judge_summaries;
+use vor_fixtures::any_input::check_summaries;
 use vor_fixtures::cpu_time::cpu_time;
 use vor_fixtures::mutation::{Mutant, mutate, mutate_any, v2_records};
 use vor_fixtures::own_process;
@@ -63,28 +63,38 @@ struct Tally {
 }
 
 /// Checks the frames that a reader returned for a version-3 mutant.
-fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
+fn check_frames(
+    made: &TestCapture,
+    mutant: &Mutant,
+    frames: &[Recovered],
+    is_reported: bool,
+    tally: &mut Tally,
+) {
     let marks = made.frame_ends.iter().map(|&end| {
         let at = made.records.partition_point(|&begin| begin < end) - 1;
         made.records[at]..end
     });
-    if !marks.into_iter().any(|mark| mutant.contains(&mark)) && !given.is_empty() {
+    if !marks.into_iter().any(|mark| mutant.contains(&mark)) && !frames.is_empty() {
         // The rest is one frame, as in a program without marks.
-        assert!(told, "{}: no mark and no damage", mutant.what);
-        assert_eq!(given.len(), 1, "{}: frames without marks", mutant.what);
-        let frame = &given[0].frame;
+        assert!(is_reported, "{}: no mark and no damage", mutant.what);
+        assert_eq!(frames.len(), 1, "{}: frames without marks", mutant.what);
+        let frame = &frames[0].frame;
         assert!(
             frame.index == 0 && frame.metrics.is_empty(),
             "{}: {frame:?}",
             mutant.what
         );
-        assert_eq!(given[0].held_spans(), frame.span_count, "{}", mutant.what);
+        assert_eq!(frames[0].held_spans(), frame.span_count, "{}", mutant.what);
         return;
     }
     let mut whole = vec![false; made.frames.len()];
-    for recovered in given {
+    for recovered in frames {
         if recovered.lost_records > 0 {
-            assert!(told, "{}: an incomplete frame and no damage", mutant.what);
+            assert!(
+                is_reported,
+                "{}: an incomplete frame and no damage",
+                mutant.what
+            );
             continue;
         }
         let index = recovered.frame.index as usize;
@@ -116,9 +126,9 @@ fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, t
             );
         }
     }
-    let all = whole.iter().all(|&found| found) && given.len() == whole.len();
+    let all = whole.iter().all(|&found| found) && frames.len() == whole.len();
     assert!(
-        all || told,
+        all || is_reported,
         "{}: frames are missing and no damage is reported",
         mutant.what
     );
@@ -236,35 +246,35 @@ fn version_3() {
         );
 
         let mut reader = Reader::new(mutant.bytes.as_slice()).unwrap();
-        let mut given = Vec::new();
+        let mut frames = Vec::new();
         while let Some(recovered) = reader.next_recovered().unwrap() {
-            given.push(recovered);
+            frames.push(recovered);
         }
-        judge(
+        check_frames(
             original,
             &mutant,
-            &given,
+            &frames,
             !reader.damage().is_none(),
             &mut streamed,
         );
 
         let mut capture = Capture::new(Cursor::new(mutant.bytes.clone())).unwrap();
-        let mut given = Vec::new();
+        let mut frames = Vec::new();
         let mut missing = false;
         // Not in order, so that the places of the index are used.
         let count = capture.frame_count();
         for i in (0..count).rev().step_by(7).chain(0..count) {
             match capture.recovered(i) {
-                Ok(recovered) => given.push((i, recovered)),
+                Ok(recovered) => frames.push((i, recovered)),
                 Err(error) => {
                     assert!(error.is_corrupt(), "{}: {error}", mutant.what);
                     missing = true;
                 }
             }
         }
-        let in_order = given.split_off(
-            given.len()
-                - given
+        let in_order = frames.split_off(
+            frames.len()
+                - frames
                     .iter()
                     .rev()
                     .take_while({
@@ -277,7 +287,7 @@ fn version_3() {
                     })
                     .count(),
         );
-        for (i, early) in &given {
+        for (i, early) in &frames {
             if let Some((_, again)) = in_order.iter().find(|(j, _)| j == i) {
                 assert_eq!(
                     early.frame.index, again.frame.index,
@@ -286,18 +296,18 @@ fn version_3() {
                 );
             }
         }
-        let told = !capture.info().damage.is_none();
+        let is_reported = !capture.info().damage.is_none();
         assert!(
-            told || !missing,
+            is_reported || !missing,
             "{}: lost frames and no damage",
             mutant.what
         );
-        judge_summaries(&mut capture, &in_order, &mutant.what);
-        let given: Vec<Recovered> = in_order
+        check_summaries(&mut capture, &in_order, &mutant.what);
+        let frames: Vec<Recovered> = in_order
             .into_iter()
             .map(|(_, recovered)| recovered)
             .collect();
-        judge(original, &mutant, &given, told, &mut sought);
+        check_frames(original, &mutant, &frames, is_reported, &mut sought);
         let took = cpu_time() - began;
         assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
     }
@@ -412,18 +422,23 @@ fn version_2() {
             assert!(!intact, "{}: a whole header was refused", mutant.what);
             continue;
         };
-        let mut given = Vec::new();
+        let mut frames = Vec::new();
         while let Some(frame) = reader.next_frame().unwrap() {
-            given.push(frame);
+            frames.push(frame);
         }
-        assert_eq!(capture.frame_count(), given.len() as u64, "{}", mutant.what);
-        for i in (0..given.len() as u64).rev() {
+        assert_eq!(
+            capture.frame_count(),
+            frames.len() as u64,
+            "{}",
+            mutant.what
+        );
+        for i in (0..frames.len() as u64).rev() {
             capture.frame(i).unwrap();
         }
-        let frames: Vec<_> = (0..given.len() as u64)
+        let numbered: Vec<_> = (0..frames.len() as u64)
             .map(|i| (i, capture.recovered(i).unwrap()))
             .collect();
-        judge_summaries(&mut capture, &frames, &mutant.what);
+        check_summaries(&mut capture, &numbered, &mutant.what);
         let took = cpu_time() - began;
         assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
         if !intact {
@@ -431,7 +446,7 @@ fn version_2() {
         }
         let before = original.frames.iter();
         let before = before.take_while(|(range, _)| range.end <= mutant.intact[0].end);
-        let mut rest = given.as_slice();
+        let mut rest = frames.as_slice();
         for (i, (_, frame)) in before.enumerate() {
             let found = rest.split_off_first();
             assert!(
@@ -445,7 +460,7 @@ fn version_2() {
             .frames
             .iter()
             .filter(|(range, _)| mutant.contains(range));
-        let mut rest = given.as_slice();
+        let mut rest = frames.as_slice();
         for (_, frame) in whole {
             tally.expected += 1;
             if let Some(at) = rest.iter().position(|found| same_old(found, frame)) {
@@ -453,16 +468,21 @@ fn version_2() {
                 tally.found += 1;
             }
         }
-        let told = !reader.damage().is_none();
-        assert_eq!(told, !capture.info().damage.is_none(), "{}", mutant.what);
+        let is_reported = !reader.damage().is_none();
+        assert_eq!(
+            is_reported,
+            !capture.info().damage.is_none(),
+            "{}",
+            mutant.what
+        );
         // If every record that the lengths lead to was used, nothing in the file indicates a loss.
-        let used = given.len() + reader.user_columns().len();
+        let used = frames.len() + reader.user_columns().len();
         let unnoticeable = records_in(&mutant.bytes, original.records[0]) == Some(used);
         assert!(
-            told || mutant.is_clean || unnoticeable || given.len() >= original.frames.len(),
+            is_reported || mutant.is_clean || unnoticeable || frames.len() >= original.frames.len(),
             "{}: {} of {} frames and no damage is reported",
             mutant.what,
-            given.len(),
+            frames.len(),
             original.frames.len()
         );
     }

@@ -12,7 +12,7 @@ use vor_capture::model::measures::Measured;
 use vor_capture::sink::{FrameSink, Interest};
 
 /// Keeps the spans that it receives.
-pub struct Kept(pub Arc<Mutex<Vec<Span>>>);
+pub struct SpanSink(pub Arc<Mutex<Vec<Span>>>);
 
 /// A recorded span.
 pub struct Span {
@@ -21,7 +21,7 @@ pub struct Span {
     pub duration_ns: u64,
 }
 
-impl FrameSink for Kept {
+impl FrameSink for SpanSink {
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }

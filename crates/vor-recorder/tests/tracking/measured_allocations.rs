@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::measured::Kept;
+use crate::measured::SpanSink;
 use vor_capture::filled;
 use vor_capture::model::measures::{Measured, Measures};
 use vor_fixtures::own_process;
@@ -21,7 +21,9 @@ fn bytes(count: usize) -> Vec<u8> {
 fn a_span_has_the_allocations_and_frees_within_it() {
     own_process!();
     let kept = Arc::default();
-    Config::new().sink("kept", Kept(Arc::clone(&kept))).enable();
+    Config::new()
+        .sink("kept", SpanSink(Arc::clone(&kept)))
+        .enable();
     let from_outside = bytes(64);
     let stays;
     {

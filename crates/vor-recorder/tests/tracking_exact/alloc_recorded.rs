@@ -25,9 +25,9 @@ use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
 /// Keeps the snapshots that it receives.
-struct Keeping(Arc<Mutex<Vec<HeapSnapshot>>>);
+struct SnapshotSink(Arc<Mutex<Vec<HeapSnapshot>>>);
 
-impl FrameSink for Keeping {
+impl FrameSink for SnapshotSink {
     fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
         Ok(())
     }
@@ -64,7 +64,7 @@ fn a_leak_is_found_in_the_file() {
     let kept = Arc::new(Mutex::new(Vec::new()));
     Config::new()
         .capture(&path)
-        .sink("snapshots", Keeping(Arc::clone(&kept)))
+        .sink("snapshots", SnapshotSink(Arc::clone(&kept)))
         .heap_snapshots(Duration::from_millis(10))
         .enable();
     let begin = Instant::now();

@@ -160,7 +160,7 @@ mod waits {
 
 /// The results of a child.
 #[derive(Debug, PartialEq)]
-struct Left {
+struct Outcome {
     code: Option<i32>,
     /// Whether the capture was closed in order.
     closed: bool,
@@ -171,7 +171,7 @@ struct Left {
 }
 
 /// Runs a child to its end and reads its results.
-fn left_by(how: &str) -> Left {
+fn outcome_of(how: &str) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let mut child = process::child(test_name!("children_run_their_part"), how);
     let mut child = child.env(FOLDER, folder.path()).spawn().unwrap();
@@ -186,7 +186,7 @@ fn left_by(how: &str) -> Left {
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };
-    let mut left = Left {
+    let mut outcome = Outcome {
         code: status.code(),
         closed: false,
         work: 0,
@@ -197,29 +197,29 @@ fn left_by(how: &str) -> Left {
         match event {
             Event::Batch(batch) => {
                 let mut sites = batch.threads.iter().flat_map(|thread| thread.sites.iter());
-                left.work += sites
+                outcome.work += sites
                     .by_ref()
                     .filter(|site| batch.catalog.site_name(**site) == "work")
                     .count();
             }
             Event::OpenScopes(open) => {
-                left.open = open.threads.iter().map(|(_, open)| open.len()).sum()
+                outcome.open = open.threads.iter().map(|(_, open)| open.len()).sum()
             }
             // Only the tail may be missing.
             Event::Loss(loss) => panic!("{how}: {loss:?}"),
             _ => {}
         }
     }
-    left.closed = reader.damage().is_none();
+    outcome.closed = reader.damage().is_none();
     if let Ok(trace) = std::fs::read_to_string(folder.path().join(TRACE)) {
         let trace = serde_json::from_str::<serde_json::Value>(&trace);
         assert_eq!(how, "exit");
         assert!(
-            trace.is_ok() || !left.closed,
+            trace.is_ok() || !outcome.closed,
             "the trace is complete too: {trace:?}"
         );
     }
-    left
+    outcome
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn children_run_their_part() {
 
 #[test]
 fn a_return_from_main_closes_the_capture() {
-    let left = left_by("return");
+    let outcome = outcome_of("return");
     assert_eq!(
-        left,
-        Left {
+        outcome,
+        Outcome {
             code: Some(0),
             closed: true,
             work: SPANS,
@@ -245,7 +245,7 @@ fn a_return_from_main_closes_the_capture() {
 
 #[test]
 fn an_exit_closes_the_capture() {
-    let expected = Left {
+    let expected = Outcome {
         code: Some(CODE),
         closed: true,
         work: SPANS,
@@ -254,13 +254,13 @@ fn an_exit_closes_the_capture() {
     for how in ["exit", "with a sink that waits"] {
         // On Windows, the worker may be ended in the middle of a pass.
         let (times, least) = if cfg!(windows) { (6, 3) } else { (1, 1) };
-        let ends: Vec<Left> = (0..times).map(|_| left_by(how)).collect();
-        let whole = ends.iter().filter(|left| **left == expected).count();
+        let ends: Vec<Outcome> = (0..times).map(|_| outcome_of(how)).collect();
+        let whole = ends.iter().filter(|outcome| **outcome == expected).count();
         assert!(whole >= least, "{how}: {ends:?}");
-        for left in ends {
+        for outcome in ends {
             assert!(
-                left.code == Some(CODE) && (left == expected || !left.closed),
-                "{how}: {left:?}"
+                outcome.code == Some(CODE) && (outcome == expected || !outcome.closed),
+                "{how}: {outcome:?}"
             );
         }
     }
@@ -270,15 +270,15 @@ fn an_exit_closes_the_capture() {
 /// killed program. At least half of the captures must be complete.
 #[test]
 fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
-    let ends: Vec<Left> = (0..6).map(|_| left_by("on another thread")).collect();
-    let whole = ends.iter().filter(|left| left.closed).count();
+    let ends: Vec<Outcome> = (0..6).map(|_| outcome_of("on another thread")).collect();
+    let whole = ends.iter().filter(|outcome| outcome.closed).count();
     println!("{whole} of {} captures are closed", ends.len());
     assert!(whole >= if cfg!(windows) { 3 } else { 6 }, "{ends:?}");
-    for left in ends {
-        assert_eq!(left.code, Some(CODE));
-        if left.closed {
-            assert_eq!(left.work, SPANS);
-            assert!(left.open >= 1, "{left:?}");
+    for outcome in ends {
+        assert_eq!(outcome.code, Some(CODE));
+        if outcome.closed {
+            assert_eq!(outcome.work, SPANS);
+            assert!(outcome.open >= 1, "{outcome:?}");
         }
     }
 }
@@ -287,12 +287,15 @@ fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
 #[test]
 fn an_exit_never_waits_for_an_ended_thread() {
     for how in ["among others", "flat out"] {
-        let ends: Vec<Left> = (0..4).map(|_| left_by(how)).collect();
-        let whole = ends.iter().filter(|left| left.closed).count();
+        let ends: Vec<Outcome> = (0..4).map(|_| outcome_of(how)).collect();
+        let whole = ends.iter().filter(|outcome| outcome.closed).count();
         println!("{how}: {whole} of {} captures are closed", ends.len());
-        for left in ends {
-            assert_eq!(left.code, Some(CODE), "{how}: {left:?}");
-            assert!(!left.closed || left.work == SPANS, "{how}: {left:?}");
+        for outcome in ends {
+            assert_eq!(outcome.code, Some(CODE), "{how}: {outcome:?}");
+            assert!(
+                !outcome.closed || outcome.work == SPANS,
+                "{how}: {outcome:?}"
+            );
         }
     }
 }

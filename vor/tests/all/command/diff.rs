@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::command::made::{Made, capture, scope};
+use crate::command::made::{ScopeSpec, capture, scope};
 use crate::command::{Run, tear, v2, vor};
 
 /// The program before the change: a request with three steps.
-const BEFORE: [Made; 4] = [
+const BEFORE: [ScopeSpec; 4] = [
     scope("request", 10, 500),
     scope("parse", 20, 2_000),
     scope("decode", 30, 5_000),
@@ -16,7 +16,7 @@ const BEFORE: [Made; 4] = [
 ];
 
 /// After the change: `decode` takes a fifth longer.
-const AFTER: [Made; 4] = [
+const AFTER: [ScopeSpec; 4] = [
     scope("request", 11, 500),
     scope("parse", 21, 2_000),
     scope("decode", 31, 6_000),

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use vor_capture::model::heap::HeapMode;
 
-use crate::command::made::{Made, capture, heaps, scope};
+use crate::command::made::{ScopeSpec, capture, heaps, scope};
 use crate::command::{run, v2};
 
-const SCOPES: [Made; 3] = [
+const SCOPES: [ScopeSpec; 3] = [
     scope("request", 10, 0),
     scope("remember", 20, 0),
     scope("render", 30, 0),

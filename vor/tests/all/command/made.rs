@@ -16,7 +16,7 @@ use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// A scope and its mean duration, without the scopes inside it.
-pub struct Made {
+pub struct ScopeSpec {
     pub name: &'static str,
     pub file: &'static str,
     pub line: u32,
@@ -24,8 +24,8 @@ pub struct Made {
 }
 
 /// Makes a scope in the file `made.rs`.
-pub const fn scope(name: &'static str, line: u32, mean_ns: u64) -> Made {
-    Made {
+pub const fn scope(name: &'static str, line: u32, mean_ns: u64) -> ScopeSpec {
+    ScopeSpec {
         name,
         file: "made.rs",
         line,
@@ -54,7 +54,7 @@ impl Sequence {
 
 /// Writes a capture of `frames` frames with `requests` requests each. The first scope is the
 /// request; the others follow each other inside it.
-pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u64) {
+pub fn capture(path: &Path, scopes: &[ScopeSpec], frames: u64, requests: u64, seed: u64) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
     let mut random = Sequence(seed);
@@ -64,7 +64,7 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
         let mut thread = ThreadBatch::default();
         for _ in 0..requests {
             let begin = now;
-            let mut spend = |made: &Made| (made.mean_ns as f64 * random.skewed()) as u64;
+            let mut spend = |made: &ScopeSpec| (made.mean_ns as f64 * random.skewed()) as u64;
             now += spend(&scopes[0]);
             for (site, made) in (2..).zip(&scopes[1..]) {
                 let length = spend(made);
@@ -93,7 +93,7 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
 
 /// Writes a capture without frames, with these heap snapshots, one second apart. Each snapshot has
 /// a number of 100-byte objects for each scope; the other scopes are inside the first.
-pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]]) {
+pub fn heaps(path: &Path, scopes: &[ScopeSpec], mode: HeapMode, snapshots: &[&[u64]]) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
     let stack = |(site, &objects): (usize, &u64)| {
@@ -122,7 +122,7 @@ pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]])
 /// Writes a capture of spans of one thread, with `per_frame` spans in each frame. Each span is its
 /// begin, its duration and the number of its scope from 1 on; the spans are in the order of their
 /// ends.
-pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame: usize) {
+pub fn spans(path: &Path, scopes: &[ScopeSpec], spans: &[(u64, u64, u32)], per_frame: usize) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
     let mut start_ticks = 0;
@@ -188,7 +188,7 @@ fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u3
     thread.sites.push(SiteId(site));
 }
 
-fn catalog(scopes: &[Made]) -> Arc<Catalog> {
+fn catalog(scopes: &[ScopeSpec]) -> Arc<Catalog> {
     let mut timeline = Timeline::default();
     // One tick is one nanosecond.
     timeline.push(filled!(ClockSync {

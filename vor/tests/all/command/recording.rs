@@ -19,7 +19,7 @@ pub const ACROSS: (u64, u64) = (10, 12);
 
 /// A span as the witness received it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RecordedSpan {
     pub thread: ThreadId,
     pub name: String,
     pub start_ns: i64,
@@ -32,7 +32,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Recording {
     pub path: PathBuf,
-    pub spans: Vec<Seen>,
+    pub spans: Vec<RecordedSpan>,
     /// Frames of the main set.
     pub frames: Vec<Arc<FrameSnapshot>>,
     /// Frames of the set `physics`.
@@ -101,7 +101,7 @@ fn record() -> Recording {
     for (frame, batch) in &notes.batches {
         for thread in &batch.threads {
             for i in 0..thread.len() {
-                spans.push(Seen {
+                spans.push(RecordedSpan {
                     thread: thread.thread,
                     name: catalog.site_name(thread.sites[i]).to_owned(),
                     start_ns: catalog.unix_ns(thread.start_ticks[i]),

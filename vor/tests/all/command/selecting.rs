@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::recording::{FRAMES, Recording, SLOW_FRAME, Seen, recording};
+use crate::command::recording::{FRAMES, RecordedSpan, Recording, SLOW_FRAME, recording};
 use crate::command::{Run, run};
 
 /// Exports a Chrome trace. Returns the name and duration in nanoseconds of its spans, sorted.
@@ -49,7 +49,7 @@ fn rows(recording: &Recording, options: &[&str]) -> Vec<Vec<String>> {
 }
 
 /// Returns the spans of the witness that `wanted` accepts.
-fn seen(recording: &Recording, wanted: impl Fn(&Seen) -> bool) -> Vec<(String, i64)> {
+fn seen(recording: &Recording, wanted: impl Fn(&RecordedSpan) -> bool) -> Vec<(String, i64)> {
     let wanted = recording.spans.iter().filter(|span| wanted(span));
     let mut seen: Vec<(String, i64)> = wanted
         .map(|span| (span.name.clone(), span.end_ns - span.start_ns))
@@ -70,7 +70,7 @@ fn slowest(recording: &Recording, most: usize) -> Vec<u64> {
     frames[..most].iter().map(|&(_, index)| index).collect()
 }
 
-fn thread_of<'a>(recording: &'a Recording, span: &Seen) -> &'a str {
+fn thread_of<'a>(recording: &'a Recording, span: &RecordedSpan) -> &'a str {
     recording.catalog.thread_name(span.thread)
 }
 
@@ -164,7 +164,7 @@ fn selections_combine() {
         "--min-us",
         "0.5",
     ];
-    let wanted = |span: &Seen| {
+    let wanted = |span: &RecordedSpan| {
         (5..50).contains(&span.frame)
             && thread_of(recording, span) == "driver"
             && ["decode", "step"].contains(&span.name.as_str())

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::command::made::{Made, scope, spans};
-use crate::command::recording::{ACROSS, FRAMES, Recording, Seen, recording};
+use crate::command::made::{ScopeSpec, scope, spans};
+use crate::command::recording::{ACROSS, FRAMES, RecordedSpan, Recording, recording};
 use crate::command::{Run, run, v2, v2_expected, vor};
 
 /// The expected values of one scope.
@@ -19,11 +19,11 @@ struct Row {
 }
 
 /// Computes the rows of the spans that `wanted` accepts; children are searched for among all spans.
-fn rows(spans: &[Seen], wanted: impl Fn(&Seen) -> bool) -> BTreeMap<String, Row> {
-    let mut order: Vec<&Seen> = spans.iter().collect();
+fn rows(spans: &[RecordedSpan], wanted: impl Fn(&RecordedSpan) -> bool) -> BTreeMap<String, Row> {
+    let mut order: Vec<&RecordedSpan> = spans.iter().collect();
     order.sort_by_key(|span| (span.thread, span.start_ns, -span.end_ns));
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    let mut around: Vec<&Seen> = Vec::new();
+    let mut around: Vec<&RecordedSpan> = Vec::new();
     for span in order {
         let length_ns = (span.end_ns - span.start_ns) as u64;
         around.retain(|outer| outer.thread == span.thread && outer.end_ns >= span.end_ns);
@@ -288,7 +288,7 @@ fn captures_of_version_2_have_statistics_too() {
 
 #[test]
 fn recursion_counts_once_and_time_has_the_right_parent_after_any_number_of_spans() {
-    const SCOPES: [Made; 3] = [
+    const SCOPES: [ScopeSpec; 3] = [
         scope("run_all", 1, 0),
         scope("parse", 2, 0),
         scope("leaf", 3, 0),

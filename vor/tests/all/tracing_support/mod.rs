@@ -30,7 +30,7 @@ impl Span {
 
 /// The contents of one recording.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct Recording {
     /// In the order in which they ended, thread by thread.
     pub spans: Vec<Span>,
     pub tasks: Vec<(String, AsyncSpan)>,
@@ -41,7 +41,7 @@ pub struct Kept {
     pub dropped: u64,
 }
 
-impl Kept {
+impl Recording {
     pub fn called(&self, name: &str) -> Vec<&Span> {
         self.spans.iter().filter(|span| span.name == name).collect()
     }
@@ -88,9 +88,9 @@ impl Kept {
     }
 }
 
-struct Keep(Arc<Mutex<Kept>>);
+struct RecordingSink(Arc<Mutex<Recording>>);
 
-impl FrameSink for Keep {
+impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
         Interest {
             batches: true,
@@ -141,14 +141,14 @@ impl FrameSink for Keep {
 }
 
 /// Returns the records made while `work` ran under `dispatch`.
-pub fn record(dispatch: &Dispatch, work: impl FnOnce()) -> Kept {
+pub fn record(dispatch: &Dispatch, work: impl FnOnce()) -> Recording {
     Config::new()
         .inline_drain(true)
         .puffin(false)
         .stats(true)
         .enable();
     let kept = Arc::default();
-    let sink = vor::add_sink("test", Keep(Arc::clone(&kept)));
+    let sink = vor::add_sink("test", RecordingSink(Arc::clone(&kept)));
     tracing::dispatcher::with_default(dispatch, work);
     vor::flush();
     drop(sink);
@@ -165,9 +165,9 @@ pub fn subscriber() -> Dispatch {
 }
 
 /// Runs `work` under the layer and then under the subscriber, and checks both recordings with
-/// `judge`.
-pub fn both(work: impl Fn(), judge: impl Fn(&Kept)) {
+/// `check`.
+pub fn both(work: impl Fn(), check: impl Fn(&Recording)) {
     for dispatch in [layer(), subscriber()] {
-        judge(&record(&dispatch, &work));
+        check(&record(&dispatch, &work));
     }
 }

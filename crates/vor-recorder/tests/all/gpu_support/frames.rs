@@ -50,15 +50,15 @@ impl Driver {
         Self(unsafe { libloading::Library::new("libnvidia-ml.so.1") }.unwrap())
     }
 
-    pub fn tell(&self, command: &str) {
+    pub fn send(&self, command: &str) {
         let command = CString::new(command).unwrap();
         // SAFETY: the library exports the function with this signature.
         unsafe {
-            let tell = self
+            let send = self
                 .0
                 .get::<unsafe extern "C" fn(*const c_char)>(b"vor_test_nvml\0")
                 .unwrap();
-            tell(command.as_ptr());
+            send(command.as_ptr());
         }
     }
 

@@ -30,7 +30,7 @@ use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_phase, profile_scope};
 
 /// A process that runs for so many seconds hangs.
-const MOST_SECONDS: u32 = 600;
+const MAX_SECONDS: u32 = 600;
 
 /// Runs `body` in a process of its own, because recording and its modes belong to the process.
 /// `test` is the name of the calling test.
@@ -38,7 +38,7 @@ pub fn in_a_process(test: &str, body: impl FnOnce()) {
     if is_child() {
         // A deadlock ends the process.
         // SAFETY: the call sets a timer of the process, and nothing else.
-        unsafe { libc::alarm(MOST_SECONDS) };
+        unsafe { libc::alarm(MAX_SECONDS) };
         return body();
     }
     run_alone(test);
