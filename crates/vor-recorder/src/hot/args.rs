@@ -1,8 +1,8 @@
-//! Arguments of scopes, and the words that they are in a record.
+//! Arguments of scopes, and their encoding as words of a record.
 //!
-//! A value is one 64-bit word beside its kind. The word is the value of a number or a `bool`. Text
-//! is pushed into the thread's ring immediately, under a key, and the word is that key, so that no
-//! argument is borrowed while its scope is open and nothing is allocated.
+//! A value is one 64-bit word and its kind. The word of a number or a `bool` is its value. Text is
+//! pushed into the thread's ring immediately, under a key, and the word is that key. So an open
+//! scope borrows no argument and allocates nothing.
 
 use std::borrow::Cow;
 use std::num::NonZero;
@@ -17,7 +17,7 @@ use crate::hot::callsite::Kinds;
 use crate::hot::ring::MAX_EXTENSIONS;
 use crate::hot::thread;
 
-/// Longest text of an argument or a message, in bytes; longer text is cut at a character boundary.
+/// Longest text of an argument or a message, in bytes. Longer text is cut at a character boundary.
 pub const MAX_STR_BYTES: usize = (MAX_EXTENSIONS - 1) * 16;
 
 /// An argument as a record holds it.
@@ -41,21 +41,23 @@ pub(crate) const KIND_BITS: u32 = 4;
 /// A type that can be an argument of a scope.
 ///
 /// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and
-/// text. A reference, box or shared pointer to an argument is one as well, and so is an `Option` of
-/// one: it is recorded as its value, or as the text `None`. Arguments are read where the scope
-/// opens, and neither moved nor borrowed beyond that.
+/// text. A reference, box or shared pointer to an argument is an argument too. So is an `Option` of
+/// one, which is recorded as its value or as the text `None`. The scope reads its arguments when it
+/// opens. It does not move them, and borrows them no longer than that.
 ///
 /// # Examples
 ///
 /// ```
 /// # use std::borrow::Cow;
 /// let (name, size) = (String::from("a.bin"), &mut 4096_u32);
-/// vor_recorder::profile_scope!("read", name = name, size = size, from = Cow::Borrowed("disk"), retry = None::<u8>);
+/// let from = Cow::Borrowed("disk");
+/// vor_recorder::profile_scope!("read", name = name, size = size, from = from, retry = None::<u8>);
 /// assert_eq!((name.len(), *size), (5, 4096));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a scope",
-    note = "arguments are `bool`, integers up to 64 bits, floats, `char`, text, and references and options of these"
+    note = "arguments are `bool`, integers up to 64 bits, floats, `char`, text, \
+            and references and options of these"
 )]
 pub trait Arg: private::Sealed {
     /// Makes the record's word. Called only while recording is on.
@@ -198,8 +200,8 @@ pub(crate) enum Number {
     Float(u64),
 }
 
-/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] finds
-/// its kind. Only an NVTX tool needs it.
+/// Returns the word of the first numeric argument, or 0 if none is numeric. [`first_number`] finds
+/// its kind. Only NVTX ranges use it.
 #[inline(always)]
 pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
     if cfg!(feature = "cuda") {
@@ -217,7 +219,7 @@ pub(crate) fn is_number(arg: &ArgWord) -> bool {
     matches!(arg.kind, SIGNED | UNSIGNED | FLOAT)
 }
 
-/// Returns the first number among arguments of these kinds, whose word is `word`.
+/// Returns the first numeric argument among these kinds; `word` is its word.
 pub(crate) fn first_number(kinds: Kinds, word: u64) -> Option<Number> {
     let mut kinds = kinds;
     while kinds != 0 {
@@ -236,11 +238,11 @@ pub(crate) fn count(kinds: Kinds) -> usize {
     (32 - kinds.leading_zeros()).div_ceil(KIND_BITS) as usize
 }
 
-/// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text`
-/// finds the text that was pushed under a key, and the text `None` without one.
+/// Decodes argument `i` of a site with `kinds` from its word, and appends it to `values`. `text`
+/// returns the text that was pushed under a key, or the text `None` without a key.
 ///
-/// Each kind is appended by itself: a value that is put together first and then moved is read in
-/// one piece before its parts are stored.
+/// Each kind has its own `push`. A value that is built first and then moved is read in one piece
+/// before the stores of its parts complete.
 #[inline]
 pub(crate) fn decode(
     kinds: Kinds,
@@ -259,11 +261,11 @@ pub(crate) fn decode(
     }
 }
 
-/// Most words of a record that measures take.
+/// Largest number of words of a record that hold measures.
 pub(crate) const MAX_MEASURED_WORDS: usize = 8;
 
-/// Turns the measured words of a record into the values of a span: off-CPU time from ticks into
-/// nanoseconds, all others unchanged.
+/// Converts the measured words of a record into the values of a span. Off-CPU time is converted
+/// from ticks to nanoseconds; all other values are unchanged.
 pub(crate) fn measured_values(
     measures: Measures,
     words: impl Iterator<Item = u64>,

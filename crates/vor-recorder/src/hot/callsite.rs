@@ -1,15 +1,15 @@
 //! Call sites: the places in the source that open scopes, and the 32-bit ids that records carry.
 //!
-//! A [`CallSite`] is a static beside each scope. The first time that it runs while recording is on,
-//! it is entered into the registry under a lock and gets an id. From then on the id is one relaxed
-//! load, and a flag beside it says whether the scope may take the fast path. Names made at run time
-//! are entered by text; each thread caches the ids of the names that it has used, so that a
-//! repeated name takes no lock either.
+//! A [`CallSite`] is a static beside each scope. Its first use while recording is on enters it into
+//! the registry under a lock, and assigns it an id. From then on the id is one relaxed load, and a
+//! flag beside it says whether the scope may take the fast path. Names made at run time are entered
+//! by text. Each thread caches the ids of the names that it has used, so a repeated name takes no
+//! lock either.
 //!
-//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site in a generic
-//! function gets one id for each combination of argument types, so that the id alone says how to
-//! read the argument words. So does a site that is recorded with [`Measures`] beside the duration,
-//! whose values are words of the record as well.
+//! Ids are dense from 1 and stay below 2^24, because a record stores 24 bits. A site in a generic
+//! function gets one id for each combination of argument types, so the id alone determines how to
+//! read the argument words. A site that is recorded with [`Measures`] gets ids in the same way,
+//! because measured values are words of the record too.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,9 +36,10 @@ pub(crate) const UNREGISTERED: u32 = u32::MAX;
 /// [`UNREGISTERED`] has it too, so that [`is_fast`] is one comparison.
 const SLOW: u64 = 1 << 31;
 
-/// Returns whether a scope may take the fast path, by the word of its call site: the site is
-/// registered, recording is on, the clock is the hardware's, scopes are recorded with no measures
-/// but the duration, and neither a subscriber of `tracing` nor an NVTX tool wants them.
+/// Returns whether a scope may take the fast path, by the word of its call site. It may if the site
+/// is registered, recording is on, and the clock is the hardware's. In addition, scopes are
+/// recorded with no measures but the duration, and neither a subscriber of `tracing` nor an NVTX
+/// tool wants them.
 #[inline(always)]
 pub(crate) fn is_fast(site_word: u32) -> bool {
     site_word as i32 > 0
@@ -47,7 +48,7 @@ pub(crate) fn is_fast(site_word: u32) -> bool {
 /// Most arguments of one scope.
 pub const MAX_ARGS: usize = 8;
 
-/// A place in the source that opens scopes. Made by the macros, one static each.
+/// A place in the source that opens scopes. The macros make one static for each.
 #[derive(Debug)]
 pub struct CallSite {
     /// Id in the low half, with [`SLOW`] or without, argument kinds in the high half;
@@ -65,7 +66,7 @@ pub struct CallSite {
     category: &'static str,
     color: Option<u32>,
     arg_names: &'static [&'static str],
-    /// Measures of its scopes, beside those that the program chose for all scopes.
+    /// Measures of its scopes, in addition to those that the program chose for all scopes.
     measures: Measures,
     #[cfg(all(feature = "tracing", not(feature = "off")))]
     tracing: TracingSite,
@@ -110,7 +111,7 @@ impl CallSite {
         self
     }
 
-    /// Has the CPU time of its scopes measured.
+    /// Measures the CPU time of its scopes.
     #[must_use]
     pub const fn with_cpu(mut self) -> Self {
         self.measures = self.measures.union(Measures::CPU);
@@ -121,8 +122,7 @@ impl CallSite {
     ///
     /// # Panics
     ///
-    /// Panics, at compile time where the macros make the static, when there are more than
-    /// [`MAX_ARGS`].
+    /// Panics if there are more than [`MAX_ARGS`]; at compile time if the macros make the static.
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
         assert!(
@@ -151,7 +151,7 @@ impl CallSite {
         &self.tracing
     }
 
-    /// Returns the word for [`is_fast`]: the id of the site while its scopes may take the fast
+    /// Returns the word for [`is_fast`], which is the site's id while its scopes may take the fast
     /// path.
     #[inline(always)]
     pub(crate) fn word(&self) -> u32 {
@@ -178,8 +178,8 @@ impl CallSite {
         (word != UNREGISTERED).then_some(word & !(SLOW as u32))
     }
 
-    /// Returns the measures of its scopes beside those of all scopes. Browsers do not report CPU
-    /// time.
+    /// Returns the measures of its scopes, in addition to those of all scopes. Browsers do not
+    /// report CPU time.
     pub(crate) fn measures(&self) -> Measures {
         if cfg!(target_family = "wasm") {
             Measures::NONE
@@ -197,15 +197,15 @@ impl CallSite {
         (word & !u64::from(MAX_SITE) == of).then_some(word as u32 & MAX_SITE)
     }
 
-    /// Enters the site with measures into the registry, or finds the id of this combination of
-    /// kinds and measures.
+    /// Enters the site with measures into the registry, or returns the existing id of this
+    /// combination of kinds and measures.
     #[cold]
     pub(crate) fn register_measured(&'static self, kinds: Kinds, measures: Measures) -> u32 {
         let mut registry = lock();
         let id = registry.variant(self, kinds, measures);
         let word = self.measured_word.load(Ordering::Relaxed);
-        // Measures change when the program adds one, and then for good; kinds alternate where a
-        // generic function has several.
+        // Measures change only when the program adds one, and then permanently. Kinds alternate if
+        // a generic function has several.
         let is_outdated =
             word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
         if is_outdated && id < MAX_SITE {
@@ -216,7 +216,7 @@ impl CallSite {
         id
     }
 
-    /// Enters the site into the registry, or finds the id of this combination of kinds.
+    /// Enters the site into the registry, or returns the existing id of this combination of kinds.
     #[cold]
     pub(crate) fn register(&'static self, kinds: Kinds) -> u32 {
         let mut registry = lock();
@@ -230,8 +230,8 @@ impl CallSite {
         id
     }
 
-    /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site
-    /// has an id.
+    /// Allows or forbids the fast path for its scopes. Called under the registry's lock, once the
+    /// site has an id.
     fn set_fast(&self, fast: bool) {
         let id = self.word.load(Ordering::Relaxed) & !SLOW;
         let word = if fast { id } else { id | SLOW };
@@ -285,7 +285,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds the sites to a catalog that it lacks.
+/// Adds the missing sites to a catalog.
 pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
     let registry = lock();
     let new = registry.after(catalog.sites.len());
@@ -295,14 +295,14 @@ pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
     }
 }
 
-/// Returns whether no thread holds the registry: for the end of a process.
+/// Returns whether the registry is unlocked. Used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::os::detach::is_open(&REGISTRY)
 }
 
-/// Locks the registry for a caller that must not wait: tries a few times, and returns `None` where
-/// another thread holds the lock all the while.
+/// Locks the registry for a caller that must not block. Tries a few times, and returns `None` if
+/// another thread holds the lock during all of them.
 #[cfg(unix)]
 pub(crate) fn try_lock(
     tries: u32,
@@ -312,7 +312,7 @@ pub(crate) fn try_lock(
 }
 
 impl Registry {
-    /// Lets the scopes of all sites take the fast path, or none.
+    /// Allows or forbids the fast path for the scopes of all sites.
     pub(crate) fn set_fast(&mut self, fast: bool) {
         if self.fast != fast {
             self.fast = fast;
@@ -340,7 +340,7 @@ impl Registry {
                 self.sites.push((Arc::new(info), Words { kinds, measures }));
                 id
             }
-            // All later sites share the last id; its name says so.
+            // All further sites share the last id, whose name says so.
             _ => {
                 if next == MAX_SITE as usize {
                     let name = Cow::Borrowed("(more than 16 million names)");
@@ -373,8 +373,8 @@ impl Registry {
         self.sites.get(known..).unwrap_or(&[])
     }
 
-    /// Returns the id of the first site of this category, 0 for none: a number that stays the same
-    /// for a category.
+    /// Returns the id of the first site of this category, or 0 if there is none. The number is
+    /// stable for a category.
     #[cfg(all(
         feature = "cuda",
         any(target_os = "linux", windows),

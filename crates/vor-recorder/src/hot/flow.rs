@@ -1,8 +1,9 @@
-//! Flows: values that go from scope to scope, and mostly from thread to thread, such as a message
-//! through a channel.
+//! Flows: values that pass from scope to scope, usually across threads, such as a message through a
+//! channel.
 //!
-//! A flow is a number that the program sends along with the value. Each time it passes, the thread
-//! records the moment; viewers draw arrows between the scopes that were innermost at these moments.
+//! A flow is a number that the program sends along with the value. The thread records each moment
+//! at which the flow passes. Viewers draw arrows between the scopes that were innermost at these
+//! moments.
 
 use vor_capture::model::batch::FlowStage;
 
@@ -10,10 +11,10 @@ use crate::clock;
 use crate::hot::ring::Special;
 use crate::hot::{record_state, task, thread};
 
-/// A flow that has begun. It is a number: copy it, and send it along with the value that flows.
+/// The id of a flow that has begun. Copy it, and send it along with the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(
-    /// 0 where nothing was being recorded at its begin.
+    /// 0 if recording was off when the flow began.
     u64,
 );
 
@@ -51,14 +52,14 @@ pub fn flow() -> FlowId {
 }
 
 impl FlowId {
-    /// Passes the flow through the innermost scope that is open on this thread.
+    /// Records that the flow passes through the innermost scope that is open on this thread.
     #[inline]
     pub fn step(self) {
         self.pass(FlowStage::Step);
     }
 
-    /// Ends the flow in the innermost scope that is open on this thread. A flow that is never ended
-    /// is shown up to its last step.
+    /// Ends the flow in the innermost scope that is open on this thread. Viewers show a flow that
+    /// never ends up to its last step.
     #[inline]
     pub fn end(self) {
         self.pass(FlowStage::End);

@@ -1,15 +1,14 @@
-//! Futures: a scope that is open while the future is polled, and closed across `.await`, and the
-//! task's whole life beside it.
+//! Futures: one scope per poll, and one asynchronous span for the task's whole life. The scope is
+//! closed across `.await`.
 //!
-//! Each poll is a span on the thread that polls, and an event of the task. The time from the first
-//! poll to the end, waiting included, is an [`AsyncSpan`](vor_capture::model::batch::AsyncSpan):
-//! it begins and ends at the ticks of the first and the last poll, so it costs no clock reading of
-//! its own.
-//! A future that is dropped before it completes ends when its values have been dropped.
+//! Each poll is a span on the polling thread, and an event of the task. The time from the first
+//! poll to the end, waiting included, is an [`AsyncSpan`](vor_capture::model::batch::AsyncSpan). It
+//! begins and ends at the ticks of the first and the last poll, so it needs no clock reading of its
+//! own. A future that is dropped before it completes ends when its values have been dropped.
 //!
-//! A task whose first poll found recording switched off may have polls later, but no start, and
-//! leaves no such span. A task that started is recorded when it ends, as an open scope is, even
-//! where recording is off by then.
+//! A task whose first poll found recording off has no start, and so no such span, even if later
+//! polls are recorded. A task that started is recorded when it ends, even if recording is off by
+//! then. Open scopes behave the same.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,10 +20,10 @@ use crate::hot::callsite::CallSite;
 
 /// Profiles a future where it is used.
 pub trait ProfileFuture: Future + Sized {
-    /// Makes each poll of the future a scope, and its whole life an asynchronous span, as
-    /// `#[profile]` does for an `async fn`.
+    /// Records each poll of the future as a scope, and its whole life as an asynchronous span.
+    /// `#[profile]` does the same for an `async fn`.
     ///
-    /// A name that this thread has used before costs a look-up in its own cache, once per future.
+    /// A name that this thread has used before costs one look-up in the thread's cache per future.
     ///
     /// # Examples
     ///
@@ -46,14 +45,14 @@ pub trait ProfileFuture: Future + Sized {
 impl<F: Future> ProfileFuture for F {}
 
 pin_project! {
-    /// A future each of whose polls is a scope. It is `Send` where the inner future is.
+    /// A future whose polls are scopes. It is `Send` if the inner future is.
     #[must_use = "futures do nothing unless polled"]
     #[derive(Debug)]
     pub struct ProfiledFuture<F> {
         #[pin]
         inner: F,
-        // After the inner future, and so dropped after it: dropping its values is part of the
-        // task's time.
+        // Declared after the inner future, so it is dropped after it: dropping the values is part
+        // of the task's time.
         task: Task,
     }
 }
@@ -217,7 +216,7 @@ mod off {
 
     use crate::hot::callsite::CallSite;
 
-    /// Without a state: the wrapper is a pass-through.
+    /// Without state: the wrapper is a pass-through.
     #[derive(Debug)]
     pub(crate) struct Task;
 

@@ -1,17 +1,18 @@
-//! Hooks that the modules above register, so that the path of a span imports none of them.
+//! Hooks that higher layers register, so that the path of a span does not import them.
 
 use std::sync::OnceLock;
 
 /// The functions of the drain.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// Wakes the worker from its long sleep; with `true` also from the sleep between two passes.
+    /// Wakes the worker from its long sleep. With `true`, wakes it from the sleep between two
+    /// passes as well.
     pub(crate) wake: fn(bool),
     /// Starts the recorder in the child of a fork.
     pub(crate) rearm_if_forked: fn(),
 }
 
-/// Registered when the recorder starts. Before that no thread records.
+/// Registered when the recorder starts. No thread records before that.
 static DRAIN: OnceLock<Drain> = OnceLock::new();
 
 /// Registered by the sink that maps a file for each thread. Read when a thread first records.
@@ -23,8 +24,8 @@ pub(crate) fn set_drain(drain: Drain) {
     DRAIN.get_or_init(|| drain);
 }
 
-/// Registers a function that is called on each thread before it records for the first time, with
-/// the number that the operating system gave the thread; only the first call has an effect.
+/// Registers a function that each thread calls before it records for the first time, with its OS
+/// thread id. Only the first call has an effect.
 #[cfg(all(feature = "export", not(target_arch = "wasm32")))]
 pub(crate) fn set_thread_begins(begins: fn(u64)) {
     THREAD_BEGINS.get_or_init(|| begins);

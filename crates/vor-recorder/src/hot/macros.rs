@@ -2,17 +2,17 @@
 
 /// Opens a scope that lasts to the end of the enclosing block.
 ///
-/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits,
-/// floats, `char` or text, and references and options of these ([`Arg`](crate::hot::args::Arg)); at
-/// most 8. None is evaluated while recording is off, and none is moved. `@category = "…"` and
-/// `@color = 0xRRGGBB` may stand between the name and the arguments.
+/// The name is a constant string. Arguments are `name = value`, at most 8. A value is a `bool`, an
+/// integer up to 64 bits, a float, a `char` or text, or a reference or option of these
+/// ([`Arg`](crate::hot::args::Arg)). Arguments are not moved, and not evaluated while recording is
+/// off. `@category = "…"` and `@color = 0xRRGGBB` may come between the name and the arguments.
 ///
-/// In a signal handler a scope is recorded, or counted as dropped where it interrupts vor itself.
-/// Its call site and its thread must have recorded before, outside of handlers, since the first use
-/// of a call site and a thread's first scope allocate.
+/// A scope in a signal handler is recorded, or counted as dropped if the handler interrupts vor
+/// itself. Its call site and its thread must have recorded outside of handlers before: the first
+/// use of a call site and a thread's first scope allocate.
 ///
-/// The word `cpu` after the name measures the CPU time of this scope as well;
-/// [`Config::cpu_time`](crate::setup::Config::cpu_time) does so for all scopes.
+/// The word `cpu` after the name also measures the CPU time of this scope.
+/// [`Config::cpu_time`](crate::setup::Config::cpu_time) measures it for all scopes.
 ///
 /// # Examples
 ///
@@ -30,7 +30,10 @@ macro_rules! profile_scope {
             $name $(, @category = $category)? $(, @color = $color)?
         ));
     };
-    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)+ $(,)?) => {
+    (
+        $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident = $value:expr)+ $(,)?
+    ) => {
         let _vor_scope = $crate::__private::open_with(
             $crate::__private::call_site!(
                 $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
@@ -43,7 +46,10 @@ macro_rules! profile_scope {
             $name, cpu $(, @category = $category)? $(, @color = $color)?
         ));
     };
-    ($name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)+ $(,)?) => {
+    (
+        $name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident = $value:expr)+ $(,)?
+    ) => {
         let _vor_scope = $crate::__private::open_with(
             $crate::__private::call_site!(
                 $name, cpu $(, @category = $category)? $(, @color = $color)? $(, $key)+
@@ -57,7 +63,10 @@ macro_rules! profile_scope {
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! profile_scope {
-    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
+    (
+        $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident = $value:expr)* $(,)?
+    ) => {
         if false {
             $(let _ = &$value;)*
         }
@@ -67,7 +76,7 @@ macro_rules! profile_scope {
     };
 }
 
-/// Begins a chain of phases, or the next phase of a chain: one clock reading ends a phase and
+/// Begins a chain of phases, or the next phase of a chain. One clock reading ends a phase and
 /// begins the next.
 ///
 /// # Examples
@@ -102,7 +111,7 @@ macro_rules! profile_phase {
     };
 }
 
-/// Writes a line of text at this moment of this thread, formatted as by `format!`; nothing is
+/// Records a line of text at this moment on this thread, formatted as by `format!`. Nothing is
 /// formatted while recording is off.
 ///
 /// # Examples
@@ -120,7 +129,7 @@ macro_rules! message {
     };
 }
 
-/// Writes a line of text; compiled out.
+/// Records a line of text; compiled out.
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! message {
@@ -135,7 +144,11 @@ macro_rules! message {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __vor_call_site {
-    (@ [$($measured:tt)*] $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident)* $(,)?) => {{
+    (
+        @ [$($measured:tt)*]
+        $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident)* $(,)?
+    ) => {{
         static SITE: $crate::__private::CallSite = $crate::__private::CallSite::new(
             $name,
             ::core::module_path!(),

@@ -1,7 +1,7 @@
 //! The path of a span, from a scope in the program to a record in the thread's ring.
 //!
 //! An empty `profile_scope!("x")` passes through `macros`, [`callsite`], [`scope`], [`thread`] and
-//! `ring`, and the drain takes it from there:
+//! `ring`. The drain then reads the record:
 //!
 //! ```text
 //! open    CallSite::word > 0 ── thread::hot() ── clock ── ThreadState::push_open_at
@@ -21,7 +21,7 @@
 //! | [`thread`] | a thread's state: its ring and its open scopes |
 //! | [`scope`] | open, close, next phase |
 //! | [`task`], [`future`], [`flow`] | spans that move between threads, and arrows between scopes |
-//! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span, as a range of NVIDIA's tools |
+//! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span or as an NVTX range |
 
 pub(crate) mod record_state;
 pub mod callsite;

@@ -1,10 +1,10 @@
 //! Whether and how scopes are recorded.
 //!
-//! A scope of a macro reads the word of its own call site, and nothing else: the word is an id
-//! above 0 while the scope may take the fast path ([`callsite::is_fast`]), and has its sign bit set
-//! while it may not. So a change of that (recording switched on or off, a `tracing` subscriber that
-//! comes or goes) walks over all sites, whose number the program's source bounds, and a scope pays
-//! one comparison. The slow path of scopes reads the [`mode`].
+//! A scope of a macro reads the word of its own call site, and nothing else. The word is an id
+//! above 0 while the scope may take the fast path ([`callsite::is_fast`]). Otherwise its sign bit
+//! is set. So a scope pays one comparison, and a change updates the words of all sites. Such a
+//! change is recording switched on or off, or a `tracing` subscriber that is added or removed. The
+//! program's source bounds the number of sites. The slow path of scopes reads the [`mode`].
 
 use vor_capture::model::measures::Measures;
 
@@ -14,7 +14,7 @@ use crate::hot::{nvtx, tracing_out};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};
 
-/// [`OFF`], [`SPANS`] or [`COUNTS`], whatever the clock is. Written by [`set`], read relaxed by
+/// [`OFF`], [`SPANS`] or [`COUNTS`], independent of the clock. Written by [`set`], read relaxed by
 /// everything that is recorded.
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 
@@ -22,11 +22,11 @@ static STATE: AtomicU8 = AtomicU8::new(OFF);
 const OFF: u8 = 0;
 /// Scopes are recorded.
 const SPANS: u8 = 1;
-/// Scopes are counted where they end, and leave no record.
+/// Scopes are counted when they end, and leave no record.
 const COUNTS: u8 = 2;
 
-/// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`]
-/// and for good, read on slow paths.
+/// Whether scopes are counted and not recorded while recording is on. [`count_scopes`] sets it
+/// permanently; slow paths read it.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
 /// The [`RecordMode`], for [`mode`]. Written under the registry's lock, read relaxed by every scope
@@ -34,25 +34,25 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 static MODE: AtomicU8 = AtomicU8::new(RecordMode::Mixed as u8);
 
 /// Whether scopes with names made at run time may take the fast path. Written under the registry's
-/// lock, read relaxed by every such scope; it orders nothing, since the scope checks all else that
-/// it needs.
+/// lock, read relaxed by every such scope. It orders nothing, because the scope checks everything
+/// else that it needs.
 static NAMES_FAST: AtomicBool = AtomicBool::new(false);
 
-/// The measures of every scope beside its duration, as [`Measures::bits`]. Only ever grows; written
-/// by [`measure`], read relaxed on the slow path, which is the only one that measures.
+/// The measures of every scope beside its duration, as [`Measures::bits`]. Bits are only added.
+/// Written by [`measure`], read relaxed on the slow path, because the fast path does not measure.
 static MEASURES: AtomicU8 = AtomicU8::new(0);
 
-/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set by
+/// Whether a subscriber of `tracing` that wants scopes was added since the last [`review`]. Set by
 /// the subscriber's announcement, cleared by the review.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the next pass of the drain calls [`review`], which else happens once a second. Set when
-/// a subscriber comes that may want some scopes, cleared by the review.
+/// Whether the next pass of the drain calls [`review`]; otherwise the drain calls it once a second.
+/// Set when the subscribers change, cleared by the review.
 static REVIEW_DUE: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork
-/// handler, cleared by the first scope or mark; read on slow paths alone, since the handler also
-/// takes the thread's state away.
+/// handler, cleared by the first scope or mark. Only slow paths read it, because the handler also
+/// removes the thread's state.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether anything is recorded.
@@ -61,7 +61,7 @@ pub(crate) fn is_on() -> bool {
     STATE.load(Ordering::Relaxed) != OFF
 }
 
-/// Returns whether scopes are recorded, and not just counted.
+/// Returns whether scopes are recorded, not only counted.
 #[inline(always)]
 pub(crate) fn keeps_spans() -> bool {
     STATE.load(Ordering::Relaxed) == SPANS
@@ -74,14 +74,14 @@ pub(crate) fn keeps_spans() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordMode {
-    /// The general case: not recorded, a span of `tracing` too, by the fallback clock, or several
-    /// of these modes at once.
+    /// The general case: not recorded, also a `tracing` span, on the fallback clock, or several of
+    /// these modes at once.
     Mixed = 0,
     /// Recorded with measures.
     Measured = 1,
-    /// Counted where it ends, without a record.
+    /// Counted when it ends, without a record.
     Counted = 2,
-    /// Recorded, and a range of an NVTX tool.
+    /// Recorded, and also an NVTX range.
     Nvtx = 3,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn counts_scopes() -> bool {
     COUNTING.load(Ordering::SeqCst)
 }
 
-/// Makes scopes counted and not recorded, from the next [`set`] on and for good.
+/// Counts scopes instead of recording them, permanently from the next [`set`] on.
 pub(crate) fn count_scopes() {
     COUNTING.store(true, Ordering::SeqCst);
 }
@@ -121,8 +121,8 @@ pub(crate) fn measures() -> Measures {
     Measures::from_bits(MEASURES.load(Ordering::Relaxed))
 }
 
-/// Adds measures of every scope, from the next [`set`] on and for good: a name's id says whether it
-/// was measured, and programs keep ids.
+/// Adds measures of every scope, permanently from the next [`set`] on. A name's id encodes its
+/// measures, and programs store ids.
 pub(crate) fn measure(measures: Measures) {
     MEASURES.fetch_or(measures.bits(), Ordering::SeqCst);
 }
@@ -136,7 +136,7 @@ pub(crate) fn set(on: bool) {
 }
 
 /// Switches recording off in the child of a fork, where a thread that no longer exists may hold the
-/// registry's lock. The sites' words stay: scopes find recording off on their slow path.
+/// registry's lock. The sites' words are unchanged: scopes find recording off on their slow path.
 #[cfg(unix)]
 pub(crate) fn set_off_for_fork() {
     STATE.store(OFF, Ordering::SeqCst);
@@ -170,8 +170,8 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
     registry.set_fast(fast && !has_subscriber);
 }
 
-/// Announces that the subscribers of `tracing` have changed. Where one `wants_scopes`, all scopes
-/// take the slow path from now on, which asks the subscriber. Else the next review decides: the
+/// Announces that the subscribers of `tracing` have changed. If one `wants_scopes`, all scopes take
+/// the slow path from now on, which queries the subscriber. Otherwise the next review decides: the
 /// subscriber may want the scopes of some modules only.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn subscribers_changed(wants_scopes: bool) {
@@ -186,16 +186,16 @@ pub(crate) fn subscribers_changed(wants_scopes: bool) {
     }
 }
 
-/// Returns whether [`review`] should not wait.
+/// Returns whether the next pass should call [`review`].
 pub(crate) fn is_review_due() -> bool {
     REVIEW_DUE.load(Ordering::Relaxed)
 }
 
-/// Updates the call sites' words to what the subscribers of `tracing` want now. Called by the drain
-/// about once a second, and when a review is due.
+/// Updates the call sites' words to the current interest of the `tracing` subscribers. The drain
+/// calls it about once a second, and when a review is due.
 pub(crate) fn review() {
     REVIEW_DUE.store(false, Ordering::SeqCst);
-    // A subscriber is announced a moment before `tracing` publishes what it wants.
+    // A subscriber is announced a moment before `tracing` publishes its interest.
     let announced = ANNOUNCED.swap(false, Ordering::SeqCst);
     if is_on() && !announced {
         let mut registry = callsite::lock();

@@ -1,4 +1,4 @@
-//! Sums of scopes that were counted where they ended, and not recorded: the sums of a call site in
+//! Sums of scopes that were counted when they ended, and not recorded: the sums of a call site in
 //! ticks, and its row in nanoseconds.
 //!
 //! The histogram has four buckets of equal width in each octave (the values between two powers of
@@ -20,8 +20,8 @@ const RANGE_BITS: u32 = 46;
 /// Number of buckets.
 pub(crate) const BUCKETS: usize = ((RANGE_BITS - OCTAVE_BITS + 1) << OCTAVE_BITS) as usize;
 
-/// Returns the bucket of a value, or a number beyond the buckets: the value belongs to the last
-/// one.
+/// Returns the bucket of a value. If the value belongs to the last bucket, the number may be beyond
+/// it.
 #[inline(always)]
 pub(crate) fn bucket(ticks: u64) -> usize {
     let shift = (u64::BITS - 1 - OCTAVE_BITS) - (ticks | 1 << OCTAVE_BITS).leading_zeros();
@@ -38,11 +38,11 @@ fn middle(bucket: usize) -> u64 {
 /// The scopes of one call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sums {
-    /// Sum of all durations, those of recursive calls as well.
+    /// Sum of all durations, including those of recursive calls.
     pub(crate) total_ticks: u64,
-    /// The part of it in recursive calls, which is in the calls around them as well.
+    /// The part of it in recursive calls, which the calls around them include too.
     pub(crate) nested_ticks: u64,
-    /// The part of it outside of scopes inside.
+    /// The part of it outside of nested scopes.
     pub(crate) self_ticks: u64,
     pub(crate) min_ticks: u64,
     pub(crate) max_ticks: u64,
@@ -64,7 +64,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Counts a scope of this duration, of which `self_ticks` were not in scopes inside it.
+    /// Counts a scope of this duration. `self_ticks` is the part outside of nested scopes.
     pub(crate) fn add(&mut self, ticks: u64, self_ticks: u64) {
         self.total_ticks = self.total_ticks.wrapping_add(ticks);
         self.self_ticks = self.self_ticks.wrapping_add(self_ticks);
@@ -100,7 +100,7 @@ impl Sums {
             seen += count;
             seen >= rank
         });
-        // Read while they are being counted, the minimum may be newer than the maximum.
+        // During a concurrent count, the minimum may be newer than the maximum.
         let (min, max) = (self.min_ticks.min(self.max_ticks), self.max_ticks);
         found.map_or(0, middle).clamp(min, max)
     }
@@ -147,15 +147,15 @@ impl Rate {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadStats {
-    /// The thread; `None` for all that have ended, together.
+    /// The thread; `None` for all ended threads together.
     pub thread: Option<ThreadId>,
-    /// Its name, empty where it has none.
+    /// Its name, empty if it has none.
     pub name: String,
     /// A row per call site that ended a scope, ascending by [`SiteId`].
     pub scopes: Vec<ScopeStats>,
 }
 
-/// Name of the row for the scopes of all sites whose id is too large for a row of their own.
+/// Name of the row for the scopes of all sites whose ids are too large for a row of their own.
 const BEYOND: &str = "(scopes beyond 65 535)";
 
 /// Makes rows of the sums of call sites, ascending.
@@ -201,7 +201,10 @@ mod tests {
     proptest! {
         #[test]
         fn percentiles_are_an_eighth_off_at_most(
-            values in proptest::collection::vec((0_u32..46).prop_flat_map(|bits| 0..1_u64 << bits), 1..300),
+            values in proptest::collection::vec(
+                (0_u32..46).prop_flat_map(|bits| 0..1_u64 << bits),
+                1..300,
+            ),
             percent in 0_u32..=100,
         ) {
             let mut sums = Sums::default();
@@ -213,10 +216,16 @@ mod tests {
             let quantile = f64::from(percent) / 100.0;
             let rank = ((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len());
             let (exact, found) = (sorted[rank - 1], sums.value_at(quantile));
-            prop_assert!(exact.abs_diff(found) as f64 <= exact as f64 / 8.0, "{found} instead of {exact}");
+            prop_assert!(
+                exact.abs_diff(found) as f64 <= exact as f64 / 8.0,
+                "{found} instead of {exact}"
+            );
             prop_assert_eq!(sums.count(), values.len() as u64);
             prop_assert_eq!(sums.total_ticks, values.iter().sum::<u64>());
-            prop_assert_eq!((sums.min_ticks, sums.max_ticks), (sorted[0], sorted[sorted.len() - 1]));
+            prop_assert_eq!(
+                (sums.min_ticks, sums.max_ticks),
+                (sorted[0], sorted[sorted.len() - 1])
+            );
         }
 
         #[test]

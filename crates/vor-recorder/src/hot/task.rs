@@ -1,9 +1,9 @@
 //! Asynchronous spans: spans that begin in one place and end in another, overlap each other, and
 //! may move between threads.
 //!
-//! A [`scope`](crate::hot::scope) belongs to a thread and nests; a request, a download or a job
-//! does neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
-//! scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its
+//! A [`scope`](crate::hot::scope) belongs to a thread and nests. A request, a download or a job
+//! does neither. Its span is recorded when it ends, on the thread on which it ends, beside the tree
+//! of scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its
 //! events.
 
 use crate::clock;
@@ -13,7 +13,7 @@ use crate::hot::{callsite, record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// An open asynchronous span; dropping it ends the span. It can be sent to another thread.
+/// An open asynchronous span. Dropping it ends the span. It can be sent to another thread.
 #[must_use = "an asynchronous span lasts as long as it is held"]
 #[derive(Debug)]
 pub struct AsyncScope {
@@ -26,8 +26,8 @@ pub struct AsyncScope {
 /// Begins an asynchronous span, such as a request that many threads work on. It ends when the
 /// returned guard is dropped.
 ///
-/// `id` is the program's own number for it, which viewers show; it need not be unique. A name that
-/// this thread has used before costs a look-up in its own cache.
+/// `id` is the program's own number for it, which viewers show. It need not be unique. A name that
+/// this thread has used before costs one look-up in the thread's cache.
 ///
 /// # Examples
 ///
@@ -81,7 +81,7 @@ impl AsyncScope {
 
 impl Drop for AsyncScope {
     fn drop(&mut self) {
-        // Like a scope that is open when recording is switched off, it is still recorded.
+        // It is recorded even if recording is off by now, like an open scope.
         if self.site != 0 {
             push_task(self.site, self.id, self.start_ticks, clock::ticks());
         }
@@ -103,8 +103,8 @@ pub(crate) fn push_task(site: u32, id: u64, start_ticks: u64, end_ticks: u64) {
     thread::push_special(Special::Async, start_ticks, site, [id, duration_ticks]);
 }
 
-/// Ids in a block. A thread takes a whole block, so that it writes the shared counter below once in
-/// as many ids.
+/// Ids in a block. A thread takes a whole block, so it writes the shared counter below only once
+/// per block.
 const ID_BLOCK: u64 = 1 << 16;
 
 /// The next block of ids. Incremented by any thread, relaxed: it orders nothing, and no block is
@@ -112,8 +112,8 @@ const ID_BLOCK: u64 = 1 << 16;
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The next id of this thread; at the begin of a block, a new block is taken. Read and written
-    /// by the thread and its signal handlers (relaxed).
+    /// The next id of this thread. An id at the start of a block means that the thread takes a new
+    /// block. Read and written by the thread and its signal handlers (relaxed).
     static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
 }
 
@@ -126,7 +126,8 @@ pub(crate) fn new_id() -> u64 {
         let id = if is_used_up { new_block() } else { known };
         match next.compare_exchange(known, id + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => id,
-            // A handler has taken an id meanwhile. The first id of a new block is still unique.
+            // A handler has taken an id in the meantime. The first id of a new block is still
+            // unique.
             Err(_) if is_used_up => id,
             Err(_) => new_block(),
         }

@@ -1,15 +1,15 @@
 //! Scopes as `tracing` spans: every scope of a macro is also a span while a subscriber wants it.
 //!
-//! The fast path knows nothing of this. `tracing` reports when its subscribers change. While any of
-//! them wants the level `TRACE`, which `tracing` stores in one word, all scopes take the slow path
-//! ([`crate::hot::record_state`]), which asks the subscribers about the site. A subscriber that
-//! comes while recording is on takes effect immediately; one that wants some modules alone, at the
-//! drain's next pass, some milliseconds later. The site's description for `tracing` is made at its
-//! first use and stored with the site. The entered spans lie on a stack of the thread, so that the
-//! guard of a scope is no larger.
+//! The fast path knows nothing of this. `tracing` reports when its subscribers change. It stores
+//! the most verbose wanted level in one word. While that level is `TRACE`, all scopes take the slow
+//! path ([`crate::hot::record_state`]), which queries the subscribers about the site. A subscriber
+//! that is added while recording is on takes effect immediately. One that wants only some modules
+//! takes effect at the drain's next pass, some milliseconds later. The site's description for
+//! `tracing` is made at its first use and stored with the site. The entered spans are on a stack of
+//! the thread, so the guard of a scope is no larger.
 //!
-//! Scopes that a subscriber itself opens while it is called here are not recorded: each of them
-//! would call the subscriber in turn.
+//! Scopes that a subscriber opens during such a call are not recorded: each of them would call the
+//! subscriber again.
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use on::{TracingSite, announce_subscribers, enter, exit, is_wanted};
@@ -40,10 +40,10 @@ mod on {
 
     #[derive(Debug)]
     struct Description {
-        /// Set once, right after the description has its address: the two refer to each other.
+        /// Set once, when the description has its address: the two refer to each other.
         metadata: OnceLock<Metadata<'static>>,
         /// The subscribers' interest in the site. Written by `tracing` when they change, read by
-        /// scopes, both relaxed: it orders nothing.
+        /// scopes. Both are relaxed, because it orders nothing.
         interest: AtomicU8,
     }
 
@@ -112,7 +112,7 @@ mod on {
     const IS_POSSIBLE: bool = matches!(STATIC_MAX_LEVEL.into_level(), Some(Level::TRACE));
 
     thread_local! {
-        /// The spans that scopes of this thread have entered, each with its scope's start.
+        /// The spans that scopes of this thread have entered, each with the start of its scope.
         static ENTERED: RefCell<Vec<(u64, EnteredSpan)>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -149,7 +149,7 @@ mod on {
         }
     }
 
-    /// Registers [`record_state::subscribers_changed`] to be called whenever subscribers change.
+    /// Registers [`record_state::subscribers_changed`] as the callback for changes of subscribers.
     pub(crate) fn announce_subscribers() {
         static ONCE: Once = Once::new();
         if IS_POSSIBLE {
@@ -159,14 +159,14 @@ mod on {
         }
     }
 
-    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic is caught: it
-    /// must not end the measured program, and its message has been printed already.
+    /// Calls a subscriber. Scopes that it opens are not recorded. A panic of the subscriber is
+    /// caught, because it must not end the measured program. Its message has been printed already.
     fn call_subscriber<R>(call: impl FnOnce() -> R) -> Option<R> {
         thread::while_silent(|| catch_unwind(AssertUnwindSafe(call)).ok())
     }
 
-    /// Enters a span for a scope that began at `start_ticks`; returns whether there is one, which
-    /// [`exit`] ends.
+    /// Enters a span for a scope that began at `start_ticks`. Returns whether there is a span;
+    /// [`exit`] ends it.
     pub(crate) fn enter(site: &'static CallSite, start_ticks: u64) -> bool {
         if thread::is_busy() {
             return false;
@@ -187,13 +187,13 @@ mod on {
     /// Ends the innermost span that a scope of this thread entered at `start_ticks`.
     pub(crate) fn exit(start_ticks: u64) {
         call_subscriber(|| {
-            // A thread that is ending has no stack; its spans have ended with it.
+            // A thread that is ending has no stack. Its spans ended with the stack.
             let span = ENTERED.try_with(|stack| {
                 let mut stack = stack.borrow_mut();
                 let at = stack.iter().rposition(|(start, _)| *start == start_ticks)?;
                 Some(stack.remove(at))
             });
-            // Outside of the borrow: a subscriber may do anything.
+            // Dropped outside of the borrow, because a subscriber may do anything.
             drop(span);
         });
     }

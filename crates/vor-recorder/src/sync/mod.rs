@@ -1,9 +1,7 @@
-//! The switch between the standard library's atomics and cells and those of loom, the model
-//! checker.
+//! Atomics and cells, either those of the standard library or those of loom, the model checker.
 //!
-//! Code that is modelled under loom imports its atomics from the root of this module. Statics
-//! cannot be modelled, since loom's types have no constant constructors; they import theirs from
-//! [`global`].
+//! Code that loom models imports its atomics from the root of this module. Statics cannot be
+//! modelled, because loom's types have no constant constructors. They use the types in [`global`].
 
 pub(crate) mod sum;
 

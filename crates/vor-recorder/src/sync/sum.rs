@@ -1,13 +1,14 @@
 //! A number that one thread adds to and any thread reads.
 //!
-//! A signal handler may interrupt the addition and add to the same number. So the addition is one
-//! instruction, and the handler runs before or after it: between a load and a store, the addition
-//! of the handler would be lost. No other thread adds, so on x86-64 the instruction needs no lock.
+//! A signal handler may interrupt the addition and add to the same number. An addition of the
+//! handler between a load and a store would be lost. So the addition is one instruction, and the
+//! handler runs before or after it. No other thread adds, so the instruction needs no lock prefix
+//! on x86-64.
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// A sum. Incremented by its thread alone and that thread's signal handlers, read by anyone
+/// A sum. Only its thread and that thread's signal handlers add to it; anyone may read it
 /// (relaxed).
 #[derive(Debug, Default)]
 pub(crate) struct Sum(AtomicU64);
@@ -22,7 +23,7 @@ impl Sum {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds, and wraps around. Called by the one thread that adds to this number.
+    /// Adds, and wraps on overflow. Called only by the thread that owns this number.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     #[expect(
@@ -42,7 +43,7 @@ impl Sum {
         }
     }
 
-    /// Adds, and wraps around. Called by the one thread that adds to this number.
+    /// Adds, and wraps on overflow. Called only by the thread that owns this number.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub(crate) fn add(&self, amount: u64) {

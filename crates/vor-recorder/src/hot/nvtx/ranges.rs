@@ -17,15 +17,15 @@ use crate::sync::global::{AtomicBool, AtomicPtr};
 /// Whether there can be a tool at all.
 pub(crate) const IS_POSSIBLE: bool = true;
 
-/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`]; read relaxed by the slow
-/// path of scopes, which switching recording on orders after it.
+/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`]. Read relaxed by the slow
+/// path of scopes: switching recording on orders the read after the store.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
 /// The domain of all ranges. Set once by [`attach`], read relaxed by ranges.
 static DOMAIN: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(null_mut());
 
-/// Looks for a tool, once in the life of the process. Reports a tool that was named and cannot be
-/// loaded, in one line on stderr.
+/// Looks for a tool, once per process. If a named tool cannot be loaded, reports that in one line
+/// on stderr.
 pub(crate) fn attach() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| match interface::load_tool() {
@@ -38,13 +38,13 @@ pub(crate) fn attach() {
     });
 }
 
-/// Returns whether a tool is attached, which takes a range for every scope.
+/// Returns whether a tool is attached. If so, every scope is a range too.
 #[inline(always)]
 pub(crate) fn is_attached() -> bool {
     ATTACHED.load(Ordering::Relaxed)
 }
 
-/// Passes the name of a thread that begins to record to the tool.
+/// Passes the name of a thread to the tool when the thread begins to record.
 pub(crate) fn name_thread(info: &ThreadInfo) {
     if is_attached()
         && !info.name.is_empty()

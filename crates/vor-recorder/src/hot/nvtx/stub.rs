@@ -1,4 +1,4 @@
-//! No tool: without the feature, and on systems that have none.
+//! Stub without a tool: for builds without the feature, and systems that have no NVTX.
 
 use vor_capture::model::catalog::ThreadInfo;
 

@@ -1,8 +1,8 @@
 //! The memory of a ring: slots that take no memory until they are used.
 //!
-//! Where there is `mmap`, the pages come straight from the system. An allocator may reuse memory,
-//! which it then has to clear: each new thread would touch a ring of some megabytes from end to
-//! end, and keep it resident, for the few records of a short task.
+//! Where there is `mmap`, the pages come directly from the system. An allocator may reuse memory,
+//! which it then has to clear. Then each new thread would touch its whole ring of some megabytes
+//! and keep it resident, for the few records of a short task.
 
 #![expect(unsafe_code, reason = "pages from the system are raw memory")]
 
@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 use crate::hot::ring::Slot;
 use crate::sync::UnsafeCell;
 
-/// Zeroed slots of a fixed number.
+/// A fixed number of zeroed slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     first: NonNull<UnsafeCell<Slot>>,
     len: usize,
-    /// Whether the memory is pages of the system; else it is a boxed slice.
+    /// Whether the memory is pages of the system. Otherwise it is a boxed slice.
     is_mapped: bool,
 }
 
@@ -76,7 +76,7 @@ impl Drop for Slots {
     }
 }
 
-/// Maps pages of the system; `None` where the system refuses.
+/// Maps pages of the system; `None` if the system refuses.
 #[cfg(all(unix, not(loom), not(miri)))]
 fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
     let bytes = len.checked_mul(size_of::<Slot>())?;

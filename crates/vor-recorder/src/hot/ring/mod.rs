@@ -11,12 +11,12 @@
 //! ```
 //!
 //! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. Bit 7 of the tag marks a
-//! [`Special`] record, bit 6 a span whose duration needs more than 32 bits (its last extension slot
-//! holds the high part), and the low bits count the extension slots: bits 0 to 5 of a special
-//! record, bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last
-//! extension slot holds the task's id and its site; no span has both bits. Arguments follow their
-//! span in order, one word each; text arguments are keys of [`Special::Text`] records pushed
-//! before. A key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans,
+//! [`Special`] record. Bit 6 marks a span whose duration needs more than 32 bits; its last
+//! extension slot holds the high part. The low bits count the extension slots: bits 0 to 5 of a
+//! special record, bits 0 to 4 of a span. Bit 5 marks a span that is also a poll of a task; its
+//! last extension slot holds the task's id and its site. No span has both bits. Arguments follow
+//! their span in order, one word each. Text arguments are keys of [`Special::Text`] records pushed
+//! before. A key belongs to one span. With [`KEPT_TEXT`] it may belong to any number of spans,
 //! until [`KEPT_TEXTS`] more such texts have been pushed.
 //!
 //! # Queue
@@ -30,21 +30,22 @@
 //!    ^cursor  ^limit     ^offset
 //! ```
 //!
-//! So a thread uses only as much of its buffer as its bursts need: the chunk that it writes next
-//! was drained last and is still in the cache, and memory that no burst ever needed is never
-//! touched. [`ChunkEntry`]s store the order in which chunks were filled, by sequence number. A
-//! record never lies in two chunks.
+//! So a thread uses only as much of its buffer as its bursts need. The chunk that it writes next
+//! was drained last and is still in the cache. Memory that no burst needed is never touched.
+//! [`ChunkEntry`]s store the order in which chunks were filled, by sequence number. A record never
+//! spans two chunks.
 //!
-//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the
-//! next cursor. A record that ends at or below `limit` is pushed without a look at the consumer. At
-//! the limit, which is mostly the end of the chunk, the slow path finds a free chunk. The limit
-//! also excludes memory that was never touched: a scope writes its record before it reads the clock
-//! at its end, and the time that the system takes to provide a page is no part of the scope. So the
-//! first record on a page takes the slow path.
+//! The producer's `cursor` is the address of the next slot, so a push computes only the next
+//! cursor. A record that ends at or below `limit` is pushed without a read of the consumer's
+//! fields. At the limit, usually the end of the chunk, the slow path finds a free chunk. The limit
+//! also excludes memory that was never touched, so the first record on a page takes the slow path.
+//! A scope writes its record before it reads the clock at its end, and must not include the time
+//! that the system takes to provide a page.
 
 #![expect(
     unsafe_code,
-    reason = "the queue is memory shared by two threads; `Sync for Ring` says who may access which slot"
+    reason = "the queue is memory shared by two threads; \
+              `Sync for Ring` says who may access which slot"
 )]
 
 mod memory;
@@ -76,7 +77,7 @@ pub(crate) const MAX_SITE: u32 = (1 << SITE_BITS) - 1;
 pub(crate) const TAG_SPECIAL: u32 = 0x80 << SITE_BITS;
 /// Tag bit of a span longer than 32 bits of ticks.
 pub(crate) const TAG_LONG: u32 = 0x40 << SITE_BITS;
-/// Tag bit of a span that is a poll of a task too.
+/// Tag bit of a span that is also a poll of a task.
 pub(crate) const TAG_POLL: u32 = 0x20 << SITE_BITS;
 /// Most extension slots of a special record.
 pub(crate) const MAX_EXTENSIONS: usize = 0x3f;
@@ -100,15 +101,15 @@ pub(crate) fn word1(low: u32, tag_and_site: u32) -> u64 {
     u64::from(low) | u64::from(tag_and_site) << 32
 }
 
-/// Most chunks of a ring: one bit each, in so many words.
+/// Most chunks of a ring: one bit each, in `FREE_WORDS` words.
 const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
 const FREE_WORDS: usize = 4;
-/// Fewest slots of a chunk, where the ring is large enough: the longest record.
+/// Fewest slots of a chunk, if the ring is large enough: those of the longest record.
 const MIN_CHUNK_SLOTS: u64 = 64;
 /// Largest high watermark of a ring: 1 MiB, which a second-level cache holds.
 const MAX_WATERMARK_SLOTS: u64 = 65_536;
 
-/// Smallest page of memory that a system provides at the first access.
+/// Smallest page that a system provides at the first access.
 const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of a slot.
@@ -120,19 +121,19 @@ pub(crate) struct Ring {
     /// Address of the next record. Written by the producer (release, so that the record is visible
     /// before the cursor), read by the consumer (acquire).
     cursor: AtomicU64,
-    /// Address up to which a push may reach. Written by the producer (relaxed), and by the consumer
-    /// (relaxed) with 0 alone, to send the producer to its slow path.
+    /// Address up to which a push may reach. Written by the producer (relaxed). The consumer writes
+    /// only 0 (relaxed), to send the producer to its slow path.
     limit: AtomicU64,
     slots: Slots,
     chunk_slots: u64,
     /// The chunk that is being filled. Read and written by the producer alone (relaxed).
     chunk: AtomicU64,
-    /// Address up to which the memory has been touched. The limit is not beyond it; the slow path
+    /// Address up to which the memory has been touched. The limit is never beyond it; the slow path
     /// moves it. Read and written by the producer alone (relaxed).
     touched: AtomicU64,
     /// Records dropped because there was no room or because they interrupted another one.
-    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: a
-    /// count that orders nothing.
+    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: it
+    /// orders nothing.
     dropped: AtomicU64,
     /// The chunks in the order in which they are filled, by sequence number modulo their number.
     order: Vec<ChunkEntry>,
@@ -144,15 +145,15 @@ pub(crate) struct Ring {
 #[derive(Debug)]
 struct ChunkEntry {
     chunk: AtomicU64,
-    /// Slots used in it; written before the next chunk is started.
+    /// Slots used in it. Written before the next chunk is started.
     used: AtomicU64,
 }
 
-/// Fields that both sides use once per chunk, or the consumer alone. They lie on a cache line of
-/// their own, away from those that the producer writes for each record.
+/// Fields that both sides use once per chunk, or that only the consumer uses. They have a cache
+/// line of their own, separate from the fields that the producer writes for each record.
 #[derive(Debug)]
 struct Shared {
-    /// A bit for each free chunk, that of the first chunk lowest in the first word. Set by the
+    /// A bit for each free chunk. The first chunk has the lowest bit of the first word. Set by the
     /// consumer (release, so that it has read the chunk before the producer overwrites it), read
     /// (acquire) and cleared (relaxed) by the producer.
     free: [AtomicU64; FREE_WORDS],
@@ -173,7 +174,7 @@ struct Shared {
 // `free` in the other.
 unsafe impl Sync for Ring {}
 
-/// Slots of a record that is written in part, and not published yet.
+/// Slots of a record that is partly written, and not published yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Reservation {
     cursor: u64,
@@ -184,20 +185,20 @@ pub(crate) struct Reservation {
 const LOW_HALF: usize = if cfg!(target_endian = "little") { 2 } else { 3 };
 const TAG_HALF: usize = 5 - LOW_HALF;
 
-/// The room that the producer's slow path found.
+/// The result of the producer's slow path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// There was room, and the ring is below its [high watermark](Ring::high_watermark).
     Plenty,
-    /// There was room, and the ring has reached its high watermark: the worker should come.
+    /// There was room, and the ring has reached its high watermark: the worker should drain it.
     Filling,
     /// There was no room for the record.
     None,
 }
 
 impl Ring {
-    /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory
-    /// is not touched until used.
+    /// Makes a ring of `slots` slots, at least 4, rounded up to a power of two. Its memory is not
+    /// touched until used.
     pub(crate) fn new(slots: usize) -> Self {
         let capacity = slots.max(4).next_power_of_two() as u64;
         let chunk_slots = (capacity / MAX_CHUNKS)
@@ -219,7 +220,7 @@ impl Ring {
             dropped: AtomicU64::new(0),
             order: (0..chunks).map(entry).collect(),
             shared: CachePadded::new(Shared {
-                // All but the first chunk, which the producer fills first.
+                // All chunks but the first, which the producer fills first.
                 free: std::array::from_fn(|word| {
                     let bits = chunks.saturating_sub(64 * word as u64).min(64);
                     let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
@@ -258,14 +259,14 @@ impl Ring {
         self.slots.len() as u64
     }
 
-    /// Returns from how many published slots on the worker should come at once.
+    /// Returns the number of published slots from which on the worker should drain immediately.
     pub(crate) fn high_watermark(&self) -> u64 {
         (self.capacity() / 4).min(MAX_WATERMARK_SLOTS)
     }
 
-    /// Reserves a record of one slot and more, and writes all of it but the low half of its word 1;
-    /// [`commit`](Self::commit) completes it. Returns `None` when the limit is reached: then
-    /// [`push_slow`](Self::push_slow) is to be called.
+    /// Reserves a record of one or more slots, and writes all of it but the low half of its word 1.
+    /// [`commit`](Self::commit) completes it. Returns `None` when the limit is reached; the caller
+    /// then calls [`push_slow`](Self::push_slow).
     ///
     /// # Safety
     ///
@@ -314,7 +315,7 @@ impl Ring {
         self.cursor.store(record.end, Ordering::Release);
     }
 
-    /// Publishes a record with a number of slots known only at run time, or returns `false` when
+    /// Publishes a record whose number of slots is known only at run time, or returns `false` when
     /// the limit is reached.
     ///
     /// # Safety
@@ -332,8 +333,8 @@ impl Ring {
         true
     }
 
-    /// Publishes a record of any size, in another chunk where it has to, or returns
-    /// [`Room::None`]; sets the next limit.
+    /// Publishes a record of any size, in another chunk if necessary, and sets the next limit.
+    /// Returns [`Room::None`] if there is no room.
     ///
     /// # Safety
     ///
@@ -361,16 +362,16 @@ impl Ring {
             let started = self.shared.started.load(Ordering::Relaxed);
             self.entry(started - 1).used.store(used, Ordering::Relaxed);
             self.entry(started).chunk.store(chunk, Ordering::Relaxed);
-            // Before the cursor: a consumer that sees a cursor in this chunk also sees that the
-            // chunk has started.
+            // Stored before the cursor: a consumer that sees a cursor in this chunk also sees that
+            // the chunk has started.
             self.shared.started.store(started + 1, Ordering::Release);
         }
         // SAFETY: The chunk is the producer's from `at` on, and the caller is the only producer.
         unsafe { self.write(base + at * SLOT_BYTES, record) };
         let cursor = base + (at + needed) * SLOT_BYTES;
         self.cursor.store(cursor, Ordering::Release);
-        // Writing the record made the system provide its page: here, and not within the span of a
-        // scope that ends.
+        // Writing the record made the system provide its page. That happens here, and not within
+        // the span of a scope that ends.
         let touched = cursor
             .next_multiple_of(PAGE_BYTES)
             .max(self.touched.load(Ordering::Relaxed));
@@ -393,7 +394,7 @@ impl Ring {
             let bits = free.load(Ordering::Acquire);
             if bits != 0 {
                 let bit = u64::from(bits.trailing_zeros());
-                // The consumer sets bits meanwhile and clears none.
+                // The consumer may set bits in the meantime, but clears none.
                 free.fetch_and(!(1 << bit), Ordering::Relaxed);
                 return Some(64 * word + bit);
             }
@@ -433,8 +434,8 @@ impl Ring {
         cell.with_mut(access);
     }
 
-    /// Counts a record that found no room. Called by the producer, and by its signal handlers
-    /// wherever they interrupt it.
+    /// Counts a record that found no room. Called by the producer, and by its signal handlers at
+    /// any point.
     #[cold]
     pub(crate) fn count_drop(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -445,7 +446,7 @@ impl Ring {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Makes the producer's next push take its slow path. Called by the consumer.
+    /// Sends the producer's next push to its slow path. Called by the consumer.
     pub(crate) fn arm(&self) {
         self.limit.store(0, Ordering::Relaxed);
     }
@@ -464,8 +465,8 @@ impl Ring {
 
     /// Reads the producer's position: its cursor in slots, and the number of chunks it has started.
     ///
-    /// The cursor lies in the last of these chunks, or at the end of use of the chunk before it:
-    /// the number is the same before and after the cursor was read.
+    /// The number is the same before and after the cursor is read. So the cursor is in the last of
+    /// these chunks, or at the end of the used part of the chunk before it.
     fn published(&self) -> (u64, u64) {
         let mut started = self.shared.started.load(Ordering::Acquire);
         loop {
@@ -484,15 +485,15 @@ impl Ring {
         if sequence + 1 < started {
             return entry.used.load(Ordering::Relaxed);
         }
-        // A cursor that is still in the chunk before lies outside of this one, or at its begin
-        // where that one ends.
+        // A cursor that is still in the previous chunk is outside of this one, or at its start if
+        // that chunk ends there.
         let used = cursor.wrapping_sub(entry.chunk.load(Ordering::Relaxed) * self.chunk_slots);
         if used <= self.chunk_slots { used } else { 0 }
     }
 
     /// Calls `take` with the published slots, in order, one part after the other. `take` returns
-    /// how many slots of a part it consumed, and is not called again once it has left some. Slots
-    /// that are published meanwhile wait for the next call.
+    /// how many slots of a part it consumed. If that is fewer than all, it is not called again.
+    /// Slots that are published in the meantime wait for the next call.
     ///
     /// # Safety
     ///
@@ -554,7 +555,7 @@ impl Ring {
     }
 }
 
-/// Returns the address of the first slot. The model counts from 0, since its slots are not plain
+/// Returns the address of the first slot. The model counts from 0, because its slots are not plain
 /// memory.
 fn address(slots: &Slots) -> u64 {
     if cfg!(loom) {

@@ -1,10 +1,10 @@
 //! Models of the ring, which loom runs through every order of events up to a number of preemptions.
 //!
-//! The producer is one model thread and the consumer another, as in a program: the thread that
-//! records, and the worker. Slots carry their number, so that the consumer finds lost, repeated and
+//! The producer is one model thread and the consumer another, like the recording thread and the
+//! worker in a program. Slots carry their number, so that the consumer finds lost, repeated and
 //! reordered slots. Loom itself reports a slot that both sides access at once, and a publication
-//! that does not order the writes before it. Rings have 8 slots: few enough to wrap and fill soon,
-//! and enough for the slow path to set a limit that allows the next push its fast path.
+//! that does not order the writes before it. Rings have 8 slots. These are few enough to wrap and
+//! fill soon, and enough for the slow path to set a limit that allows the next push its fast path.
 
 #![expect(
     unsafe_code,
@@ -25,7 +25,7 @@ fn slot(n: u64) -> Slot {
     [n, !n]
 }
 
-/// Pushes as a thread does, first on the fast path; returns whether there was room.
+/// Pushes as a thread does, first on the fast path. Returns whether there was room.
 fn push(ring: &Ring, record: &[Slot]) -> bool {
     // SAFETY: each model has one thread that pushes.
     let pushed = unsafe {
@@ -80,7 +80,7 @@ fn drain(ring: &Ring, most: usize, seen: &mut Vec<Slot>) {
     }
 }
 
-/// Asserts that the slots are whole and their numbers rise; returns the numbers.
+/// Asserts that the slots are whole and their numbers rise. Returns the numbers.
 fn numbers(seen: &[Slot]) -> Vec<u64> {
     for slot in seen {
         assert_eq!(slot[1], !slot[0], "a torn slot");
@@ -189,7 +189,7 @@ fn a_chunk_is_reused_only_once_it_is_drained() {
         }
         let mut seen = Vec::new();
         drain(&ring, 5, &mut seen);
-        // One chunk is free, the other has one slot to take and two to fill.
+        // One chunk is free. The other has one slot to consume and two to fill.
         let producer = {
             let ring = Arc::clone(&ring);
             thread::spawn(move || {
@@ -230,7 +230,8 @@ fn an_armed_ring_sends_the_next_push_to_the_slow_path() {
 fn a_record_of_several_slots_is_seen_whole() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
-        // Single slots first, so that the three-slot record does not fit the rest of its chunk.
+        // Push single slots first, so that the three-slot record does not fit the rest of its
+        // chunk.
         for n in 0..6 {
             assert!(push(&ring, &[[n, word1(0, 1)]]));
         }
@@ -290,8 +291,8 @@ fn a_thread_that_ends_leaves_nothing_behind() {
                 state.end();
             })
         };
-        // As the worker: a pass over the ring, then the check whether another thread may reuse the
-        // state.
+        // Do as the worker does: a pass over the ring, then the check whether another thread may
+        // reuse the state.
         let mut seen = Vec::new();
         let mut released = false;
         for _ in 0..2 {
@@ -315,7 +316,7 @@ fn a_thread_that_ends_leaves_nothing_behind() {
 
 #[test]
 fn a_reader_of_open_scopes_sees_each_with_its_own_start() {
-    // A clock that is slow enough gives both scopes the same start.
+    // A coarse clock gives both scopes the same start.
     for starts in [[10, 20], [10, 10]] {
         loom::model(move || {
             let state = Arc::new(ThreadState::new(SLOTS));

@@ -1,9 +1,8 @@
 //! Records that are not spans, and the keys of texts.
 
-/// Bit of the key of a text that may be the argument of any number of spans.
+/// Bit in the key of a text that any number of spans may have as an argument.
 pub(crate) const KEPT_TEXT: u64 = 1 << 63;
-/// Texts of a thread that are kept in this way: each replaces the one that was pushed so many texts
-/// before.
+/// Number of kept texts per thread. Each new one replaces the one pushed this many texts before.
 pub(crate) const KEPT_TEXTS: u64 = 256;
 
 /// Kinds of special records, in the site field of the tag word.
@@ -23,7 +22,7 @@ pub(crate) enum Special {
     /// A step of a task. Word 0: time in ticks; word 1, low: the step's site; one slot with the
     /// task's id and 0.
     Step = 5,
-    /// The begin of a task that the program numbers. Word 0: time in ticks; word 1, low: the task's
+    /// The start of a task that the program numbers. Word 0: time in ticks; word 1, low: the task's
     /// site; one slot with the task's id and the program's number.
     Begin = 6,
     /// A point of a flow. Word 0: time in ticks; word 1, low: stage; one slot with the flow's id

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Pushes as a scope does; returns whether that took the slow path.
+/// Pushes as a scope does. Returns whether that took the slow path.
 fn push(ring: &Ring, n: u64) -> bool {
     // SAFETY: the test's one thread is producer and consumer.
     unsafe {
@@ -38,7 +38,7 @@ fn the_first_record_on_a_page_takes_the_slow_path_and_later_ones_do_not() {
     // Chunks of 16 pages.
     let ring = Ring::new(1 << 20);
     assert_eq!(ring.chunk_slots, 16 * SLOTS_PER_PAGE);
-    // The slots need not begin with a page.
+    // The slots may begin in the middle of a page.
     let before = address(&ring.slots) % PAGE_BYTES / SLOT_BYTES;
     for n in 0..3 * ring.chunk_slots {
         let is_first =
@@ -46,7 +46,7 @@ fn the_first_record_on_a_page_takes_the_slow_path_and_later_ones_do_not() {
         assert_eq!(push(&ring, n), is_first, "slot {n}");
     }
     assert_eq!(drain(&ring), 3 * ring.chunk_slots);
-    // The same chunks again, whose pages are present.
+    // Fill the same chunks again. Their pages are present.
     for n in 0..2 * ring.chunk_slots {
         assert_eq!(
             push(&ring, n),

@@ -1,10 +1,10 @@
 //! Scopes that are counted and not recorded.
 //!
-//! Opening stores site and start on the open-scope stack as ever, and begins a level of the
-//! thread's table. Closing adds the duration to the sums of the site, and to what the level around
-//! it knows of the scopes inside. Nothing goes into a ring. A scope for which anything is missing
-//! (the thread's table, the sums of a site, a place on the stack, the hardware's clock) is passed
-//! to the module `mixed`, which makes it.
+//! Opening stores site and start on the open-scope stack, as for recorded scopes, and begins a
+//! level of the thread's table. Closing adds the duration to the sums of the site, and to the
+//! nested time of the level around it. Nothing is written to a ring. If anything is missing (the
+//! thread's table, the sums of a site, a place on the stack, the hardware's clock), the module
+//! `mixed` handles the scope and makes the missing part.
 
 use super::mixed;
 use super::slow::{COUNTED, Opened};
@@ -14,8 +14,7 @@ use crate::hot::thread::{self, LAST_SITE, ThreadState};
 
 /// Opens a scope at a call site.
 ///
-/// The call of `mixed` passes no arguments, which a counted scope lacks: so fewer registers are
-/// saved for it.
+/// A counted scope has no arguments, so the call of `mixed` passes none and saves fewer registers.
 #[inline(always)]
 pub(super) fn open(site: &'static CallSite) -> Opened {
     match try_open(site, None) {
@@ -33,7 +32,7 @@ pub(super) fn begin(id: u32) -> Opened {
     }
 }
 
-/// Ends a scope; returns its end in ticks, 0 where nothing was counted.
+/// Ends a scope. Returns its end in ticks, or 0 if nothing was counted.
 #[inline(always)]
 pub(super) fn end(opened: Opened) -> u64 {
     match try_end(opened) {
@@ -67,9 +66,9 @@ fn try_begin(id: u32, at: Option<u64>) -> Option<Opened> {
 
 /// Ends the innermost scope, and returns its end in ticks.
 ///
-/// Neither work moved before the reading of the clock nor code aligned behind it pays here, as they
-/// do where a record is written: in one experiment an empty scope took 1.47 and 1.49 times two
-/// readings with them, and 1.44 as it stands.
+/// Work moved before the clock reading and code aligned behind it pay off for recorded scopes, but
+/// not here. In one experiment, an empty scope took 1.47 and 1.49 times two clock readings with
+/// them, and 1.44 times without.
 #[inline(always)]
 pub(super) fn try_end(opened: Opened) -> Option<u64> {
     let state = thread::hot();
@@ -84,7 +83,7 @@ pub(super) fn try_end(opened: Opened) -> Option<u64> {
     }
     let end_ticks = clock::hardware_ticks();
     let ticks = end_ticks.wrapping_sub(opened.start_ticks);
-    // One comparison: a clock that stepped back makes the longest durations of all.
+    // One comparison: a clock that stepped back makes the longest durations.
     if !sums.add_short(ticks) {
         state.reopen(opened.place);
         return None;
@@ -92,21 +91,21 @@ pub(super) fn try_end(opened: Opened) -> Option<u64> {
     sums.add_inside(level);
     around.add(ticks);
     if around.may_hold(opened.flagged) {
-        // In place of a return, so that the calls without it save no registers.
+        // A call in tail position, so that the common case saves no registers for it.
         return Some(end_nested(opened, ticks));
     }
     state.release(opened.place);
     Some(end_ticks)
 }
 
-/// Ends a scope that may be a recursive call, whose duration `ticks` has been added; returns its
-/// end in ticks.
+/// Ends a scope that may be a recursive call, after its duration `ticks` was added. Returns its end
+/// in ticks.
 #[cold]
 #[inline(never)]
 extern "C" fn end_nested(opened: Opened, ticks: u64) -> u64 {
     let state = thread::hot();
     let site = opened.flagged ^ COUNTED;
-    // The stack holds the scopes around this one alone: its close has begun.
+    // The stack holds only the scopes around this one, because its close has begun.
     if state.own_open_sites().any(|open| open == site)
         && let Some(sums) = state.counted().and_then(|table| table.get(site))
     {
@@ -116,11 +115,11 @@ extern "C" fn end_nested(opened: Opened, ticks: u64) -> u64 {
     opened.start_ticks.wrapping_add(ticks)
 }
 
-/// Returns the entry that holds the sums of an open scope; `None` where the scope is not counted,
-/// or has no entry of its own.
+/// Returns the entry that holds the sums of an open scope. `None` if the scope is not counted, or
+/// has no entry of its own.
 #[inline(always)]
 pub(super) fn entry_of(opened: Opened) -> Option<u32> {
-    // One comparison for the flags, and for an id beyond the last that has sums of its own.
+    // One comparison checks the flags and excludes ids that have no sums of their own.
     let entry = opened.flagged ^ COUNTED;
     (entry <= LAST_SITE).then_some(entry)
 }

@@ -1,5 +1,5 @@
-//! The scope of `profile_scope!("…", cpu)`: its guard holds the thread's off-CPU ticks of when it
-//! opened, so that the usual end needs neither a call nor a baseline.
+//! The scope of `profile_scope!("…", cpu)`. Its guard holds the thread's off-CPU ticks at the open,
+//! so the common case of the end needs neither a call nor a baseline.
 
 use std::mem::ManuallyDrop;
 
@@ -14,7 +14,7 @@ use crate::hot::record_state::{self, RecordMode};
 use crate::hot::thread::{self, ThreadState};
 use crate::hot::tracing_out;
 
-/// An open scope whose CPU time is measured; dropping it ends the span.
+/// An open scope whose CPU time is measured. Dropping it ends the span.
 #[must_use = "a scope lasts as long as its guard is held"]
 #[derive(Debug)]
 pub struct CpuScope {
@@ -22,7 +22,7 @@ pub struct CpuScope {
     off_cpu_ticks: u64,
 }
 
-/// Opens a scope at a call site that has its CPU time measured.
+/// Opens a scope whose CPU time is measured at a call site.
 #[inline(always)]
 pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     if record_state::mode() == RecordMode::Measured
@@ -46,7 +46,7 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     } else {
         Opened::default()
     };
-    // A scope that opens while its thread ends has no baseline, and no flag that says so.
+    // A scope that opens while its thread ends has no baseline, and no flag for that.
     let is_unflagged = opened.flagged as i32 > 0;
     CpuScope {
         scope: ManuallyDrop::new(Scope::from_opened(opened, [])),
@@ -58,8 +58,8 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     }
 }
 
-/// Returns the thread's off-CPU ticks at the start of a scope. Out of line: inlined, the reading
-/// would stand twice in each program's scope.
+/// Returns the thread's off-CPU ticks at the start of a scope. Out of line, because the inlined
+/// reading would be in the code of each scope twice.
 #[cold]
 #[inline(never)]
 fn off_cpu_ticks_of(opened: Opened) -> u64 {
@@ -100,18 +100,18 @@ impl Drop for CpuScope {
     }
 }
 
-/// Records a span in which the thread did not always run, or which does not fit under the ring's
-/// limit. `before` and `after` are its off-CPU ticks at the begin and the end. Called where no
+/// Records a span in which the thread was off the CPU, or which does not fit under the ring's
+/// limit. `before` and `after` are its off-CPU ticks at the start and the end. Called only where no
 /// handler records.
 #[cold]
 #[inline(never)]
-// The C calling convention is for its ban on unwinding alone.
+// The C calling convention serves only to forbid unwinding.
 extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, before: u64, after: u64) {
     let record = record_of(opened, end_ticks, [before, after]);
     thread::push_record(state, record.slots());
 }
 
-/// Records a span that is not the innermost one on the stack, or on a thread without a state.
+/// Records a span that is not the innermost one on the stack, or whose thread has no state.
 #[cold]
 #[inline(never)]
 extern "C" fn record(opened: Opened, off_at_begin: u64) {

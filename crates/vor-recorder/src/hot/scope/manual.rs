@@ -1,9 +1,9 @@
 //! Scopes without a guard, for bindings to other languages: the caller ends each one explicitly.
 //!
-//! A guard closes its scope at the end of a block of Rust. An interpreter has no such block: one of
+//! A guard closes its scope at the end of a Rust block. An interpreter has no such block. One of
 //! its callbacks opens the scope, another closes it, and the number of arguments is known only at
-//! run time. A scope that turns out not to nest, because it was held open across a suspension, ends
-//! as a task of its own.
+//! run time. A scope that is open across a suspension may not nest, and then ends as a task of its
+//! own.
 
 use std::marker::PhantomData;
 
@@ -16,15 +16,15 @@ use crate::hot::ring::MAX_SITE;
 use crate::hot::tracing_out;
 use crate::hot::{record_state, task, thread};
 
-/// Values of arguments as a record holds them, and their number.
+/// Values of arguments, encoded as in a record, and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArgWords {
     words: [u64; MAX_ARGS],
     used: u8,
 }
 
-/// A scope that was begun and not ended yet. It is a plain value of its thread: one that is dropped
-/// without an end leaves no record.
+/// A scope that has begun and not ended yet. It is a plain value that belongs to its thread. If it
+/// is dropped without an end, it leaves no record.
 #[must_use = "a scope that is not ended leaves no record"]
 #[derive(Clone, Copy, Debug)]
 pub struct ManualScope {
@@ -32,12 +32,12 @@ pub struct ManualScope {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Gives this thread the state that its scopes are recorded in, if it has none yet. A thread-local
-/// that holds scopes does this where it is made: then it is dropped before the state is, and can
-/// still end or abandon them.
+/// Sets up the state that this thread's scopes are recorded in, if there is none yet. A
+/// thread-local that holds scopes calls this at its initialisation. Then it is dropped before the
+/// state is, and can still end or abandon the scopes.
 pub fn attach_thread() {
     if thread::current().is_none() {
-        // None is given inside vor, and to a thread that is ending.
+        // There is no state inside vor, and on a thread that is ending.
         let _ = thread::set_up();
     }
 }
@@ -48,8 +48,8 @@ pub fn begin(site: &'static CallSite) -> ManualScope {
     ManualScope::from_scope(open(site))
 }
 
-/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, whose values `args` makes
-/// only while spans are recorded. Further arguments are left out.
+/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments. `args` makes their values,
+/// and is called only while spans are recorded. Further arguments are omitted.
 pub fn begin_with(
     site: &'static CallSite,
     args: impl FnOnce(&mut dyn FnMut(ArgWord)),
@@ -116,8 +116,8 @@ impl ManualScope {
         }
     }
 
-    /// Ends the scope, which had no arguments, and leaves no record of it where it was open for
-    /// less than `min_ticks`. Scopes that are counted are all counted.
+    /// Ends the scope, which had no arguments. A scope that was open for less than `min_ticks`
+    /// leaves no record. Counted scopes are counted regardless of their duration.
     #[inline(always)]
     pub fn end_unless_shorter(self, min_ticks: u64) {
         // A scope with flags needs more at its end than a record.
@@ -130,8 +130,8 @@ impl ManualScope {
         self.end();
     }
 
-    /// Ends a scope that did not nest in the ones around it as a task of the same name; its
-    /// arguments are left out.
+    /// Ends a scope that did not nest in the ones around it, and records it as a task of the same
+    /// name. Its arguments are omitted.
     pub fn end_as_task(self) {
         let site = self.opened.flagged & MAX_SITE;
         if site != 0 {
@@ -144,7 +144,7 @@ impl ManualScope {
         }
     }
 
-    /// Closes the scope without a record, and all that were opened in it.
+    /// Closes the scope, and all scopes that were opened in it, without a record.
     pub fn abandon(self) {
         abandon(self.opened);
     }

@@ -1,16 +1,16 @@
 //! Scopes with measures beside the duration: CPU time, allocations.
 //!
-//! Opening stores a baseline, the counters of the thread at that moment; closing puts the
-//! differences into the record. Baselines lie in an array of the thread, one per level of open
-//! scopes, since a guard has no room for them; a vector holds those of deeper levels. Each baseline
-//! carries the start of its scope: a scope that outlives the one around it may find another's
-//! baseline at its level, and is recorded without measures then.
+//! Opening stores a baseline: the counters of the thread at that moment. Closing writes the
+//! differences into the record. A guard has no room for a baseline. So an array of the thread holds
+//! one per level of open scopes, and a vector holds those of deeper levels. Each baseline carries
+//! the start of its scope. A scope that outlives the one around it may find another scope's
+//! baseline at its level. It is then recorded without measures.
 //!
-//! Other threads may read the baselines of a live thread ([`Baselines::read`]), so that a scope
-//! that is open for hours shows its measures before it ends.
+//! Other threads may read the baselines of a live thread ([`Baselines::read`]). So a scope that is
+//! open for hours shows its measures before it ends.
 //!
-//! A scope that lacks something (the thread's state, a place on the stack, the hardware's clock) is
-//! passed to the module `mixed`, which stores a baseline and records as well.
+//! If anything is missing (the thread's state, a place on the stack, the hardware's clock), the
+//! module `mixed` handles the scope. It stores baselines and records too.
 
 use std::cell::RefCell;
 
@@ -49,7 +49,7 @@ pub(super) extern "C" fn begin(id: u32) -> Opened {
     }
 }
 
-/// Ends a scope; returns its end in ticks, 0 where nothing was recorded.
+/// Ends a scope. Returns its end in ticks, or 0 if nothing was recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -57,7 +57,7 @@ pub(super) extern "C" fn begin(id: u32) -> Opened {
     reason = "the C calling convention is for its ban on unwinding alone"
 )]
 pub(super) extern "C" fn end(opened: Opened, words: &[u64]) -> u64 {
-    // Not with `unwrap_or_else`: each way ends in a call that takes this one's place.
+    // Not `unwrap_or_else`: each arm must end in a tail call.
     match try_end(opened, words) {
         Some(end_ticks) => end_ticks,
         None => mixed::end(opened, words),
@@ -121,7 +121,7 @@ pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
 }
 
 /// Pushes the record of a span whose measures are not all zero, or which does not fit under the
-/// ring's limit, while its place is claimed.
+/// ring's limit. The scope's place is claimed.
 #[inline(never)]
 #[expect(
     improper_ctypes_definitions,
@@ -137,14 +137,14 @@ extern "C" fn push_slow(state: &ThreadState, opened: Opened, end_ticks: u64, wor
 
 /// The baseline of one level, shared with other threads.
 ///
-/// Each counter is loaded and stored by itself: a processor forwards a store to a later load only
-/// where both have the same size, and a structure is copied in larger pieces.
+/// Each counter is loaded and stored separately. A processor forwards a store to a later load only
+/// if both have the same size, and a structure would be copied in larger pieces.
 ///
-/// Written and read by its thread, relaxed; read by others. The stack of open scopes says whose it
-/// is: a scope leaves the stack before the next one of its level stores its baseline, with a fence
-/// between. So a reader that finds the scope on the stack, by its start, after it has read the
-/// baseline, has read the baseline of that scope. Where a scope is on the stack before its baseline
-/// is stored, its start is stored last, with release.
+/// Written and read by its thread, relaxed; read by others. The stack of open scopes identifies its
+/// scope: a scope leaves the stack before the next one of its level stores its baseline, with a
+/// fence between. A reader reads the baseline first, and then looks for the scope on the stack, by
+/// its start. If it finds the scope, it has read the baseline of that scope. If a scope is on the
+/// stack before its baseline is stored, its start is stored last, with release.
 #[derive(Debug)]
 struct SharedBaseline {
     start_ticks: Counter,
@@ -191,11 +191,11 @@ pub(crate) struct Baseline {
     pub(crate) allocated: AllocCounts,
 }
 
-/// Levels of open scopes whose baselines lie in the array.
+/// Levels of open scopes whose baselines are in the array.
 const SHALLOW: usize = 64;
 
 thread_local! {
-    /// Without a destructor, so that an access need not check whether the thread still has it.
+    /// It has no destructor, so an access need not check whether it still exists.
     static SHALLOW_BASELINES: Baselines =
         const { Baselines([const { SharedBaseline::new() }; SHALLOW]) };
     static DEEP_BASELINES: RefCell<Vec<SharedBaseline>> = const { RefCell::new(Vec::new()) };
@@ -221,8 +221,8 @@ impl SharedBaseline {
         Measures::from_bits(self.measures.load(Ordering::Relaxed))
     }
 
-    /// Stores the counters of this thread that `measures` names; returns `false` where they are not
-    /// at hand. The start was read just before.
+    /// Stores the counters of this thread that `measures` names. Returns `false` if reading them
+    /// needs [`set`](Self::set). The start was read just before.
     #[inline(always)]
     fn try_set(&self, start_ticks: u64, measures: Measures) -> bool {
         fence(Ordering::Release);
@@ -237,7 +237,8 @@ impl SharedBaseline {
         !measures.has(Measures::CPU_SPLIT)
     }
 
-    /// Stores the counters of this thread that `measures` names, however long reading them takes.
+    /// Stores the counters of this thread that `measures` names, regardless of the time that
+    /// reading them takes.
     fn set(&self, start_ticks: u64, measures: Measures) {
         fence(Ordering::Release);
         self.set_others(measures);
@@ -273,8 +274,8 @@ impl SharedBaseline {
         }
     }
 
-    /// Returns whether no measured counter has grown since, for a scope that ends at `now_ticks`;
-    /// `false` also where the counters are not at hand.
+    /// Returns whether no measured counter has grown since, for a scope that ends at `now_ticks`.
+    /// Also returns `false` if the growth needs [`since`](Self::since).
     #[inline(always)]
     fn is_unchanged(&self, start_ticks: u64, now_ticks: u64) -> bool {
         let measures = self.measures();
@@ -285,15 +286,15 @@ impl SharedBaseline {
             && !measures.has(Measures::CPU_SPLIT)
     }
 
-    /// Returns whether the thread has neither allocated nor freed anything since: no object is
-    /// without bytes.
+    /// Returns whether the thread has neither allocated nor freed anything since. Bytes suffice,
+    /// because every object has bytes.
     #[inline(always)]
     fn has_same_bytes(&self) -> bool {
         let now = allocations::thread_allocations();
         now.alloc_bytes == self.alloc_bytes.get() && now.free_bytes == self.free_bytes.get()
     }
 
-    /// Returns what the thread has allocated since.
+    /// Returns the allocations of the thread since.
     #[inline(always)]
     fn allocated(&self) -> AllocCounts {
         let now = allocations::thread_allocations();
@@ -305,8 +306,8 @@ impl SharedBaseline {
         }
     }
 
-    /// Returns by how much the counters have grown, for a span that lasted `duration_ticks` and has
-    /// just ended.
+    /// Returns the growth of the counters, for a span that lasted `duration_ticks` and has just
+    /// ended.
     fn since(&self, start_ticks: u64, duration_ticks: u64) -> MeasureWords {
         let mut found = MeasureWords::NONE;
         if self.start_ticks.get() != start_ticks {
@@ -338,9 +339,9 @@ impl SharedBaseline {
 }
 
 impl Baselines {
-    /// Returns the baseline of the scope of a level that began at `start_ticks`, `None` where there
-    /// is none. It may be that of the next scope of this level: the caller checks afterwards which
-    /// one is open.
+    /// Returns the baseline of the scope of a level that began at `start_ticks`, or `None` if there
+    /// is none. It may be that of the next scope of this level, so the caller checks afterwards
+    /// which one is open.
     pub(crate) fn read(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
         let shared = self.0.get(depth)?;
         let is_its = shared.start_ticks.0.load(Ordering::Acquire) == start_ticks;
@@ -373,8 +374,8 @@ pub(super) fn share_cpu_baseline(place: u32, start_ticks: u64, off_cpu_ticks: u6
     }
 }
 
-/// Stores the baseline of a scope that opens with `depth` scopes around it. A deep one has none
-/// where the thread ends.
+/// Stores the baseline of a scope that opens with `depth` scopes around it. A deep scope that opens
+/// while its thread ends has none.
 pub(super) fn set_baseline(depth: usize, start_ticks: u64, measures: Measures) {
     match shallow(depth) {
         Some(baseline) => baseline.set(start_ticks, measures),
@@ -382,10 +383,11 @@ pub(super) fn set_baseline(depth: usize, start_ticks: u64, measures: Measures) {
     }
 }
 
-/// Returns the baseline of a level, to be used before the caller returns; `None` for a deep one.
+/// Returns the baseline of a level, or `None` for a deep one. The caller uses it before it returns.
 #[expect(
     unsafe_code,
-    reason = "a closure that does the work would not be inlined, and what it captures would go through memory"
+    reason = "a closure that does the work would not be inlined, \
+              and what it captures would go through memory"
 )]
 #[inline(always)]
 fn shallow<'a>(depth: usize) -> Option<&'a SharedBaseline> {
@@ -409,8 +411,8 @@ fn set_deep(at: usize, start_ticks: u64, measures: Measures) {
     });
 }
 
-/// Returns by how much the counters have grown since a scope opened with `depth` scopes around it;
-/// it lasted `duration_ticks` and has just ended.
+/// Returns the growth of the counters since a scope opened with `depth` scopes around it. The scope
+/// lasted `duration_ticks` and has just ended.
 pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> MeasureWords {
     match shallow(depth) {
         Some(baseline) => baseline.since(start_ticks, duration_ticks),
@@ -433,7 +435,7 @@ fn since_deep(at: usize, start_ticks: u64, duration_ticks: u64) -> MeasureWords 
 pub(super) struct MeasureWords {
     words: [u64; MAX_MEASURED_WORDS],
     count: usize,
-    /// 0 where all of them are 0.
+    /// 0 if all of them are 0.
     any: u64,
 }
 
@@ -450,7 +452,7 @@ impl MeasureWords {
         self.any |= word;
     }
 
-    /// Returns the words, none where all of them are 0.
+    /// Returns the words, or none if all of them are 0.
     pub(super) fn used(&self) -> &[u64] {
         if self.any == 0 {
             &[]

@@ -4,8 +4,8 @@ use crate::clock;
 use crate::hot::args;
 use crate::hot::{record_state, thread};
 
-/// Writes a message into the record of this thread, at this moment. Formats into a buffer on the
-/// stack; text beyond [`args::MAX_STR_BYTES`] is cut.
+/// Records a message on this thread, at this moment. Formats into a buffer on the stack. Text
+/// beyond [`args::MAX_STR_BYTES`] is cut.
 #[doc(hidden)]
 pub fn message(text: std::fmt::Arguments<'_>) {
     if !record_state::is_on() || thread::drop_if_busy() {
@@ -19,7 +19,7 @@ pub fn message(text: std::fmt::Arguments<'_>) {
         bytes: [0; args::MAX_STR_BYTES],
         used: 0,
     };
-    // The line refuses what does not fit, and keeps what does.
+    // An error means that the text did not fit; the line holds the part that did.
     let _ = std::fmt::write(&mut line, text);
     thread::push_message(now, line.as_str());
 }

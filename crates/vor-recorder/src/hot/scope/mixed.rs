@@ -1,9 +1,9 @@
 //! Scopes in the general case: any mode, and several at once.
 //!
-//! The functions here register a site, set up the thread, hold a scope too deep for the stack, read
-//! the fallback clock, enter a `tracing` span, push an NVTX range, and record a span that is long,
-//! ends out of order or ends without a thread. They are out of line; `counted`, `measured` and
-//! `nvtx` call them for all that they do not handle.
+//! The functions here register a site, set up the thread, open a scope too deep for the stack, read
+//! the fallback clock, enter a `tracing` span, and push an NVTX range. They also record a span that
+//! is long, ends out of order, or ends on a thread without a state. They are out of line.
+//! `counted`, `measured` and `nvtx` call them for all cases that they do not handle.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ pub(super) extern "C" fn begin(id: u32) -> Opened {
     begin_at(id, record_state::measures(), None, None)
 }
 
-/// Ends a scope; returns its end in ticks, 0 where nothing was recorded.
+/// Ends a scope. Returns its end in ticks, or 0 if nothing was recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -80,7 +80,7 @@ pub(super) fn open_at(
     with_tracing_span(site, opened)
 }
 
-/// Makes the scope a span of `tracing` too, where one is wanted.
+/// Enters a `tracing` span for the scope, if a subscriber wants one.
 fn with_tracing_span(site: &'static CallSite, mut opened: Opened) -> Opened {
     if tracing_out::is_wanted() {
         if opened.flagged == 0 {
@@ -104,7 +104,8 @@ fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>
     let opened = thread::with_state(|state| {
         let has_range = nvtx::is_attached();
         if has_range {
-            // Before the start is read: the time that the tool takes is no part of the scope.
+            // Pushed before the start is read: the time that the tool takes is not part of the
+            // scope.
             nvtx::push(id, number);
         }
         let mut opened = opened_at(id, at);
@@ -121,11 +122,11 @@ fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>
         }
         opened
     });
-    // A thread that is ending has no stack, and records as long as it runs.
+    // A thread that is ending has no stack, but still records.
     opened.unwrap_or_else(|| opened_at(id, at))
 }
 
-/// Returns a scope that begins at the tick `at` or now, and is not on the stack yet.
+/// Returns a scope that begins at the tick `at`, or now. It is not on the stack yet.
 fn opened_at(id: u32, at: Option<u64>) -> Opened {
     let mut opened = Opened {
         start_ticks: at.unwrap_or_else(clock::ticks),
@@ -141,7 +142,7 @@ fn opened_at(id: u32, at: Option<u64>) -> Opened {
     opened
 }
 
-/// Ends a scope; returns its end in ticks, `None` where nothing was recorded.
+/// Ends a scope. Returns its end in ticks, or `None` if nothing was recorded.
 pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
     let is_recorded = opened.flagged & MAX_SITE != 0;
     let ranges = open_ranges(opened);
@@ -155,7 +156,7 @@ pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
     end_ticks
 }
 
-/// Closes a scope without a record, and all that were opened in it.
+/// Closes a scope, and all scopes that were opened in it, without a record.
 pub(super) fn abandon(opened: Opened) {
     let ranges = open_ranges(opened);
     if opened.flagged & MAX_SITE != 0 {
@@ -170,10 +171,10 @@ pub(super) fn abandon(opened: Opened) {
 }
 
 /// Returns how many NVTX ranges end with a scope: its own, and those of scopes that were opened in
-/// it and never ended, or end after it.
+/// it and have not ended.
 ///
-/// So the tool's stack stays as high as that of the open scopes. A thread that is ending has no
-/// such stack: then only the scope's own range ends.
+/// So the tool's stack has the height of the open-scope stack. A thread that is ending has no
+/// open-scope stack, and only the scope's own range ends.
 fn open_ranges(opened: Opened) -> usize {
     if opened.flagged & HAS_NVTX_RANGE != HAS_NVTX_RANGE {
         return 0;
@@ -181,15 +182,15 @@ fn open_ranges(opened: Opened) -> usize {
     thread::current().map_or(1, |state| state.open_from(opened.place))
 }
 
-/// Records or counts a scope that ends now, and pops it from the stack; returns its end in ticks.
+/// Records or counts a scope that ends now, and pops it from the stack. Returns its end in ticks.
 fn record(opened: Opened, words: &[u64]) -> u64 {
     // The fast path has begun to close it.
     thread::hot().reopen_closing(opened.place, opened.start_ticks);
-    // Before a thread gets a state for it, as in the child of a fork.
+    // Read before the thread gets a state for it, as in the child of a fork.
     let known_end = thread::current().is_none().then(clock::ticks);
     let recorded = thread::with_state(|state| {
-        // Read only now that handlers find the thread busy: the record of a handler that came
-        // after the reading would end later and lie before this one in the ring.
+        // Read only now that handlers find the thread busy. Otherwise, the record of a handler
+        // after the reading would end later, but precede this one in the ring.
         let end_ticks = known_end.unwrap_or_else(clock::ticks);
         record_in(state, opened, end_ticks, words);
         end_ticks
@@ -230,7 +231,7 @@ fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64])
     state.pop_open(opened.place);
 }
 
-/// Records a scope as [`record_in`] does on a thread that is ending; drops it inside vor.
+/// Records a scope as [`record_in`] does, on a thread that is ending. Inside vor, drops it.
 #[cold]
 fn record_without_state(opened: Opened, end_ticks: u64, words: &[u64]) {
     let duration = elapsed_ticks(opened.start_ticks, end_ticks);
@@ -240,8 +241,8 @@ fn record_without_state(opened: Opened, end_ticks: u64, words: &[u64]) {
     thread::push_without_state(Record::new(opened, duration, [words, &[]]).slots());
 }
 
-/// Returns the id of a site for arguments of these kinds with these measures, and enters it into
-/// the registry first; [`UNREGISTERED`] inside vor.
+/// Returns the id of a site for arguments of these kinds with these measures, after entering the
+/// combination into the registry. Returns [`UNREGISTERED`] inside vor.
 fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
     if thread::is_busy() {
         return UNREGISTERED;
@@ -265,7 +266,7 @@ fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
     }
     thread::while_busy(|| {
         let id = enter();
-        // Where the cache is destroyed or borrowed, the next call takes the lock again.
+        // If the cache is destroyed or borrowed, the next call takes the lock again.
         let _ = VARIANTS.try_with(|variants| {
             if let Ok(mut variants) = variants.try_borrow_mut() {
                 variants.insert(key, id);
@@ -276,9 +277,9 @@ fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
 }
 
 thread_local! {
-    /// Ids of sites for argument kinds and measures other than the first ones they had, as in a
-    /// generic function or with an option. The site itself holds one combination; the program's
-    /// source bounds the number of others.
+    /// Ids of sites for further combinations of argument kinds and measures, as in a generic
+    /// function or with an option. The site itself holds one combination. The program's source
+    /// bounds the number of others.
     static VARIANTS: RefCell<HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>> =
         const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
 }

@@ -8,9 +8,8 @@
 //! close   innermost? ── reserve ── clock ── 32 bits? ── commit ── release       else end_slow
 //! ```
 //!
-//! The module `slow` holds one function for each operation that leaves this path; it chooses one
-//! of the modules `counted`, `measured`, `nvtx` and `mixed` by the mode in which scopes are
-//! recorded.
+//! The module `slow` holds one function for each operation that leaves this path. It selects the
+//! module `counted`, `measured`, `nvtx` or `mixed` by the mode in which scopes are recorded.
 
 mod record;
 mod slow;
@@ -51,15 +50,15 @@ use slow::{begin_slow, end_slow, next_slow, open_slow};
 #[cfg(feature = "tracing-subscriber")]
 pub(crate) use unguarded::{try_end, try_end_poll, try_open};
 
-/// An open scope; dropping it ends the span.
+/// An open scope. Dropping it ends the span.
 ///
-/// It belongs to the thread that opened it and cannot be sent away.
+/// It belongs to the thread that opened it and cannot be sent to another.
 #[must_use = "a scope lasts as long as its guard is held"]
 #[derive(Debug)]
 pub struct Scope<const ARGS: usize = 0> {
     start_ticks: u64,
-    /// The site's id; 0 when nothing is being recorded; negative, with flags, where the scope does
-    /// not end on the fast path.
+    /// The site's id; 0 if nothing is being recorded; negative, with flags, if the scope does not
+    /// end on the fast path.
     site: i32,
     /// Its place on the open-scope stack.
     place: u32,
@@ -83,14 +82,15 @@ pub fn open(site: &'static CallSite) -> Scope {
     Scope::from_opened(open_slow(site, 0, 0), [])
 }
 
-/// Opens a scope at a call site with arguments, which `args` makes only while spans are recorded.
+/// Opens a scope at a call site with arguments. `args` makes them, and is called only while spans
+/// are recorded.
 #[inline(always)]
 pub fn open_with<const ARGS: usize>(
     site: &'static CallSite,
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
     let (id, of_kinds) = site.word_and_kinds();
-    // A scope that is off or only counted needs no arguments.
+    // A scope that is not recorded, or only counted, needs no arguments.
     if !callsite::is_fast(id) && !record_state::keeps_spans() {
         if !record_state::is_on() && !tracing_out::is_wanted() {
             return Scope::off();
@@ -145,8 +145,8 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     fn begin(id: u32, words: [u64; ARGS]) -> Self {
         let state = thread::hot();
-        // The clock first: a reading waits for the loads before it, and the program waits for no
-        // load after it.
+        // The clock is read first: a reading waits for the loads before it, and the program does
+        // not wait for the loads after it.
         let start_ticks = clock::hardware_ticks();
         if let Some(place) = state.free_place() {
             state.push_open_at(place, id, start_ticks);
@@ -165,15 +165,15 @@ impl<const ARGS: usize> Scope<ARGS> {
         (id != 0 && !is_counted).then_some((id, self.start_ticks))
     }
 
-    /// Gives up the guard without ending the scope; [`resume`](Self::resume) makes another one.
+    /// Consumes the guard without ending the scope. [`resume`](Self::resume) makes another guard.
     #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn leave_open(self) -> Opened {
         std::mem::ManuallyDrop::new(self).opened()
     }
 
-    /// Returns the guard of a scope that was left open, with arguments of the kinds that `id`
-    /// stands for: they are known only at its end.
+    /// Returns the guard of a scope that was left open, with arguments of the kinds of `id`. The
+    /// arguments are known only at its end.
     #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
     pub(crate) fn resume(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
@@ -184,7 +184,7 @@ impl<const ARGS: usize> Scope<ARGS> {
     /// Ends the span and returns its end in ticks, unless nothing was being recorded.
     #[inline(always)]
     pub(crate) fn close(self) -> Option<u64> {
-        // The span is recorded here, so the drop must not run.
+        // `end` records the span, so the drop must not run.
         std::mem::ManuallyDrop::new(self).end()
     }
 
@@ -203,12 +203,12 @@ impl<const ARGS: usize> Scope<ARGS> {
                 state.release(self.place);
                 return Some(end.ticks());
             }
-            // The claim to the place lasts: `end_slow` takes it over.
+            // The place stays claimed: `end_slow` takes over the claim.
         }
         if self.site == 0 {
             return None;
         }
-        // A copy: the guard itself stays in registers as long as nothing takes its address.
+        // A copy, because the guard itself stays in registers as long as nothing takes its address.
         let words = self.words;
         match end_slow(self.opened(), &words) {
             0 => None,
@@ -229,10 +229,10 @@ impl<const ARGS: usize> Drop for Scope<ARGS> {
     }
 }
 
-/// Writes the record of a span, all but its duration; `None` where the ring is at its limit.
+/// Writes the record of a span except its duration. Returns `None` if the ring is at its limit.
 ///
-/// The fast path reads the clock after it: a processor hides the work before a reading better than
-/// the work after it.
+/// The fast path reads the clock afterwards: a processor hides the work before a clock reading
+/// better than the work after it.
 #[inline(always)]
 fn reserve_record(
     state: &ThreadState,
@@ -273,7 +273,7 @@ fn word(words: &[u64], i: usize) -> u64 {
     words.get(i).copied().unwrap_or(0)
 }
 
-/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping
+/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`. Dropping
 /// it ends the last phase.
 #[must_use = "the last phase ends when the chain is dropped"]
 #[derive(Debug)]
@@ -292,7 +292,7 @@ impl PhaseChain {
     #[inline(always)]
     pub fn next(&mut self, site: &'static CallSite) {
         let id = site.word();
-        // The phase that ended is recorded below or by `next_slow`, so its drop must not run.
+        // The code below or `next_slow` records the phase that ended, so its drop must not run.
         let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
         if last.site > 0 && callsite::is_fast(id) {
             let state = thread::hot();
@@ -307,7 +307,7 @@ impl PhaseChain {
                 self.phase = Scope::new(now.ticks(), id, last.place, []);
                 return;
             }
-            // The claim to the place lasts: `next_slow` takes it over.
+            // The place stays claimed: `next_slow` takes over the claim.
         }
         if last.site == 0 && !record_state::is_on() && !tracing_out::is_wanted() {
             return;

@@ -1,4 +1,4 @@
-//! Scopes with a name made at run time: the registry gives each name an id, and each thread caches
+//! Scopes with a name made at run time. The registry gives each name an id, and each thread caches
 //! the ids of the names that it has used.
 
 use std::cell::RefCell;
@@ -30,11 +30,11 @@ impl NameIds {
     }
 }
 
-/// Names in a thread's cache; a full cache is cleared.
+/// Most names in a thread's cache. A full cache is cleared.
 const MAX_CACHED_NAMES: usize = 4096;
 
-/// Opens a scope with a name made at run time. A name that this thread has used before costs a
-/// look-up in its own cache and neither lock nor allocation.
+/// Opens a scope with a name made at run time. A name that this thread has used before costs one
+/// look-up in the thread's cache, and neither a lock nor an allocation.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ pub(crate) fn open_named(id: u32) -> ScopeGuard {
     open_registered(id, [])
 }
 
-/// Opens a scope by an id of the registry, with arguments of the kinds that the id stands for. It
-/// is never a `tracing` span as well.
+/// Opens a scope by an id of the registry, with arguments of the kinds of that id. It is never also
+/// a `tracing` span.
 #[inline(always)]
 pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) -> Scope<ARGS> {
     if record_state::are_names_fast() && callsite::is_fast(id) {
@@ -67,7 +67,7 @@ pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) ->
     Scope::from_opened(begin_slow(id), words)
 }
 
-/// Returns the id of a name made at run time, [`callsite::UNREGISTERED`] inside vor.
+/// Returns the id of a name made at run time, or [`callsite::UNREGISTERED`] inside vor.
 pub(crate) fn name_id(name: &str) -> u32 {
     if thread::is_busy() {
         return callsite::UNREGISTERED;
@@ -86,7 +86,7 @@ pub(crate) fn name_id(name: &str) -> u32 {
     }
     thread::while_busy(|| {
         let id = callsite::lock().name_id(name, measures);
-        // Where the cache is destroyed or borrowed, the next call takes the lock again.
+        // If the cache is destroyed or borrowed, the next call takes the lock again.
         let _ = NAMES.try_with(|names| {
             if let Ok(mut names) = names.try_borrow_mut() {
                 if names.ids.len() >= MAX_CACHED_NAMES || names.measures != measures {

@@ -1,9 +1,9 @@
-//! Scopes that an NVTX tool takes as well, and no other recorder.
+//! Scopes that are also NVTX ranges, with no measures and no `tracing` span.
 //!
 //! Opening pushes a range, reads the clock and stores the scope on the open-scope stack. Closing
-//! writes the record, reads the clock for its duration, and pops the range. A scope that lacks
-//! something (the thread's state, a place on the stack, an id for the site) or has more (measures,
-//! a `tracing` span) is passed to the module `mixed`.
+//! writes the record, reads the clock for its duration, and pops the range. The module `mixed`
+//! handles a scope that lacks something (the thread's state, a place on the stack, an id for the
+//! site) or has more (measures, a `tracing` span).
 
 use super::record::Record;
 use super::slow::{HAS_NVTX_RANGE, Opened, elapsed_ticks};
@@ -35,7 +35,7 @@ pub(super) extern "C" fn begin(id: u32) -> Opened {
     }
 }
 
-/// Ends a scope; returns its end in ticks, 0 where nothing was recorded.
+/// Ends a scope. Returns its end in ticks, or 0 if nothing was recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -68,7 +68,7 @@ pub(super) fn try_open(
 fn try_begin(id: u32, number: Option<Number>, at: Option<u64>) -> Option<Opened> {
     let state = thread::hot();
     let place = state.free_place()?;
-    // Before the start is read: the time that the tool takes is no part of the scope.
+    // Pushed before the start is read: the time that the tool takes is not part of the scope.
     nvtx::push(id, number);
     let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
     state.push_open_at(place, id, start_ticks);
@@ -89,8 +89,8 @@ pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
     if !state.has_start(opened.place, opened.start_ticks) || !state.begin_close(opened.place) {
         return None;
     }
-    // Straight into the ring: a record put together elsewhere and copied from there waits for its
-    // own stores, which the processor cannot hide.
+    // Written directly into the ring. A record that is built elsewhere and copied waits for its own
+    // stores, which the processor cannot hide.
     let record = reserve_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words);
     let end_ticks = clock::hardware_ticks();
     let duration_ticks = elapsed_ticks(opened.start_ticks, end_ticks);

@@ -1,12 +1,12 @@
-//! The record of a span put together before it is pushed, for spans that the fast path does not
-//! write straight into the ring.
+//! The record of a span, built before it is pushed. Used for spans that the fast path does not
+//! write directly into the ring.
 
 use super::{Opened, word};
 use crate::hot::args::MAX_MEASURED_WORDS;
 use crate::hot::callsite::MAX_ARGS;
 use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 
-/// Most slots of a span: the first, pairs of arguments and measures, and the high half of the
+/// Most slots of a span: the first slot, pairs of arguments and measures, and the high half of the
 /// duration.
 const MAX_SLOTS: usize = MAX_ARGS / 2 + MAX_MEASURED_WORDS / 2 + 2;
 

@@ -1,14 +1,14 @@
-//! The slow path of scopes: one function for each operation, which chooses the mode.
+//! The slow path of scopes: one function for each operation, which dispatches on the mode.
 //!
-//! A scope comes here at the first use of a site or a thread, with a full ring, after more than 32
-//! bits of ticks, with a clock that stepped back or is not the hardware's, with a `tracing`
-//! subscriber or an NVTX tool, and where more than the duration is measured.
+//! A scope takes the slow path at the first use of a site or a thread, with a full ring, and after
+//! more than 32 bits of ticks. It also takes it if the clock stepped back or is not the hardware's,
+//! with a `tracing` subscriber or an NVTX tool, and if more than the duration is measured.
 //!
-//! The functions that the fast path calls cannot unwind, and take and return values that fit
-//! registers. So the compiler keeps the guard of a scope in registers too, though these calls stand
-//! beside it. In each mode the usual case is tried first; the module `mixed` handles the others, by
-//! a call in tail position, so that the usual case saves no registers for it. Only a `tracing`
-//! subscriber might panic in here, and `tracing_out` catches that.
+//! The functions that the fast path calls cannot unwind. They take and return values that fit in
+//! registers. So the compiler holds the guard of a scope in registers too, despite these calls.
+//! Each mode tries the common case first. The module `mixed` handles the others, by a call in tail
+//! position, so the common case saves no registers for it. Only a `tracing` subscriber might panic
+//! in these functions, and `tracing_out` catches that.
 
 use super::{counted, measured, mixed, nvtx};
 use crate::hot::callsite::{CallSite, Kinds};
@@ -17,8 +17,8 @@ use crate::hot::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Flag beside the id in a scope's site: the scope does not end on the fast path. The sign bit, so
-/// that one comparison finds it; the flags below say why.
+/// Flag beside the id in a scope's site: the scope does not end on the fast path. It is the sign
+/// bit, so one comparison detects it. The flags below give the reason.
 const SLOW: u32 = 1 << 31;
 /// The scope was opened with the fallback clock.
 pub(super) const FALLBACK_CLOCK: u32 = SLOW | 1 << 30;
@@ -26,13 +26,13 @@ pub(super) const FALLBACK_CLOCK: u32 = SLOW | 1 << 30;
 pub(super) const HAS_TRACING_SPAN: u32 = SLOW | 1 << 29;
 /// The scope has a baseline of its measures.
 pub(super) const MEASURED: u32 = SLOW | 1 << 28;
-/// The scope is counted where it ends, and leaves no record.
+/// The scope is counted when it ends, and leaves no record.
 pub(super) const COUNTED: u32 = SLOW | 1 << 27;
 /// The scope has pushed an NVTX range.
 pub(super) const HAS_NVTX_RANGE: u32 = SLOW | 1 << 26;
 
-/// Spans recorded with duration zero because the clock stepped back during them. Incremented by
-/// any thread, read by anyone, relaxed: a count that orders nothing.
+/// Spans recorded with duration zero because the clock stepped back during them. Incremented by any
+/// thread, read by any thread, both relaxed: it orders nothing.
 static BACKWARD_TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how many spans were recorded with duration zero because the clock stepped back during
@@ -42,7 +42,7 @@ pub fn backward_ticks() -> u64 {
     BACKWARD_TICKS.load(Ordering::Relaxed)
 }
 
-/// The state of an open scope, as its guard holds it: all zero where nothing is recorded.
+/// The state of an open scope, as its guard holds it. All zero if nothing is recorded.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Opened {
@@ -62,7 +62,7 @@ impl Opened {
         place: 0,
     };
 
-    /// Returns how the scope is recorded, by its flags.
+    /// Returns the mode in which the scope is recorded, by its flags.
     #[inline(always)]
     fn mode(self) -> RecordMode {
         if counted::entry_of(self).is_some() {
@@ -89,11 +89,11 @@ impl Opened {
     }
 }
 
-/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock
-/// stepped back.
+/// Returns the time between two readings of the clock, in ticks. If the clock stepped back, counts
+/// that and returns 0.
 pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
     let elapsed = end_ticks.wrapping_sub(start_ticks);
-    // A difference of more than half the range is a step back, not a span of centuries.
+    // A difference of more than half the range is a step back, not a duration of centuries.
     if elapsed > u64::MAX / 2 {
         BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
         return 0;
@@ -114,8 +114,8 @@ pub(super) extern "C" fn open_slow(site: &'static CallSite, kinds: Kinds, number
     }
 }
 
-/// Opens a scope at a registered site that is not on the fast path, or for which the thread has no
-/// state or no place.
+/// Opens a scope at a registered site, if the site is not on the fast path or the thread has no
+/// state or no place for it.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn begin_slow(id: u32) -> Opened {
@@ -127,7 +127,7 @@ pub(super) extern "C" fn begin_slow(id: u32) -> Opened {
     }
 }
 
-/// Ends a phase and begins another at the same tick, where either is not on the fast path.
+/// Ends a phase and begins another at the same tick, if either is not on the fast path.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Opened {
@@ -151,7 +151,7 @@ pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Ope
 }
 
 /// Ends a scope that was not opened on the fast path, is not the innermost one, has no room in the
-/// ring, or may be longer than 32 bits of ticks. Returns its end in ticks, 0 where nothing was
+/// ring, or may be longer than 32 bits of ticks. Returns its end in ticks, or 0 if nothing was
 /// recorded.
 #[cold]
 #[inline(never)]

@@ -1,7 +1,7 @@
-//! Scopes of `tracing` spans, which go on without a guard: the span's slot keeps the [`Opened`].
+//! Scopes of `tracing` spans, which have no guard: the span's slot stores the [`Opened`].
 //!
-//! Each function works on the fast path alone. It returns `None` where the scope is not on that
-//! path, and has changed nothing then.
+//! Each function handles only the fast path. If the scope is not on that path, it changes nothing
+//! and returns `None`.
 
 use super::{Opened, commit_record};
 use crate::clock::{self, Halves};
@@ -25,8 +25,8 @@ pub(crate) fn try_open(id: u32) -> Option<Opened> {
     })
 }
 
-/// Ends a scope that [`try_open`] opened, with the words of arguments of the kinds that `id` stands
-/// for; returns its end in ticks.
+/// Ends a scope that [`try_open`] opened, with the words of arguments of the kinds of `id`. Returns
+/// its end in ticks.
 #[inline(always)]
 pub(crate) fn try_end<const SLOTS: usize>(
     opened: Opened,
@@ -36,8 +36,8 @@ pub(crate) fn try_end<const SLOTS: usize>(
     try_end_tagged(opened, id | (SLOTS as u32) << SITE_BITS, words)
 }
 
-/// Ends a scope as [`try_end`] does, and records it as a poll of a task too: the last of the words
-/// are the task's id and the id of its site.
+/// Ends a scope as [`try_end`] does, and also records it as a poll of a task. The last slot of
+/// `words` is the task's id and the id of its site.
 #[inline(always)]
 pub(crate) fn try_end_poll<const SLOTS: usize>(
     opened: Opened,
@@ -53,7 +53,7 @@ fn try_end_tagged<const SLOTS: usize>(
     tag: u32,
     words: &[Slot; SLOTS],
 ) -> Option<u64> {
-    // Flags make it negative, and it is 0 where nothing is recorded.
+    // It is negative with flags, and 0 if nothing is recorded.
     if opened.flagged as i32 <= 0 || tag & MAX_SITE == 0 {
         return None;
     }

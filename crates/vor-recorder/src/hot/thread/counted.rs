@@ -1,17 +1,17 @@
-//! The sums of a thread's scopes where they are counted and not recorded.
+//! The sums of a thread's scopes that are counted and not recorded.
 //!
 //! Each thread has a table: call sites by their id, in two levels of 256 entries, which are made
-//! when they are first used. An entry holds the sums of that call site's scopes on this thread. The
-//! thread alone writes them, with plain loads and stores, and anyone may add them up; so a scope
-//! that ends costs no lock, no read-modify-write and no place in a ring, and cannot be lost. Beside
-//! the sums, the table holds two words for each level of open scopes: the duration of the scopes
-//! that ended directly inside it, which is not self time, and a set of the sites that are open
-//! there and further out. A scope whose own site is in the set of the level around it may be a
-//! recursive call; then the stack decides.
+//! when they are first used. An entry holds the sums of that call site's scopes on this thread.
+//! Only the thread writes them, with plain loads and stores, and any thread may add them up. So a
+//! scope that ends costs no lock, no read-modify-write and no place in a ring, and cannot be lost.
+//! Besides the sums, the table holds two words for each level of open scopes. One is the duration
+//! of the scopes that ended directly inside it, which is not self time. The other is a set of the
+//! sites that are open there and further out. A scope whose own site is in the set of the level
+//! around it may be a recursive call. Then the stack decides.
 //!
-//! When a thread ends, its sums are added to those of all threads that have ended, under a lock,
-//! and its table is emptied for the next thread. So the memory depends on the call sites and on the
-//! number of threads that run at once: 1.5 KiB for each call site on each thread.
+//! When a thread ends, it adds its sums to those of all ended threads, under a lock, and empties
+//! its table for the next thread. So the memory depends on the call sites and on the number of
+//! concurrent threads: 1.5 KiB for each call site on each thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,36 +28,37 @@ use crate::hot::sums::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which no
-/// call site has.
+/// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which
+/// belongs to no call site.
 const WIDTH: usize = 256;
 
 /// The last id that has an entry of its own.
 pub(crate) const LAST_SITE: u32 = (WIDTH * WIDTH - 1) as u32;
 
-/// Levels of open scopes that have the duration of the scopes inside: more than a program's stack
-/// has room for, unless the program forgets guards without dropping them.
+/// Levels of open scopes for which the table stores the duration of nested scopes. A program's
+/// stack has room for fewer, unless the program forgets guards without dropping them.
 const MAX_LEVELS: usize = 1 << 20;
 
-/// The sums of one thread. All fields are written by the thread (relaxed). The sums are read by
-/// anyone (relaxed), who may see only some of the numbers of a scope that ends at that moment.
+/// The sums of one thread. Only the thread writes the fields (relaxed). Any thread may read the
+/// sums (relaxed). It may see only some of the numbers of a scope that ends at that moment.
 #[derive(Debug)]
 pub(crate) struct CountTable {
     /// One for each scope on the stack. The first is the level around the outermost scope.
     levels: [Level; MAX_OPEN + 1],
-    /// The levels from `MAX_OPEN` on. Locked by the thread alone.
+    /// The levels from `MAX_OPEN` on. Only the thread locks it.
     deep: Mutex<Vec<DeepLevel>>,
     leaves: [OnceBox<Leaf>; WIDTH],
 }
 
 type Leaf = [OnceBox<SiteCounts>; WIDTH];
 
-/// A level of open scopes that lie on the stack.
+/// A level of open scopes that are on the stack.
 #[derive(Debug)]
 pub(crate) struct Level {
     /// Sum of the durations of the scopes that ended directly inside it.
     inside_ticks: AtomicU64,
-    /// Sites of the scopes that are open here and further out, as a set that may hold more.
+    /// Sites of the scopes that are open here and further out, as a set with possible false
+    /// positives.
     sites: AtomicU64,
 }
 
@@ -87,7 +88,7 @@ impl Level {
 struct DeepLevel {
     /// Site of the scope that was opened here last.
     site: u32,
-    /// Its start, which identifies it.
+    /// Start of that scope, which identifies it.
     start_ticks: u64,
     /// Sum of the durations of the scopes that ended directly inside it.
     inside_ticks: u64,
@@ -96,11 +97,11 @@ struct DeepLevel {
 /// The sums of one call site on one thread.
 #[derive(Debug)]
 pub(crate) struct SiteCounts {
-    /// Sum of all durations, those of recursive calls as well.
+    /// Sum of all durations, including those of recursive calls.
     total_ticks: AtomicU64,
     /// The part of it in scopes directly inside.
     inside_ticks: AtomicU64,
-    /// The part of it in recursive calls, which is in the calls around them as well.
+    /// The part of it in recursive calls, which the calls around them include too.
     nested_ticks: AtomicU64,
     min_ticks: AtomicU64,
     max_ticks: AtomicU64,
@@ -136,8 +137,8 @@ impl SiteCounts {
         }
     }
 
-    /// Counts a scope of this duration, or returns `false` for one beyond the range of the buckets,
-    /// which shares the last of them. Called by the table's thread.
+    /// Counts a scope of this duration. Returns `false`, and counts nothing, if the duration is
+    /// beyond the range of the buckets. Called by the table's thread.
     #[inline(always)]
     pub(crate) fn add_short(&self, ticks: u64) -> bool {
         let Some(bucket) = self.buckets.get(bucket(ticks)) else {
@@ -159,7 +160,7 @@ impl SiteCounts {
         }
     }
 
-    /// Adds the part of a scope that was in those directly inside it. Called by the table's thread.
+    /// Adds the part of a scope that its direct children took. Called by the table's thread.
     #[inline(always)]
     pub(crate) fn add_inside(&self, level: &Level) {
         let inside_ticks = level.inside_ticks.load(Ordering::Relaxed);
@@ -226,7 +227,7 @@ impl CountTable {
         self.leaves[high as usize].get()?[low as usize].get()
     }
 
-    /// Returns the sums of a site. To be called inside vor: it may allocate.
+    /// Returns the sums of a site. Call it only inside vor, because it may allocate.
     fn get_or_make(&self, site: u32) -> &SiteCounts {
         let (high, low) = (entry_of(site) >> 8, entry_of(site) & 0xff);
         let leaf = self.leaves[high as usize].get_or_make(|| [const { OnceBox::new() }; WIDTH]);
@@ -251,7 +252,7 @@ impl CountTable {
         Some((level, around))
     }
 
-    /// Begins the level of a scope that opens at any depth. To be called inside vor: it may
+    /// Begins the level of a scope that opens at any depth. Call it only inside vor, because it may
     /// allocate.
     fn begin_at_any_depth(&self, depth: usize, site: u32, start_ticks: u64) {
         let Some(deep) = depth.checked_sub(MAX_OPEN) else {
@@ -286,8 +287,8 @@ impl CountTable {
                 .any(|level| level.site == site)
     }
 
-    /// Ends the level of a scope, at any depth and in any order; returns the part of it that was in
-    /// scopes inside, and whether it is the one that was opened last at its depth.
+    /// Ends the level of a scope, at any depth and in any order. Returns the time that nested
+    /// scopes took, and whether the scope is the one that was opened last at its depth.
     fn end_at_any_depth(
         &self,
         state: &ThreadState,
@@ -300,11 +301,10 @@ impl CountTable {
             None => state.start_at(depth),
             Some(deep) => levels.get(deep).map(|level| level.start_ticks),
         };
-        // A scope that was opened later than this one may have replaced the one around it, or this
-        // one.
+        // A scope that opened later may have replaced the one around this one, or this one.
         let is_inside =
             depth > 0 && start_of(depth - 1).is_some_and(|around| around <= start_ticks);
-        // Beyond the deepest level, order is assumed.
+        // Beyond the deepest level, scopes are assumed to end in order.
         let is_last = start_of(depth).is_none_or(|start| start == start_ticks);
         if is_inside {
             match (depth - 1).checked_sub(MAX_OPEN) {
@@ -324,7 +324,7 @@ impl CountTable {
         self.deep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Continues with the open scopes of `before`, of which a fork made a copy.
+    /// Continues with the open scopes of `before`, which a fork copied.
     pub(super) fn inherit(&self, before: &Self) {
         for (mine, theirs) in self.levels.iter().zip(&before.levels) {
             let fields = [
@@ -352,7 +352,7 @@ impl CountTable {
 /// Sums of call sites.
 pub(crate) type SiteSums = FxHashMap<u32, Box<Sums>>;
 
-/// The sums of the threads that have ended, and of scopes that end while their thread does.
+/// The sums of the ended threads, and of scopes that end while their thread ends.
 static ENDED: Mutex<Option<SiteSums>> = Mutex::new(None);
 
 fn ended() -> MutexGuard<'static, Option<SiteSums>> {
@@ -365,13 +365,13 @@ pub(crate) fn lock_counted_for_fork() -> impl std::any::Any {
     ended()
 }
 
-/// Returns whether no thread holds the sums of ended threads: for the end of a process.
+/// Returns whether the sums of ended threads are unlocked. Used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     crate::os::detach::is_open(&ENDED)
 }
 
-/// Forgets what was counted: for the child of a fork.
+/// Clears the sums of ended threads. Used in the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget_counted() {
     *ended() = None;
@@ -394,8 +394,8 @@ impl ThreadState {
         let Some(table) = self.counted() else {
             return;
         };
-        // Under the lock from the first entry to the last: a reader that adds up finds each entry
-        // in exactly one of the two.
+        // Locked from the first entry to the last, so that a reader finds each entry in exactly one
+        // of the two.
         let mut ended = ended();
         let sites = ended.get_or_insert_default();
         for (site, sums) in table.entries() {
@@ -409,8 +409,8 @@ impl ThreadState {
     }
 }
 
-/// Begins the level of a scope that opens at `depth`, and makes the table where it is missing.
-/// `state` is this thread's own, and no handler records meanwhile.
+/// Begins the level of a scope that opens at `depth`, and makes the table if it is missing. `state`
+/// is this thread's own, and no handler records at the same time.
 pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
     allocations::untracked(|| {
         state
@@ -438,8 +438,8 @@ pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64
     });
 }
 
-/// Counts a scope that ends while its thread does, which has no table any more; the time of scopes
-/// inside it is unknown. A scope that ends inside vor is dropped.
+/// Counts a scope that ends while its thread ends. The thread has no table any more, so the time of
+/// nested scopes is unknown. A scope that ends inside vor is dropped.
 pub(crate) fn count_without_state(site: u32, ticks: u64) {
     if !StandIn::Ended.is_current() {
         return count_drop();
@@ -451,10 +451,10 @@ pub(crate) fn count_without_state(site: u32, ticks: u64) {
     });
 }
 
-/// Returns the sums so far, by thread; first, without a thread, those of all threads that have
-/// ended.
+/// Returns the sums so far, by thread. The first entry has no thread: it holds the sums of all
+/// ended threads.
 pub(crate) fn read_counted() -> Vec<(Option<ThreadId>, SiteSums)> {
-    // A thread that ends from here on is read as ended; a new one may be missed.
+    // A thread that ends from here on counts as ended. A new thread may be missed.
     let live: Vec<Arc<ThreadState>> = threads().live.clone();
     let ended = ended();
     let mut all = vec![(None, ended.clone().unwrap_or_default())];

@@ -1,11 +1,11 @@
 //! The calling thread: the pointer to its state, and the guards that hide the state for a while.
 //!
-//! A plain thread-local pointer without a destructor leads to the state, so that the fast path pays
-//! no registration check; a second thread-local with a destructor gives the state away when the
-//! thread ends.
+//! A plain thread-local pointer without a destructor points to the state, so the fast path pays no
+//! registration check. A second thread-local with a destructor releases the state when the thread
+//! ends.
 //!
-//! The pointer is never null: a thread without a state points to one of four [stand-ins](StandIn)
-//! that have no room, so that the fast path checks for room and nothing else.
+//! The pointer is never null. A thread without a state points to one of four [stand-ins](StandIn)
+//! that have no room, so the fast path checks only for room.
 
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
@@ -25,19 +25,19 @@ use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
 #[cfg(not(loom))]
 static STAND_INS: [ThreadState; 4] = [const { ThreadState::stand_in() }; 4];
 
-/// The reason why a thread points to no state of its own now.
+/// The reason why a thread points to no state of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StandIn {
     /// The thread has recorded nothing yet.
     New,
-    /// The thread is ending, and has given its state away.
+    /// The thread is ending, and has released its state.
     Ended,
-    /// The thread is inside vor. A scope that opens there, in a global allocator that vor calls or
-    /// in a signal handler that interrupts vor, must neither recurse nor wait: it is counted as
+    /// The thread is inside vor. A scope may open there in a global allocator that vor calls, or in
+    /// a signal handler that interrupts vor. It must neither recurse nor wait, so it is counted as
     /// dropped.
     Busy,
     /// The thread is one of vor's own, or inside a subscriber of `tracing`. Scopes that open there
-    /// are not the program's, or are recorded already: they are not recorded.
+    /// are not recorded: they are not the program's, or are recorded already.
     Silent,
 }
 
@@ -47,13 +47,13 @@ impl StandIn {
         &raw const STAND_INS[self as usize]
     }
 
-    /// Under the model checker a ring cannot be a static, and nothing is recorded on the fast path.
+    /// Under loom a ring cannot be a static, and the fast path records nothing.
     #[cfg(loom)]
     const fn state(self) -> *const ThreadState {
         std::ptr::without_provenance(self as usize)
     }
 
-    /// Returns the stand-in that `state` is, or `None` where it is a thread's own state.
+    /// Returns the stand-in at `state`, or `None` if it is a thread's own state.
     fn of(state: *const ThreadState) -> Option<Self> {
         [Self::New, Self::Ended, Self::Busy, Self::Silent]
             .into_iter()
@@ -68,16 +68,16 @@ impl StandIn {
 
 thread_local! {
     /// This thread's state, or one of the stand-ins. Read and written by the thread and by signal
-    /// handlers that interrupt it, relaxed: atomic, so that a handler reads a whole pointer.
+    /// handlers that interrupt it, relaxed. It is atomic so that a handler reads a whole pointer.
     static CURRENT: AtomicPtr<ThreadState> =
         const { AtomicPtr::new(StandIn::New.state().cast_mut()) };
-    /// This thread's state as long as it has one, else null: for counting a drop while it is busy.
-    /// Read and written like `CURRENT`.
+    /// This thread's state while it has one, otherwise null. Used to count a drop while the thread
+    /// is busy. Read and written like `CURRENT`.
     static OWN: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
-    /// This thread's number plus 1, once it has one; it outlives the state for scopes in
+    /// This thread's number plus 1, once it has one. It outlives the state, for scopes in
     /// destructors of thread-locals.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
-    /// Gives the state away when the thread ends.
+    /// Releases the state when the thread ends.
     static OWNED: Cell<Option<OwnedState>> = const { Cell::new(None) };
 }
 
@@ -86,8 +86,9 @@ fn pointer() -> *const ThreadState {
     CURRENT.with(|current| current.load(Ordering::Relaxed))
 }
 
-/// Sets the thread's pointer, and returns the one before. A handler that interrupts the code before
-/// this call finds the old pointer, one that interrupts the code after it the new one.
+/// Sets the thread's pointer, and returns the previous one. A handler that interrupts the code
+/// before this call finds the old pointer. One that interrupts the code after it finds the new
+/// pointer.
 #[inline]
 fn replace_pointer(state: *const ThreadState) -> *const ThreadState {
     compiler_fence(Ordering::SeqCst);
@@ -128,16 +129,16 @@ impl Drop for PointerGuard {
     }
 }
 
-/// Threads that ended since the worker's last pass. Incremented by them and reset by the worker,
+/// Threads that ended since the worker's last pass. They increment it and the worker resets it,
 /// relaxed: a miscount only shifts a wake-up.
 static ENDED_SINCE_PASS: AtomicU32 = AtomicU32::new(0);
 
-/// Restarts the count of ended threads: at a pass of the worker.
+/// Resets the count of ended threads. Called at a pass of the worker.
 pub(super) fn reset_ended_count() {
     ENDED_SINCE_PASS.store(0, Ordering::Relaxed);
 }
 
-/// A thread's state, which is given away at the thread's end.
+/// A thread's state, which is released at the thread's end.
 struct OwnedState(Arc<ThreadState>);
 
 impl Drop for OwnedState {
@@ -150,7 +151,7 @@ impl Drop for OwnedState {
             self.0.view.withdraw();
         });
         self.0.end();
-        // Wakes the worker early, so that the next threads can reuse the rings of ended ones.
+        // Wake the worker early, so that the next threads can reuse the rings of ended ones.
         if ENDED_SINCE_PASS.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
             while_busy(|| hooks::wake(true));
         }
@@ -163,8 +164,8 @@ pub(crate) fn hot() -> &'static ThreadState {
     deref(pointer())
 }
 
-/// Returns this thread's state, or `None` before it has one, after its end, and inside vor. Only
-/// [`with_state`] may record into it.
+/// Returns this thread's state. `None` before the thread has one, after its end, and inside vor.
+/// Only [`with_state`] may record into it.
 pub(crate) fn current() -> Option<&'static ThreadState> {
     let state = pointer();
     match StandIn::of(state) {
@@ -179,7 +180,7 @@ pub(super) fn own() -> Option<&'static ThreadState> {
     (!own.is_null()).then(|| deref(own))
 }
 
-/// Returns this thread's number in the catalog, or the one that `add` returns where it has none.
+/// Returns this thread's number in the catalog. If it has none, calls `add` and stores the result.
 pub(super) fn number_or(add: impl FnOnce() -> u32) -> u32 {
     match NUMBER.get() {
         0 => {
@@ -204,8 +205,8 @@ fn deref(state: *const ThreadState) -> &'static ThreadState {
     unsafe { &*state }
 }
 
-/// Runs `work` on this thread's state, which is set up where it has none yet, while signal handlers
-/// find the thread busy. `None` inside vor and while the thread ends.
+/// Runs `work` on this thread's state, and sets it up first if necessary. Signal handlers find the
+/// thread busy during `work`. Returns `None` inside vor and while the thread ends.
 #[inline]
 pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
     let state = current()
@@ -216,14 +217,16 @@ pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
 }
 
 /// Runs `work` with scopes of this thread switched off, and without counting its allocations.
-/// Scopes that open meanwhile, in a signal handler, an allocator or a sink, are counted as dropped.
+/// Scopes that open during `work`, in a signal handler, an allocator or a sink, are counted as
+/// dropped.
 pub(crate) fn while_busy<R>(work: impl FnOnce() -> R) -> R {
     let _busy = PointerGuard::busy();
     let _untracked = StateGuard::untracked();
     work()
 }
 
-/// Runs `work` as [`while_busy`] does, and does not count the scopes that open meanwhile either.
+/// Runs `work` as [`while_busy`] does, but does not count scopes that open during `work` as
+/// dropped.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn while_silent<R>(work: impl FnOnce() -> R) -> R {
     let _silent = PointerGuard::set(StandIn::Silent.state());
@@ -231,8 +234,8 @@ pub(crate) fn while_silent<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs `work` on a thread of vor's own as if it were one of the program's: its records go into a
-/// ring of the thread's own.
+/// Runs `work` on a thread of vor's own as if it were one of the program's. The thread records into
+/// a ring of its own.
 pub(crate) fn while_recording<R>(work: impl FnOnce() -> R) -> R {
     let own = OWNED.try_with(|cell| {
         let owned = cell.take();
@@ -248,8 +251,8 @@ pub(crate) fn while_recording<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Switches scopes of this thread off for good, and does not count its allocations: for vor's own
-/// threads.
+/// Permanently switches off the scopes of this thread and the count of its allocations. Used for
+/// vor's own threads.
 pub(crate) fn stay_silent() {
     replace_pointer(StandIn::Silent.state());
     allocations::stay_untracked();
@@ -269,15 +272,15 @@ pub(crate) fn is_silent() -> bool {
     StandIn::Silent.is_current()
 }
 
-/// Makes this thread record nothing and keep its state when it ends: for the last thread of a
-/// process, where a thread that no longer exists may hold a lock.
+/// Stops this thread from recording, and from releasing its state when it ends. Used for the last
+/// thread of a process, because a thread that no longer exists may hold a lock.
 #[cfg(windows)]
 pub(crate) fn abandon_state() {
     replace_pointer(StandIn::Silent.state());
     let _ = OWNED.try_with(|cell| std::mem::forget(cell.take()));
 }
 
-/// Forgets this thread's state: for the child of a fork.
+/// Forgets this thread's state. Used in the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget_current() {
     replace_pointer(StandIn::New.state());
@@ -285,7 +288,7 @@ pub(crate) fn forget_current() {
     NUMBER.set(0);
 }
 
-/// Gives this thread its state. `None` inside vor and while the thread ends.
+/// Sets up this thread's state, and returns it. `None` inside vor and while the thread ends.
 #[cold]
 #[inline(never)]
 pub(crate) fn set_up() -> Option<&'static ThreadState> {
@@ -294,7 +297,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     }
     hooks::rearm_if_forked();
     let state = while_busy(|| {
-        // A handler has set it up meanwhile.
+        // A handler may have set it up in the meantime.
         if let Some(state) = own() {
             return Some(std::ptr::from_ref(state));
         }
@@ -312,8 +315,8 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         };
         let state = Arc::clone(&owned.0);
         let stored = OWNED.try_with(|cell| {
-            // In the child of a fork the cell still holds the state from before, which is never
-            // freed: the list of threads has forgotten it.
+            // In the child of a fork the cell still holds the state from before the fork. It is
+            // never freed: the list of threads has forgotten it.
             if let Some(before) = cell.replace(Some(owned)) {
                 state.inherit(&before.0);
                 std::mem::forget(before);
@@ -322,8 +325,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         stored.ok()?;
         let _threads = threads();
         state.view.publish();
-        // Before the thread leaves the busy state: a handler that finds it without a state reads
-        // OWN.
+        // Stored before the thread leaves the busy state: a handler that finds no state reads OWN.
         OWN.with(|own| own.store(Arc::as_ptr(&state).cast_mut(), Ordering::Relaxed));
         Some(Arc::as_ptr(&state))
     });
@@ -348,12 +350,12 @@ fn describe() -> ThreadInfo {
     })
 }
 
-/// Returns the name of a thread that the standard library does not know. Set once, read when a
+/// The function that names threads without a name in the standard library. Set once, read when a
 /// thread records for the first time.
 static NAMER: OnceLock<fn() -> Option<String>> = OnceLock::new();
 
-/// Sets the function that names threads of another runtime; each of them calls it when it records
-/// for the first time. Only the first call has an effect. Scopes that `namer` opens are not
+/// Sets the function that names threads of another runtime. Each of these threads calls it when it
+/// records for the first time. Only the first call has an effect. Scopes that `namer` opens are not
 /// recorded.
 #[doc(hidden)]
 pub fn name_threads_by(namer: fn() -> Option<String>) {

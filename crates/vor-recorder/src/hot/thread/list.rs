@@ -1,4 +1,4 @@
-//! The list of all threads: their states, and the memory that ended threads leave.
+//! The list of all threads: their states, and spare states of ended threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,17 @@ use super::state::ThreadState;
 /// The states of all threads.
 pub(super) struct Threads {
     pub(super) live: Vec<Arc<ThreadState>>,
-    /// States of threads that came since the worker's last pass, each with the number of records
-    /// that its ring had dropped for earlier threads.
+    /// States of threads that were added since the worker's last pass, each with the number of
+    /// records that its ring had dropped for earlier threads.
     added: Vec<(Arc<ThreadState>, u64)>,
-    /// Emptied states for the next threads.
+    /// Empty states for the next threads.
     spare: Vec<Arc<ThreadState>>,
     pub(super) infos: Vec<Arc<ThreadInfo>>,
     ring_slots: usize,
 }
 
-/// Most spare states; further ones are freed. As many threads may end before the worker is woken to
-/// reclaim their states.
+/// Most spare states. Further ones are freed. When this many threads have ended, the worker is
+/// woken to reclaim their states.
 pub(super) const MAX_SPARE: usize = 32;
 
 static THREADS: Mutex<Threads> = Mutex::new(Threads {
@@ -37,8 +37,8 @@ pub(super) fn threads() -> MutexGuard<'static, Threads> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `mutex` without waiting in its queue: tries a few times, and gives up where another thread
-/// holds it all the while.
+/// Locks `mutex` without waiting in its queue. Tries a few times, and returns `None` if another
+/// thread holds it during all of them.
 #[cfg(unix)]
 pub(crate) fn try_lock<T>(
     mutex: &'static Mutex<T>,
@@ -56,9 +56,9 @@ pub(crate) fn try_lock<T>(
 }
 
 /// Calls `each` for every thread with open scopes, with its number, its description and the scopes.
-/// For a process that crashes: allocates nothing where `open` has room for
-/// [`MAX_OPEN`](super::MAX_OPEN) scopes, and returns `false` where another thread holds the list
-/// all the while.
+/// Used in a process that crashes: allocates nothing if `open` has room for
+/// [`MAX_OPEN`](super::MAX_OPEN) scopes. Returns `false` if another thread holds the list during
+/// all tries.
 #[cfg(unix)]
 pub(crate) fn try_each_open(
     tries: u32,
@@ -79,13 +79,14 @@ pub(crate) fn try_each_open(
     true
 }
 
-/// Locks the list of threads for the time of a fork.
+/// Locks the list of threads for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     threads()
 }
 
-/// Returns whether no thread holds one of the locks: for the end of a process.
+/// Returns whether the locks of this module and of `counted` are free. Used at the end of a
+/// process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::os::detach::is_open(&THREADS) && super::counted::is_open()
@@ -108,21 +109,21 @@ impl Threads {
     }
 }
 
-/// Sets the capacity of the rings of threads that come from now on, in slots.
+/// Sets the capacity of the rings of new threads, in slots.
 pub(crate) fn set_ring_slots(slots: usize) {
     let mut threads = threads();
     threads.ring_slots = slots;
     threads.spare.clear();
 }
 
-/// Takes the states of threads that came since the last call, each with the number of records that
-/// its ring had dropped before.
+/// Returns the states of threads that were added since the last call, each with the number of
+/// records that its ring had dropped before.
 pub(crate) fn take_added() -> Vec<(Arc<ThreadState>, u64)> {
     current::reset_ended_count();
     std::mem::take(&mut threads().added)
 }
 
-/// Adds the threads to a catalog that it lacks.
+/// Adds the missing threads to a catalog.
 pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
     let threads = threads();
     let new = threads.infos.get(catalog.threads.len()..).unwrap_or(&[]);
@@ -143,12 +144,12 @@ pub(crate) fn reclaim(state: &Arc<ThreadState>) {
     }
 }
 
-/// Drops every thread from the list: for the child of a fork, in which none of them runs.
+/// Removes every thread from the list. Used in the child of a fork, in which none of them runs.
 #[cfg(unix)]
 pub(crate) fn forget_all() {
     let mut threads = threads();
     for state in threads.live.drain(..) {
-        // The forking thread may still hold guards that point here, so the memory stays.
+        // The forking thread may still hold guards that point here, so the memory is not freed.
         std::mem::forget(state);
     }
     threads.added.clear();

@@ -1,8 +1,8 @@
-//! Threads: the state that each one records into, and its life.
+//! Threads: the state that each one records into, and its lifecycle.
 //!
-//! A thread's first scope gives it a `ThreadState`: a ring, and the stack of its open scopes. The
-//! thread reaches it by a pointer (`current`). At the thread's end the state goes to the worker,
-//! which collects the last records and passes the memory to the next thread (`list`).
+//! A thread's first scope sets up its `ThreadState`: a ring, and the stack of its open scopes. The
+//! thread accesses it through a pointer (`current`). At the thread's end, the worker takes the
+//! state, collects the last records, and passes the memory to the next thread (`list`).
 //!
 //! | module | holds |
 //! |---|---|

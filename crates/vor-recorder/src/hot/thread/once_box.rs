@@ -4,10 +4,10 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicPtr;
 
 /// A value that is made when it is first needed, and never moves. Unlike the standard library's
-/// cell, it is one word: null until then.
+/// cell, it is one word, which is null until then.
 ///
-/// Written once, by the thread that first needs the value (release, after the value), read by
-/// anyone (acquire).
+/// Written once, by the thread that first needs the value (release, after the value). Read by any
+/// thread (acquire).
 #[derive(Debug)]
 pub(crate) struct OnceBox<T>(AtomicPtr<T>);
 
@@ -27,7 +27,7 @@ impl<T> OnceBox<T> {
         }
     }
 
-    /// Returns the value, made by `make` where it is missing.
+    /// Returns the value. If it is missing, calls `make` and stores the result.
     pub(super) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;

@@ -1,4 +1,4 @@
-//! The scopes that are open now, of every thread.
+//! The open scopes of every thread.
 
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::measures::Measured;
@@ -16,7 +16,7 @@ use crate::hot::scope::Baseline;
 pub struct OpenThread {
     /// The thread.
     pub thread: ThreadId,
-    /// Its name, empty when it has none.
+    /// Its name, empty if it has none.
     pub name: String,
     /// Its open scopes, outermost first.
     pub scopes: Vec<OpenScope>,
@@ -34,30 +34,30 @@ pub struct OpenScope {
     pub age_ns: u64,
     /// Start in ticks.
     pub start_ticks: u64,
-    /// Its measures so far, beside its duration; 0 for those that are not measured, or are known
-    /// only at its end, such as the split of CPU time between program and kernel.
+    /// Its measures so far, beside its duration. 0 for those that are not measured, or that are
+    /// known only at its end, such as the split of CPU time between program and kernel.
     pub measured: Measured,
-    /// The counters of its thread when it was opened, where it is measured.
+    /// The counters of its thread when it was opened, if it is measured.
     pub(crate) baseline: Option<Baseline>,
 }
 
-/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most
-/// [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go faster than they can be read
-/// are left out.
+/// Returns the open scopes of every thread that has any, outermost first. At most
+/// [`MAX_OPEN`](super::MAX_OPEN) per thread. Scopes that open and close faster than they can be
+/// read are omitted.
 ///
-/// Returns nothing inside vor: in a signal handler that interrupts vor, and in a sink where the
+/// Returns nothing inside vor: in a signal handler that interrupts vor, and in a sink if the
 /// program's own thread drains.
 #[must_use]
 pub fn open_scopes() -> Vec<OpenThread> {
     if is_busy() && !is_silent() {
-        // This very thread may hold one of the locks. Threads of vor's own take no signals.
+        // This thread itself may hold one of the locks. Threads of vor's own handle no signals.
         return Vec::new();
     }
     open_scopes_of(|state| !state.has_exited())
 }
 
 /// Returns the scopes that are open at the end of the process. The thread that ends the process has
-/// ended itself by then, inside its scopes.
+/// already ended, inside its scopes.
 pub(crate) fn open_scopes_at_end() -> Vec<OpenThread> {
     open_scopes_of(|_| true)
 }

@@ -1,4 +1,4 @@
-//! The number that the operating system gives a thread.
+//! The operating system's id of a thread.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[expect(unsafe_code, reason = "the thread's number is a system call")]

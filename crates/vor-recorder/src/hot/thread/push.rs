@@ -1,5 +1,5 @@
-//! Records that a thread pushes beside the fast path: records of any size, text, and those of a
-//! thread that has ended.
+//! Records that a thread pushes outside of the fast path: records of any size, text, and records of
+//! a thread that has ended.
 
 use vor_capture::filled;
 use vor_capture::model::catalog::ThreadInfo;
@@ -19,11 +19,11 @@ use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, wo
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Records dropped on threads without a state, which are being set up or ending. Incremented by any
+/// Records dropped on threads without a state: during their setup or their end. Incremented by any
 /// thread, reset by the drain, both relaxed.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Resets the number of records that were dropped on threads without a state, and returns it.
+/// Returns the number of records that were dropped on threads without a state, and resets it.
 pub(crate) fn take_lost() -> u64 {
     match LOST.load(Ordering::Relaxed) {
         0 => 0,
@@ -43,7 +43,7 @@ pub(crate) fn count_drop() {
     }
 }
 
-/// Returns whether this thread is inside vor, and counts a record as dropped where it is.
+/// Returns whether this thread is inside vor. If it is, counts a record as dropped.
 #[inline]
 pub(crate) fn drop_if_busy() -> bool {
     let is_busy = is_busy();
@@ -53,8 +53,8 @@ pub(crate) fn drop_if_busy() -> bool {
     is_busy
 }
 
-/// Pushes a record that did not fit under the limit, and wakes the worker where it is needed.
-/// Returns whether there was room.
+/// Pushes a record that did not fit under the limit, and wakes the worker. Returns whether there
+/// was room.
 #[cold]
 #[inline(never)]
 fn push_slow(state: &ThreadState, record: &[Slot]) -> bool {
@@ -66,8 +66,8 @@ fn push_slow(state: &ThreadState, record: &[Slot]) -> bool {
     room != Room::None
 }
 
-/// Pushes a record of any size on this thread, to which `state` belongs, or counts it as dropped.
-/// Called where no handler records.
+/// Pushes a record of any size on this thread, or counts it as dropped. `state` is this thread's
+/// own. Called only where no handler records.
 #[inline]
 pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
     if !push(state, record) {
@@ -75,7 +75,8 @@ pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
     }
 }
 
-/// Pushes a record of any size on this thread, whatever state the thread is in.
+/// Pushes a record of any size on this thread, or counts it as dropped. The thread may have a state
+/// or not.
 #[inline]
 pub(crate) fn push_or_drop(record: &[Slot]) {
     if with_state(|state| push_record(state, record)).is_none() {
@@ -83,7 +84,8 @@ pub(crate) fn push_or_drop(record: &[Slot]) {
     }
 }
 
-/// Pushes a record on a thread that is ending; one on a thread that is inside vor is dropped.
+/// Pushes a record on a thread that is ending. On a thread that is inside vor, counts it as
+/// dropped.
 #[cold]
 #[inline(never)]
 pub(crate) fn push_without_state(record: &[Slot]) {
@@ -94,8 +96,8 @@ pub(crate) fn push_without_state(record: &[Slot]) {
     }
 }
 
-/// Pushes a record of a thread that has given its state away: a scope that closes in the destructor
-/// of a thread-local.
+/// Pushes a record of a thread that has released its state: the scope closes in the destructor of a
+/// thread-local.
 fn push_late(record: &[Slot]) {
     let mut threads = threads();
     let number = number_or(|| {
@@ -109,9 +111,9 @@ fn push_late(record: &[Slot]) {
     state.end();
 }
 
-/// Pushes text into this thread's ring and returns its key, 0 where there was no room. The argument
-/// then reports that its text is lost; where there is still no room when the scope ends, the span
-/// is dropped and counted.
+/// Pushes text into this thread's ring, and returns its key, or 0 if there was no room. The
+/// argument then reports that its text is lost. If there is still no room when the scope ends, the
+/// span is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
     let push = |state: &ThreadState| {
         let key = state.take_text_key();
@@ -120,8 +122,8 @@ pub(crate) fn push_text(text: &str) -> u64 {
     with_state(push).flatten().unwrap_or(0)
 }
 
-/// Pushes text as [`push_text`] does into this thread's `state`, where no handler records. Any
-/// number of spans of this thread may refer to it that end while
+/// Pushes text as [`push_text`] does, into this thread's `state`, where no handler records. Any
+/// number of spans of this thread may refer to it, if they end while
 /// [`keeps_until`](ThreadState::keeps_until) returns `true`.
 #[cfg(feature = "tracing-subscriber")]
 pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
@@ -133,8 +135,8 @@ pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     }
 }
 
-/// Returns the next key of a thread up to which a key of [`push_kept_text`] still stands for its
-/// text, with room for the other texts of a span; 0 for the key 0, which stands for none.
+/// Returns the next key of a thread up to which a key of [`push_kept_text`] is valid, with room for
+/// the other texts of a span. Returns 0 for the key 0, which has no text.
 #[cfg(feature = "tracing-subscriber")]
 pub(crate) fn kept_until(key: u64) -> u64 {
     match key & !KEPT_TEXT {
@@ -143,16 +145,16 @@ pub(crate) fn kept_until(key: u64) -> u64 {
     }
 }
 
-/// Pushes a special record of two slots on this thread, whatever state the thread is in. Where
-/// there is no room it counts as a dropped record.
+/// Pushes a special record of two slots on this thread. If there is no room, counts it as dropped.
+/// The thread may have a state or not.
 pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
     let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
     let record = [[word0, word1(low, tag)], more];
     push_or_drop(&record);
 }
 
-/// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts
-/// as a dropped record.
+/// Pushes a message with the time `ticks` into this thread's ring. If there is no room, counts it
+/// as dropped.
 pub(crate) fn push_message(ticks: u64, text: &str) {
     let push = |state: &ThreadState| {
         if !push_bytes(state, ticks, Special::Message, text) {
@@ -164,7 +166,7 @@ pub(crate) fn push_message(ticks: u64, text: &str) {
     }
 }
 
-/// Slots of a record with a text of usual size.
+/// Slots of a record with a short text, the common case.
 const SHORT_SLOTS: usize = 8;
 
 fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> bool {
@@ -175,7 +177,7 @@ fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> 
     push_bytes_within::<{ MAX_EXTENSIONS + 1 }>(state, word0, special, text)
 }
 
-/// Pushes a record with a text that fits into `SLOTS` slots less one.
+/// Pushes a record with a text that fits into `SLOTS - 1` slots.
 fn push_bytes_within<const SLOTS: usize>(
     state: &ThreadState,
     word0: u64,
@@ -196,7 +198,7 @@ fn push_bytes_within<const SLOTS: usize>(
     push(state, &record[..used])
 }
 
-/// Pushes a record of any size; returns `false` where there was no room, which the caller counts.
+/// Pushes a record of any size. Returns `false` if there was no room; the caller counts that.
 /// `state` is this thread's own.
 pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]

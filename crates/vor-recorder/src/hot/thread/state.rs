@@ -1,13 +1,14 @@
 //! The state that one thread records into: its ring, and the stack of its open scopes.
 //!
-//! The stack is an array that the thread alone writes and anyone may read. A place on it is a
-//! number of bytes, so that the fast path adds it to an address and need not multiply.
+//! The stack is an array that only the thread writes and any thread may read. A place on it is an
+//! offset in bytes, so the fast path adds it to an address without a multiplication.
 //!
 //! # Signal handlers
 //!
 //! A signal handler may interrupt its thread at any instruction and record on the same state. It
-//! always returns before the thread goes on, so it leaves the height of the stack as it found it.
-//! A *claim* protects the steps that must not be interrupted: the entry at the height has a site.
+//! always returns before the thread continues, so it leaves the height of the stack unchanged. A
+//! *claim* protects the steps that must not be interrupted. A claim means that the entry at the
+//! height has a site.
 //!
 //! ```text
 //! open    site ── start ── height up          claimed from the site on until the height covers it
@@ -15,9 +16,9 @@
 //! ```
 //!
 //! Every operation reads the entry at the height first ([`free_place`](ThreadState::free_place)).
-//! While it is claimed there is no place: the thread is inside vor, and the record of the handler
-//! is counted as dropped. So each entry above the height is free between two operations, and a
-//! claim costs a scope one store: the one that clears the site.
+//! While it is claimed there is no free place: the thread is inside vor, and the handler's record
+//! is counted as dropped. So each entry above the height is free between two operations. A claim
+//! costs a scope one store, which clears the site.
 
 use std::mem::offset_of;
 
@@ -33,8 +34,8 @@ use crate::hot::scope::Baseline;
 use crate::sync::global::{self, AtomicPtr, compiler_fence};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Open scopes on the stack of a thread, with site and start; of deeper ones only the number is
-/// known.
+/// Most open scopes on the stack of a thread, with site and start. For deeper ones only the number
+/// is known.
 pub const MAX_OPEN: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// Bytes of an entry of the stack.
@@ -43,32 +44,32 @@ const ENTRY_BYTES: u32 = size_of::<OpenEntry>() as u32;
 /// Bytes of the stack.
 const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
 
-/// The site of an entry that no scope ever claims: the one after the last, and the first of a
+/// The site of an entry that no scope ever claims: the entry after the last, and the first of a
 /// stand-in.
 const NO_PLACE: u32 = u32::MAX;
 
 /// The state that one thread records into.
 ///
-/// Fields are in memory order. The ring fills whole cache lines, since part of it is
-/// [`CachePadded`]; so `top` begins a cache line, which it shares with the outermost entries, and
-/// no two states share one.
+/// Fields are in memory order. The ring fills whole cache lines, because part of it is
+/// [`CachePadded`]. So `top` begins a cache line, which it shares with the outermost entries, and
+/// no two states share a cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
     pub(crate) ring: Ring,
     /// Height of the stack: its open scopes, times the bytes of an entry. Written by the thread
-    /// (release, after the entry that it uncovers), read by anyone (acquire).
+    /// (release, after the entry that it covers), read by any thread (acquire).
     top: AtomicU32,
-    /// Set at the thread's end (release), read by the worker (acquire), which then empties the ring
+    /// Set at the thread's end (release), read by the worker (acquire), which then drains the ring
     /// for the last time.
     exited: AtomicBool,
     /// Next key of a pushed text. Read and written by the thread alone (relaxed).
     next_text: global::AtomicU64,
-    /// The block that the thread's counters add to, null until the first does. Read and written by
-    /// the thread alone (relaxed).
+    /// The block that the thread's counters add to, null until the first addition. Read and written
+    /// by the thread alone (relaxed).
     counts: AtomicPtr<CounterBlock>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets
-    /// the state, read by anyone, both relaxed.
+    /// the state, read by any thread, both relaxed.
     id: global::AtomicU32,
     /// Entries at and above the height have no site, except a claimed one.
     open: [OpenEntry; MAX_OPEN + 1],
@@ -77,19 +78,19 @@ pub(crate) struct ThreadState {
     deeper: global::AtomicU32,
     /// The thread's resource usage, for other threads.
     pub(super) view: SharedView,
-    /// Next key of a kept text. It begins so high that no text is kept yet. Read and written by the
-    /// thread alone (relaxed).
+    /// Next key of a kept text. Its first value is so high that no text is kept yet. Read and
+    /// written by the thread alone (relaxed).
     next_kept: global::AtomicU64,
-    /// The sums of the thread's counted scopes, from the first one on. The last field, since the
+    /// The sums of the thread's counted scopes, once there are any. The last field, because the
     /// fast path of recorded scopes does not use it.
     pub(super) counted: OnceBox<CountTable>,
 }
 
 const _: () = assert!(offset_of!(ThreadState, top).is_multiple_of(align_of::<CachePadded<()>>()));
 
-/// A scope that is open now. Both fields are written by the thread (release), the site first, which
-/// claims the entry, and read by anyone (acquire), who detects a change by reading twice. A reader
-/// that sees one of the stores also sees the height from before, which did not cover the entry.
+/// A scope that is open now. The thread writes both fields (release), the site first, which claims
+/// the entry. Any thread may read them (acquire), and detects a change by reading twice. A reader
+/// that sees one of the stores also sees the height before it, which did not cover the entry.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct OpenEntry {
@@ -114,8 +115,8 @@ impl ThreadState {
         }
     }
 
-    /// Makes a state without room: neither its stack nor its ring has any, so every operation on it
-    /// takes the slow path. Its height is that of no scope, so no scope is closed in it.
+    /// Makes a state without room in its stack or its ring, so every operation on it takes the slow
+    /// path. No scope has its height, so no scope is closed in it.
     #[cfg(not(loom))]
     pub(super) const fn stand_in() -> Self {
         Self {
@@ -139,15 +140,15 @@ impl ThreadState {
         (place / ENTRY_BYTES) as usize
     }
 
-    /// Returns the place on the stack for one more scope, unless the stack is full or the thread is
-    /// in the middle of recording.
+    /// Returns the place on the stack for one more scope, or `None` if the stack is full or the
+    /// thread is in the middle of recording.
     #[inline(always)]
     pub(crate) fn free_place(&self) -> Option<u32> {
         let place = self.top.load(Ordering::Relaxed);
         (self.entry(place).site.load(Ordering::Relaxed) == 0).then_some(place)
     }
 
-    /// Returns whether the thread is in the middle of recording, and so the caller is a signal
+    /// Returns whether the thread is in the middle of recording. If so, the caller is a signal
     /// handler.
     #[inline]
     pub(crate) fn is_claimed(&self) -> bool {
@@ -171,8 +172,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns whether the scope that was opened last at `place` began at `start_ticks`; `false`
-    /// for a place beyond the stack.
+    /// Returns whether the scope that was opened last at `place` began at `start_ticks`. Returns
+    /// `false` for a place beyond the stack.
     #[inline(always)]
     pub(crate) fn has_start(&self, place: u32, start_ticks: u64) -> bool {
         self.start_at(Self::depth_of(place)) == Some(start_ticks)
@@ -190,7 +191,7 @@ impl ThreadState {
     #[inline(always)]
     pub(crate) fn claim(&self, place: u32, site: u32) {
         self.entry(place).site.store(site, Ordering::Release);
-        // A handler sees what follows only with the claim.
+        // A handler sees the following stores only with the claim.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -210,8 +211,8 @@ impl ThreadState {
         self.open_at(place, start_ticks);
     }
 
-    /// Pushes an open scope, beyond the stack where it has to be, and returns its place. Called
-    /// where no handler records.
+    /// Pushes an open scope, beyond the stack if the stack is full, and returns its place. Called
+    /// only where no handler records.
     pub(crate) fn push_open(&self, site: u32, start_ticks: u64) -> u32 {
         if let Some(place) = self.free_place() {
             self.push_open_at(place, site, start_ticks);
@@ -223,33 +224,33 @@ impl ThreadState {
         STACK_BYTES.wrapping_add(deeper)
     }
 
-    /// Pops the scope at `place` and claims its place while it is recorded, if it is the innermost
-    /// one. [`release`](Self::release) or [`reopen`](Self::reopen) comes next.
+    /// If the scope at `place` is the innermost one, pops it and claims its place while it is
+    /// recorded. [`release`](Self::release) or [`reopen`](Self::reopen) comes next.
     #[inline(always)]
     pub(crate) fn begin_close(&self, place: u32) -> bool {
         let is_innermost = self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES);
         if is_innermost {
             self.top.store(place, Ordering::Release);
-            // A handler sees what follows only with the claim.
+            // A handler sees the following stores only with the claim.
             compiler_fence(Ordering::SeqCst);
         }
         is_innermost
     }
 
-    /// Gives up the claim to a place.
+    /// Releases the claim to a place.
     #[inline(always)]
     pub(crate) fn release(&self, place: u32) {
         // Release: a reader that finds the place free also finds the record.
         self.entry(place).site.store(0, Ordering::Release);
     }
 
-    /// Pushes a scope again whose close was begun, and of which nothing has been recorded.
+    /// Pushes a scope again if its close was begun and nothing has been recorded.
     #[inline(always)]
     pub(crate) fn reopen(&self, place: u32) {
         self.top.store(place + ENTRY_BYTES, Ordering::Release);
     }
 
-    /// Pushes the scope again that began at `start_ticks` at `place`, if its close was begun and
+    /// Pushes the scope that began at `start_ticks` at `place` again, if its close was begun and
     /// nothing has been recorded.
     pub(crate) fn reopen_closing(&self, place: u32, start_ticks: u64) {
         // The start distinguishes it from a scope that a handler has interrupted.
@@ -261,8 +262,9 @@ impl ThreadState {
         }
     }
 
-    /// Closes the scope at `place` and all that were opened in it. Does nothing for a scope that
-    /// outlived the one around it, which closed it. Called where no handler records.
+    /// Closes the scope at `place` and all scopes that were opened in it. Does nothing for a scope
+    /// that outlived the one around it, because that one closed it. Called only where no handler
+    /// records.
     pub(crate) fn pop_open(&self, place: u32) {
         if let Some(deeper) = place.checked_sub(STACK_BYTES) {
             if self.deeper.load(Ordering::Relaxed) > deeper {
@@ -287,9 +289,9 @@ impl ThreadState {
         Self::depth_of(end.saturating_sub(place))
     }
 
-    /// Returns two numbers that identify the innermost scope on the stack among all of this thread:
-    /// the height of the stack and the scope's start in ticks, both 0 where none is open. Called by
-    /// the thread alone; the numbers of a stand-in mean nothing.
+    /// Returns two numbers that identify the innermost scope on the stack among all scopes of this
+    /// thread: the height of the stack and the scope's start in ticks. Both are 0 if no scope is
+    /// open. Called by the thread alone. The numbers of a stand-in mean nothing.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> (u32, u64) {
         let top = self.top.load(Ordering::Relaxed);
@@ -305,8 +307,8 @@ impl ThreadState {
         open.map(|entry| entry.site.load(Ordering::Relaxed))
     }
 
-    /// Continues from the state of `before` at a fork: its scopes are open here too, and its keys
-    /// of texts are not used again.
+    /// Continues from the state of `before` at a fork. Its scopes are open here too, and its text
+    /// keys are not reused.
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
         for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
@@ -322,7 +324,7 @@ impl ThreadState {
         }
         self.next_text
             .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
-        // So far that none of the texts of the other process is kept here.
+        // Advanced so far that no text of the other process is kept here.
         self.next_kept.store(
             before.next_kept.load(Ordering::Relaxed) + KEPT_TEXTS,
             Ordering::Relaxed,
@@ -333,8 +335,8 @@ impl ThreadState {
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// Returns the baseline of the open scope with `depth` others around it, where it is still the
-    /// one that began at `start_ticks`. To be called with the lock of the list of threads.
+    /// Returns the baseline of the open scope with `depth` others around it, if that scope is still
+    /// the one that began at `start_ticks`. The caller holds the lock of the list of threads.
     pub(super) fn baseline(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
         let baseline = self.view.baseline(depth, start_ticks)?;
         let is_open =
@@ -342,15 +344,15 @@ impl ThreadState {
         is_open.then_some(baseline)
     }
 
-    /// Assigns the state to the thread of this number.
+    /// Assigns the state to the thread with this number.
     pub(super) fn assign(&self, number: u32) {
         self.id.store(number, Ordering::Relaxed);
         self.exited.store(false, Ordering::Release);
-        // Closes the scopes that the thread before has left open.
+        // Close the scopes that the previous thread has left open.
         self.pop_open(0);
     }
 
-    /// Returns the block that this thread's counters add to, once there is one.
+    /// Returns the block that this thread's counters add to, if there is one yet.
     #[inline(always)]
     pub(crate) fn counts(&self) -> Option<&'static CounterBlock> {
         let counts = self.counts.load(Ordering::Relaxed);
@@ -367,7 +369,8 @@ impl ThreadState {
             .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Marks the thread as ended, which leaves the state to the worker. Called after its last push.
+    /// Marks the thread as ended. The worker then owns the state. Called after the thread's last
+    /// push.
     pub(crate) fn end(&self) {
         self.exited.store(true, Ordering::Release);
     }
@@ -396,7 +399,7 @@ impl ThreadState {
         key
     }
 
-    /// Returns whether the next key of a kept text is not beyond the one that
+    /// Returns whether the next key of a kept text is still at most the one that
     /// [`kept_until`](super::kept_until) returned. Called by the thread alone.
     #[cfg(feature = "tracing-subscriber")]
     #[inline(always)]
@@ -414,15 +417,15 @@ impl ThreadState {
         (self.top.load(order) / ENTRY_BYTES) as usize
     }
 
-    /// Reads the open scopes into `out`, outermost first. Returns whether these are all that were
-    /// open at one moment, and all that had closed by then have been recorded.
+    /// Reads the open scopes into `out`, outermost first. Returns whether these are all scopes that
+    /// were open at one moment, and all scopes closed by then have been recorded.
     ///
     /// A scope that is being recorded is not on the stack any more, but still claims its place. A
-    /// scope is returned when it has a site and two readings agree on its start and site: two
-    /// scopes of one entry share both only within one tick. Where the thread opens and closes too
-    /// fast for that, the inner scopes are left out.
+    /// scope is returned if it has a site and two readings agree on its start and site. Two scopes
+    /// of one entry share both only within one tick. If the thread opens and closes scopes too fast
+    /// for that, the inner scopes are omitted.
     pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
-        // A model of all orders of events has to end.
+        // A model of all orders of events must terminate.
         const TRIES: u32 = if cfg!(loom) { 2 } else { 64 };
         for _ in 0..TRIES {
             let depth = self.depth(Ordering::Acquire);
@@ -452,7 +455,7 @@ impl Drop for ThreadState {
     }
 }
 
-/// Returns the entries of an empty stack, with the one at `no_place` never free.
+/// Returns the entries of an empty stack. The entry at `no_place` is never free.
 #[cfg(not(loom))]
 const fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
     let mut entries = [const { OpenEntry::new(0) }; MAX_OPEN + 1];
@@ -477,9 +480,9 @@ impl OpenEntry {
         }
     }
 
-    /// Reads the start before the site: a scope stores its site first. So the start of a scope is
-    /// returned with its site or that of a later scope, and not with the site 0 from before it
-    /// opened.
+    /// Reads the start before the site, because a scope stores its site first. So the start of a
+    /// scope is returned with its own site or that of a later scope, and not with the site 0 from
+    /// before it opened.
     fn read(&self) -> (SiteId, u64) {
         let start_ticks = self.start_ticks.load(Ordering::Acquire);
         (SiteId(self.site.load(Ordering::Acquire)), start_ticks)

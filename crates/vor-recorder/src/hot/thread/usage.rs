@@ -1,10 +1,9 @@
-//! The resource usage of a thread, as other threads read it while it lives: now, and when each of
-//! its open scopes began.
+//! The resource usage of a live thread, as other threads read it: now, and at the start of each of
+//! its open scopes.
 //!
-//! All of it lies in thread-locals of the thread, which it alone writes. Its state points there
-//! from the time at which the thread gets the state until the thread ends. A reader holds the lock
-//! of the list of threads while it follows a pointer, and the thread holds it while it withdraws
-//! them.
+//! The data is in thread-locals, which only the thread writes. Its state points there from the time
+//! at which the thread gets the state until the thread ends. A reader holds the lock of the list of
+//! threads while it follows a pointer. The thread holds the lock while it withdraws the pointers.
 
 use std::sync::Arc;
 
@@ -20,8 +19,8 @@ use crate::hot::scope::{Baseline, Baselines, own_baselines};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicPtr;
 
-/// Pointers into a thread's thread-locals, null where it shares none. Written by the thread under
-/// the lock of the list of threads, read by others under that lock, all relaxed.
+/// Pointers into a thread's thread-locals, null if it shares none. Written by the thread under the
+/// lock of the list of threads, read by others under that lock, all relaxed.
 #[derive(Debug)]
 pub(super) struct SharedView {
     baselines: AtomicPtr<Baselines>,
@@ -38,7 +37,7 @@ impl SharedView {
         }
     }
 
-    /// Points to the calling thread's. To be called with the lock.
+    /// Points to the calling thread's data. The caller holds the lock.
     pub(super) fn publish(&self) {
         self.baselines
             .store(own_baselines().cast_mut(), Ordering::Relaxed);
@@ -48,7 +47,7 @@ impl SharedView {
             .store(allocations::own_counters().cast_mut(), Ordering::Relaxed);
     }
 
-    /// Points nowhere any more. To be called with the lock, before the thread-locals are freed.
+    /// Clears the pointers. The caller holds the lock, and the thread-locals are not freed yet.
     pub(super) fn withdraw(&self) {
         self.baselines
             .store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -57,14 +56,14 @@ impl SharedView {
             .store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Returns the baseline of the scope of a level. To be called with the lock.
+    /// Returns the baseline of the scope of a level. The caller holds the lock.
     pub(super) fn baseline(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
         follow(&self.baselines)?.read(depth, start_ticks)
     }
 }
 
-/// Follows a pointer of a view. To be called with the lock of the list of threads; the reference is
-/// not to be kept beyond it.
+/// Follows a pointer of a view. The caller holds the lock of the list of threads, and does not keep
+/// the reference after it releases the lock.
 #[expect(unsafe_code, reason = "the view points into thread-locals")]
 fn follow<T>(pointer: &AtomicPtr<T>) -> Option<&T> {
     // SAFETY: The pointer is null or points into a thread-local without a destructor, of a thread
@@ -77,7 +76,7 @@ fn follow<T>(pointer: &AtomicPtr<T>) -> Option<&T> {
 /// The resource usage of a thread up to a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// `None` where the thread never read it, or the system does not report it.
+    /// `None` if the thread never read it, or the system does not report it.
     off_cpu_ticks: Option<u64>,
     allocated: AllocCounts,
 }
@@ -94,8 +93,8 @@ pub(crate) fn usages() -> Vec<(ThreadId, Usage)> {
 }
 
 impl Usage {
-    /// Returns the usage of a thread up to now. To be called with the lock of the list of threads,
-    /// which holds `infos`.
+    /// Returns the usage of a thread up to now. The caller holds the lock of the list of threads,
+    /// which contains `infos`.
     pub(super) fn of(state: &ThreadState, infos: &[Arc<ThreadInfo>]) -> Self {
         let os_id = infos
             .get(state.id().0 as usize)
@@ -107,7 +106,7 @@ impl Usage {
         }
     }
 
-    /// Returns the measures of an open scope of the thread, which began with this baseline
+    /// Returns the measures of an open scope of the thread that began with this baseline,
     /// `duration_ticks` ago. The split of its CPU time is known only at its end.
     pub(crate) fn since(&self, baseline: &Baseline, duration_ticks: u64) -> (Measures, Measured) {
         let mut measures = Measures::NONE;

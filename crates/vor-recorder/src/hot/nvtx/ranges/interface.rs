@@ -1,14 +1,14 @@
 //! The binary interface between a program and an NVTX tool, version 3.
 //!
-//! The tool's library exports one function. The program calls it once, with a function that returns
-//! tables by number. One table holds the version, the other a function that returns, for each
-//! module of the interface, an array of pointers to slots. The tool stores its own functions in the
-//! slots that it wants to be called through; the others stay null and are not called. So the
-//! program calls the tool through its own memory, and nothing is linked.
+//! The tool's library exports one function. The program calls it once, and passes a function that
+//! returns tables by number. One table holds the version. The other holds a function that returns,
+//! for each module of the interface, an array of pointers to slots. The tool stores its own
+//! functions in the slots that it uses; the others stay null and are not called. So the program
+//! calls the tool through its own memory, and nothing is linked.
 //!
 //! The layouts and numbers are those of the headers `nvToolsExt.h` and `nvtxTypes.h` of NVTX 3,
-//! which promise that they never change. The modules for CUDA, OpenCL and synchronisation get slots
-//! as well, which are never called: a tool may rely on their presence.
+//! which promise that they never change. The modules for CUDA, OpenCL and synchronisation have
+//! slots too, because a tool may rely on their presence. These slots are never called.
 #![expect(
     unsafe_code,
     reason = "a tool is a library that is loaded at run time, and its functions are C"
@@ -26,11 +26,11 @@ use crate::sync::global::AtomicPtr;
 /// A domain, or a registered string; opaque to the program.
 pub(super) type Handle = *mut c_void;
 
-/// The place of a tool's function. Written by the tool, while it is initialised or at any time;
-/// read relaxed by calls: a C program reads it with a plain load.
+/// The place of a tool's function. The tool writes it, during its initialisation or at any time.
+/// Calls read it relaxed, as a C program reads it with a plain load.
 type Slot = AtomicPtr<c_void>;
 
-/// The version of the interface, which tools ask for, and that of [`EventAttributes`].
+/// The version of the interface, which tools query, and of [`EventAttributes`].
 const VERSION: u32 = 3;
 
 /// Slots of a module; the first is never used.
@@ -128,7 +128,7 @@ static VERSION_INFO: VersionInfo = VersionInfo {
 type ExportTable = extern "system" fn(u32) -> *const c_void;
 type Initialise = unsafe extern "system" fn(ExportTable) -> c_int;
 
-/// Returns the table of this number to the tool, null where there is none.
+/// Returns the table of this number to the tool, or null if there is none.
 extern "system" fn export_table(number: u32) -> *const c_void {
     match number {
         1 => (&raw const CALLBACKS).cast(),
@@ -137,7 +137,8 @@ extern "system" fn export_table(number: u32) -> *const c_void {
     }
 }
 
-/// Stores the slots of a module for the tool, and returns 1; 0 where there is no such module.
+/// Stores the slots of a module for the tool and returns 1, or returns 0 if there is no such
+/// module.
 extern "system" fn module_table(
     module: c_int,
     table: *mut *const *const Slot,
@@ -163,8 +164,8 @@ extern "system" fn module_table(
 /// Ignores the tool's version: nothing depends on it.
 extern "system" fn set_tool_version(_: u32) {}
 
-/// The addresses of the slots by module, each array with a null at its end: a tool that reads
-/// beyond the slots must find nothing else.
+/// The addresses of the slots by module. Each array ends with a null, so that a tool that reads
+/// beyond the slots finds nothing else.
 struct Tables([[*const Slot; MAX_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
 
 // SAFETY: the pointers lead to a static of atomics, and are never changed.
@@ -191,12 +192,12 @@ fn tables() -> &'static Tables {
     })
 }
 
-/// Loads the tool that the environment names, or finds one that is in the process already, and has
-/// it fill the slots. Returns whether there is a tool that takes ranges.
+/// Loads the tool that the environment names, or finds one that the process has already loaded, and
+/// initialises it: the tool fills the slots. Returns whether there is a tool that takes ranges.
 ///
 /// # Errors
 ///
-/// The tool that the environment names cannot be loaded or started; the text says why.
+/// The tool that the environment names cannot be loaded or started. The text says why.
 pub(super) fn load_tool() -> Result<bool, String> {
     let variable = if size_of::<usize>() == 8 {
         "NVTX_INJECTION64_PATH"
@@ -241,7 +242,7 @@ fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), S
     Ok((library, initialise))
 }
 
-/// Returns the tool that is in the process already, by the name that such tools export.
+/// Returns the tool that the process has already loaded, by the name that such tools export.
 #[cfg(unix)]
 fn present_tool() -> Option<(Library, Initialise)> {
     let process = Library::from(libloading::os::unix::Library::this());
@@ -289,7 +290,7 @@ pub(super) fn pop_range(domain: Handle) {
     }
 }
 
-/// Creates a domain; null, which is the domain of everyone, where the tool has none.
+/// Creates a domain. Returns null, which is the default domain, if the tool has no domains.
 pub(super) fn create_domain(name: &'static CStr) -> Handle {
     let Some(function) = slot(DOMAINS, CREATE_DOMAIN) else {
         return null_mut();
@@ -303,7 +304,7 @@ pub(super) fn create_domain(name: &'static CStr) -> Handle {
     }
 }
 
-/// Registers a string; null where the tool does not.
+/// Registers a string. Returns null if the tool does not register strings.
 pub(super) fn register_string(domain: Handle, text: &CStr) -> Handle {
     let Some(function) = slot(DOMAINS, REGISTER_STRING) else {
         return null_mut();
@@ -330,7 +331,7 @@ pub(super) fn name_category(domain: Handle, category: u32, name: &CStr) {
     }
 }
 
-/// Passes the name of a thread of the operating system to the tool.
+/// Passes the name of an OS thread to the tool.
 pub(super) fn name_os_thread(os_id: u32, name: &CStr) {
     if let Some(function) = slot(CORE, CORE_NAME_OS_THREAD) {
         // SAFETY: By the interface, the tool stores a function of this signature in this slot. The

@@ -1,9 +1,10 @@
-//! The attributes of a site's ranges, by the site's id: the name as registered with the tool,
-//! category and colour.
+//! The attributes of a site's ranges, by the site's id: the registered name, the category and the
+//! colour.
 //!
-//! The table has a chunk per 1024 ids, made when the first of them is needed. Two threads that need
-//! one entry at once both register the name, which a tool takes for one string, and store equal
-//! attributes; so there is no lock here that a fork or a tool could leave locked.
+//! The table has a chunk per 1024 ids, which is made when the first of them is needed. If two
+//! threads need one entry at the same time, both register the name and store equal attributes. A
+//! tool treats equal names as one string. So there is no lock that a fork or a tool could leave
+//! locked.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -25,7 +26,7 @@ struct Entry {
     /// after it, both relaxed.
     message: AtomicPtr<c_void>,
     /// [`FILLED`] and [`REGISTERED`], the category in the high half, the colour in the low half; 0
-    /// at first. Written by the first range of the site (release), read by every range (acquire).
+    /// at first. The first range of the site writes it (release), every range reads it (acquire).
     style: AtomicU64,
 }
 
@@ -38,8 +39,8 @@ const CATEGORY_MASK: u32 = MAX_SITE;
 
 type Chunk = [Entry; CHUNK_IDS];
 
-/// The chunks, null until needed. Each is set once, by the first range that needs it (release), and
-/// read by every range (acquire).
+/// The chunks, null until needed. The first range that needs a chunk sets it once (release), and
+/// every range reads it (acquire).
 static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
 
 /// Colours of categories: far apart, and light enough for the black text of Nsight's timeline.
@@ -50,13 +51,12 @@ const PALETTE: [u32; 12] = [
 
 const OPAQUE: u32 = 0xff00_0000;
 
-/// Returns the attributes of a range of the site, which is registered with the tool at the first
-/// call.
+/// Returns the attributes of a range of the site. The first call registers the site with the tool.
 #[inline(always)]
 pub(super) fn attributes(domain: Handle, id: u32) -> EventAttributes {
     match find(id) {
         Some(attributes) => attributes,
-        // Its allocations are not the program's.
+        // The allocations of `register` are not the program's.
         None => thread::while_busy(|| register(domain, id)),
     }
 }
@@ -118,7 +118,7 @@ fn register(domain: Handle, id: u32) -> EventAttributes {
     attributes_of(style, message)
 }
 
-/// Returns the site's own colour, or that of its category; 0 where it has neither.
+/// Returns the site's own colour, or that of its category, or 0 if it has neither.
 fn color_argb(info: &SiteInfo) -> u32 {
     let of_category = || {
         // FNV-1a: the same colour in each run.
@@ -168,7 +168,8 @@ impl Entry {
     }
 }
 
-/// Returns the text as a C string, which ends at a zero: a zero within is replaced by its symbol.
+/// Returns the text as a C string. A C string ends at a zero, so each zero in the text is replaced
+/// by its symbol.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{2400}")).unwrap_or_default()
 }
