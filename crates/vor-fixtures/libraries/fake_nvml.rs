@@ -1,10 +1,11 @@
-//! A driver's library for tests: cards whose values are known, that fail, hang and get lost on
+//! A fake NVML driver library for tests. Its cards have known values, and fail, hang or get lost on
 //! demand.
 //!
-//! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on,
-//! in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION MILLISECONDS` (asleep),
-//! `spin FUNCTION MILLISECONDS` (in a loop), `lost CARD`, `found CARD`, `gpm on`, `gpm stuck`, `gpm
-//! lacks METRIC`, `nvlink on`, `note calls`. Card N has the values that stand beside `card` below.
+//! The variable `VOR_TEST_NVML` contains its first commands, separated by `;`. The function
+//! `vor_test_nvml` runs one more. Commands are `gpus N`, `error FUNCTION CODE` (0: none), `delay
+//! FUNCTION MILLISECONDS` (asleep), `spin FUNCTION MILLISECONDS` (in a loop), `lost CARD`, `found
+//! CARD`, `gpm on`, `gpm stuck`, `gpm lacks METRIC`, `nvlink on` and `note calls`. The functions
+//! below compute the values of a card from its number.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_uint, c_ulonglong, c_void};
@@ -19,14 +20,14 @@ const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
 const LOST: c_int = 15;
 
-/// Handles of cards are their numbers, from here.
+/// The handle of a card is this value plus its number.
 const FIRST: usize = 0x6000;
 
 type Device = *mut c_void;
 type Sample = *mut c_void;
 
-/// A place that the caller gives for an answer. The interface says that it is valid for one while
-/// the call lasts, and that is all that the safety of this library rests on.
+/// A place that the caller provides for a result. By the interface, it is valid for one value
+/// during the call. The safety of this library depends only on that.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
@@ -34,7 +35,7 @@ impl<T> Out<T> {
     fn put(self, found: Result<T, c_int>) -> c_int {
         match found {
             Ok(value) => {
-                // SAFETY: the caller gives a place that is valid for writing, see `Out`.
+                // SAFETY: the caller provides a place that is valid for writes, see `Out`.
                 unsafe { self.0.write(value) };
                 OK
             }
@@ -42,23 +43,29 @@ impl<T> Out<T> {
         }
     }
 
-    /// The place, where it holds a value already.
+    /// Returns the place. It must already hold a value.
     fn get(&mut self) -> &mut T {
-        // SAFETY: as for `put`; whoever calls this is a function whose caller has to have filled
-        // the place in.
+        // SAFETY: as for `put`. Only functions call this whose caller must have filled in the
+        // place.
         unsafe { &mut *self.0 }
     }
 }
 
 impl Out<c_char> {
-    /// Writes a text with its end, if there is room for so many bytes.
+    /// Writes a text and its terminating zero, if there is room for all bytes.
     fn put_text(self, room: c_uint, found: Result<String, c_int>) -> c_int {
         match found {
             Ok(text) if text.len() < room as usize => {
                 let text = CString::new(text).unwrap();
-                // SAFETY: the caller gives a place for `room` bytes, which are at least the text's
-                // and its end.
-                unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.0, text.as_bytes_with_nul().len()) };
+                // SAFETY: the caller provides a place for `room` bytes, which are at least those of
+                // the text and its terminating zero.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        text.as_ptr(),
+                        self.0,
+                        text.as_bytes_with_nul().len(),
+                    )
+                };
                 OK
             }
             Ok(_) => INSUFFICIENT_SIZE,
@@ -67,13 +74,13 @@ impl Out<c_char> {
     }
 }
 
-/// A text that the caller gives.
+/// A text that the caller provides.
 #[repr(transparent)]
 pub struct In(*const c_char);
 
 impl In {
     fn get(&self) -> &str {
-        // SAFETY: the caller gives a text that ends with 0 and lives while the call lasts.
+        // SAFETY: the caller provides a text that ends with 0 and lives during the call.
         unsafe { CStr::from_ptr(self.0) }.to_str().unwrap()
     }
 }
@@ -88,15 +95,16 @@ struct State {
     calls: HashMap<String, u64>,
     lost: HashSet<usize>,
     gpm: bool,
-    /// Whether its counters stand still.
+    /// Whether the GPM counters are frozen.
     gpm_stuck: bool,
     gpm_lacks: HashSet<c_uint>,
     nvlink: bool,
-    /// Whether `sequence` is kept.
+    /// Whether calls are added to `sequence`.
     notes: bool,
-    /// The functions that were called of cards, each with the card's number, in turn.
+    /// The card functions that were called, in order, each with the card's number.
     sequence: Vec<String>,
-    /// Samples that were made and not freed, with the number of the one that was taken into each.
+    /// Samples that were allocated and not freed, each with the number of the reading that it
+    /// holds.
     samples: HashMap<usize, u64>,
     next_sample: u64,
 }
@@ -104,7 +112,10 @@ struct State {
 fn state() -> MutexGuard<'static, State> {
     static STATE: OnceLock<Mutex<State>> = OnceLock::new();
     let make = || {
-        let mut state = State { gpus: 1, ..State::default() };
+        let mut state = State {
+            gpus: 1,
+            ..State::default()
+        };
         let text = std::env::var("VOR_TEST_NVML").unwrap_or_default();
         text.split(';').for_each(|command| state.obey(command));
         Mutex::new(state)
@@ -118,8 +129,12 @@ impl State {
         match words[..] {
             [] => (),
             ["gpus", count] => self.gpus = count.parse().unwrap(),
-            ["error", function, code] => drop(self.errors.insert(function.into(), code.parse().unwrap())),
-            ["delay", function, ms] => drop(self.delays.insert(function.into(), ms.parse().unwrap())),
+            ["error", function, code] => {
+                drop(self.errors.insert(function.into(), code.parse().unwrap()))
+            }
+            ["delay", function, ms] => {
+                drop(self.delays.insert(function.into(), ms.parse().unwrap()))
+            }
             ["lost", card] => drop(self.lost.insert(card.parse().unwrap())),
             ["found", card] => drop(self.lost.remove(&card.parse().unwrap())),
             ["spin", function, ms] => drop(self.spins.insert(function.into(), ms.parse().unwrap())),
@@ -133,7 +148,7 @@ impl State {
     }
 }
 
-/// Tells it to do something from now on.
+/// Runs a command.
 #[unsafe(no_mangle)]
 pub extern "C" fn vor_test_nvml(command: In) {
     state().obey(command.get());
@@ -145,37 +160,40 @@ pub extern "C" fn vor_test_nvml_calls(function: In) -> u64 {
     state().calls.get(function.get()).copied().unwrap_or(0)
 }
 
-/// Returns how often a function was called, of whichever card, between a call of `first` and the
-/// next one of `last`; both are followed by the number of a card.
+/// Returns how often a function was called, for any card, between a call of `first` and the next
+/// call of `last`. Both end with the number of a card.
 #[unsafe(no_mangle)]
 pub extern "C" fn vor_test_nvml_calls_between(first: In, last: In, function: In) -> u64 {
     let (mut is_between, mut calls) = (false, 0);
     for called in &state().sequence {
         is_between = called == first.get() || is_between && called != last.get();
-        calls += u64::from(called.split(' ').next() == Some(function.get()) && (is_between || called == last.get()));
+        calls += u64::from(
+            called.split(' ').next() == Some(function.get())
+                && (is_between || called == last.get()),
+        );
     }
     calls
 }
 
-/// Returns how many samples of counters there are.
+/// Returns the number of live GPM samples.
 #[unsafe(no_mangle)]
 pub extern "C" fn vor_test_nvml_samples() -> u64 {
     state().samples.len() as u64
 }
 
-/// The processor time of the thread.
+/// Returns the CPU time of the thread.
 fn thread_cpu_ns() -> u64 {
     unsafe extern "C" {
         fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
     }
     let mut time = [0; 2];
-    // SAFETY: the pointer is to as many bytes as a `timespec` has on systems of 64 bits, and the
+    // SAFETY: the pointer points to as many bytes as a `timespec` has on 64-bit systems, and the
     // clock with number 3 is the thread's.
     unsafe { clock_gettime(3, &mut time) };
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
-/// What every call begins with: it is counted, waits, and fails if that was asked for.
+/// Starts every call: counts it, then waits or fails if a command requested that.
 fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
     let mut now = state();
     match now.calls.get_mut(function) {
@@ -200,7 +218,7 @@ fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
     }
 }
 
-/// As `enter`, for a function of a card, whose number it returns.
+/// Does the same as `enter` for a function of a card, and returns the card's number.
 fn card(function: &str, device: Device) -> Result<usize, c_int> {
     let mut now = enter(function)?;
     let number = device.addr().wrapping_sub(FIRST);
@@ -261,8 +279,14 @@ pub extern "C" fn nvmlDeviceGetHandleByIndex_v2(number: c_uint, device: Out<Devi
 pub extern "C" fn nvmlDeviceGetHandleByUUID(text: In, device: Out<Device>) -> c_int {
     let text = text.get();
     let find = |now: MutexGuard<'static, State>| {
-        let number = (0..now.gpus).find(|number| uuid(*number) == text).ok_or(NOT_FOUND)?;
-        if now.lost.contains(&number) { Err(LOST) } else { Ok(std::ptr::without_provenance_mut(FIRST + number)) }
+        let number = (0..now.gpus)
+            .find(|number| uuid(*number) == text)
+            .ok_or(NOT_FOUND)?;
+        if now.lost.contains(&number) {
+            Err(LOST)
+        } else {
+            Ok(std::ptr::without_provenance_mut(FIRST + number))
+        }
     };
     device.put(enter("nvmlDeviceGetHandleByUUID").and_then(find))
 }
@@ -272,7 +296,7 @@ pub extern "C" fn nvmlDeviceGetUUID(device: Device, text: Out<c_char>, room: c_u
     text.put_text(room, card("nvmlDeviceGetUUID", device).map(uuid))
 }
 
-/// A function of a card that answers with one number.
+/// Functions of a card that return one number.
 macro_rules! numbers {
     ($($name:ident: $type:ty = $value:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -286,10 +310,11 @@ macro_rules! numbers {
 numbers! {
     nvmlDeviceGetPowerUsage: c_uint = |card| 100_000 + 1000 * card;
     nvmlDeviceGetEnforcedPowerLimit: c_uint = |card| 700_000 + card;
-    // So many watts, since the first question.
+    // In millijoules: a constant power of `100 + card` watts since the first query.
     nvmlDeviceGetTotalEnergyConsumption: c_ulonglong = |card| since_begin_ms() * (100 + card);
-    // Idle; of card 0 power holds the clocks down, of the others heat.
-    nvmlDeviceGetCurrentClocksThrottleReasons: c_ulonglong = |card| 1 | if card == 0 { 0x4 } else { 0x40 };
+    // Idle. Power limits the clocks of card 0, heat those of the others.
+    nvmlDeviceGetCurrentClocksThrottleReasons: c_ulonglong =
+        |card| 1 | if card == 0 { 0x4 } else { 0x40 };
 }
 
 fn since_begin_ms() -> u64 {
@@ -305,7 +330,10 @@ pub struct Utilization {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: Out<Utilization>) -> c_int {
-    let rates = |card| Utilization { gpu: 10 + card as c_uint, memory: 90 };
+    let rates = |card| Utilization {
+        gpu: 10 + card as c_uint,
+        memory: 90,
+    };
     place.put(card("nvmlDeviceGetUtilizationRates", device).map(rates))
 }
 
@@ -324,7 +352,13 @@ pub extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, mut place: Out<Memo
     let memory = |card| match version as usize == size_of::<Memory>() | 2 << 24 {
         true => {
             let used = (card as u64 + 1) * 1_000_000_000;
-            Ok(Memory { version, total: 80_000_000_000, reserved: 500_000_000, free: 79_500_000_000 - used, used })
+            Ok(Memory {
+                version,
+                total: 80_000_000_000,
+                reserved: 500_000_000,
+                free: 79_500_000_000 - used,
+                used,
+            })
         }
         false => Err(INVALID_ARGUMENT),
     };
@@ -332,37 +366,87 @@ pub extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, mut place: Out<Memo
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetTemperature(device: Device, sensor: c_uint, place: Out<c_uint>) -> c_int {
+pub extern "C" fn nvmlDeviceGetTemperature(
+    device: Device,
+    sensor: c_uint,
+    place: Out<c_uint>,
+) -> c_int {
     let found = card("nvmlDeviceGetTemperature", device);
-    let known = found.and_then(|card| if sensor == 0 { Ok(40 + card as c_uint) } else { Err(INVALID_ARGUMENT) });
+    let known = found.and_then(|card| {
+        if sensor == 0 {
+            Ok(40 + card as c_uint)
+        } else {
+            Err(INVALID_ARGUMENT)
+        }
+    });
     place.put(known)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetClockInfo(device: Device, kind: c_uint, place: Out<c_uint>) -> c_int {
+pub extern "C" fn nvmlDeviceGetClockInfo(
+    device: Device,
+    kind: c_uint,
+    place: Out<c_uint>,
+) -> c_int {
     let found = card("nvmlDeviceGetClockInfo", device);
-    // 1 is the clock of the multiprocessors.
-    let known = found.and_then(|card| if kind == 1 { Ok(1000 + card as c_uint) } else { Err(INVALID_ARGUMENT) });
+    // Clock 1 is that of the multiprocessors.
+    let known = found.and_then(|card| {
+        if kind == 1 {
+            Ok(1000 + card as c_uint)
+        } else {
+            Err(INVALID_ARGUMENT)
+        }
+    });
     place.put(known)
 }
 
-fn video(function: &str, device: Device, percent: c_uint, place: Out<c_uint>, period_us: Out<c_uint>) -> c_int {
+fn video(
+    function: &str,
+    device: Device,
+    percent: c_uint,
+    place: Out<c_uint>,
+    period_us: Out<c_uint>,
+) -> c_int {
     period_us.put(Ok(1000));
     place.put(card(function, device).map(|card| percent + card as c_uint))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetEncoderUtilization(device: Device, place: Out<c_uint>, period_us: Out<c_uint>) -> c_int {
-    video("nvmlDeviceGetEncoderUtilization", device, 30, place, period_us)
+pub extern "C" fn nvmlDeviceGetEncoderUtilization(
+    device: Device,
+    place: Out<c_uint>,
+    period_us: Out<c_uint>,
+) -> c_int {
+    video(
+        "nvmlDeviceGetEncoderUtilization",
+        device,
+        30,
+        place,
+        period_us,
+    )
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetDecoderUtilization(device: Device, place: Out<c_uint>, period_us: Out<c_uint>) -> c_int {
-    video("nvmlDeviceGetDecoderUtilization", device, 50, place, period_us)
+pub extern "C" fn nvmlDeviceGetDecoderUtilization(
+    device: Device,
+    place: Out<c_uint>,
+    period_us: Out<c_uint>,
+) -> c_int {
+    video(
+        "nvmlDeviceGetDecoderUtilization",
+        device,
+        50,
+        place,
+        period_us,
+    )
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetPcieThroughput(device: Device, counter: c_uint, place: Out<c_uint>) -> c_int {
+pub extern "C" fn nvmlDeviceGetPcieThroughput(
+    device: Device,
+    counter: c_uint,
+    place: Out<c_uint>,
+) -> c_int {
     let rate = |card| match counter {
         0 => Ok(10_000 + card as c_uint),
         1 => Ok(20_000 + card as c_uint),
@@ -379,32 +463,65 @@ pub struct Process {
     compute_instance: c_uint,
 }
 
-/// Lists this process and another one, or tells how many there are where there is no room.
-fn list(function: &str, device: Device, own_mb: u64, mut count: Out<c_uint>, places: *mut Process) -> c_int {
+/// Lists this process and another one, or returns only their number if there is no room.
+fn list(
+    function: &str,
+    device: Device,
+    own_mb: u64,
+    mut count: Out<c_uint>,
+    places: *mut Process,
+) -> c_int {
     let number = match card(function, device) {
         Ok(number) => number as u64,
         Err(code) => return code,
     };
-    let process = |pid, mb| Process { pid, used_bytes: mb * 1_000_000, gpu_instance: u32::MAX, compute_instance: u32::MAX };
+    let process = |pid, mb| Process {
+        pid,
+        used_bytes: mb * 1_000_000,
+        gpu_instance: u32::MAX,
+        compute_instance: u32::MAX,
+    };
     if std::mem::replace(count.get(), 2) < 2 {
         return INSUFFICIENT_SIZE;
     }
-    // SAFETY: the caller gives room for as many as it said, which is two or more.
+    // SAFETY: the caller provides room for as many entries as it declared, which is two or more.
     unsafe {
         places.write(process(1, 7777));
-        places.add(1).write(process(std::process::id(), own_mb + number));
+        places
+            .add(1)
+            .write(process(std::process::id(), own_mb + number));
     }
     OK
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: Out<c_uint>, places: *mut Process) -> c_int {
-    list("nvmlDeviceGetComputeRunningProcesses_v3", device, 300, count, places)
+pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+    device: Device,
+    count: Out<c_uint>,
+    places: *mut Process,
+) -> c_int {
+    list(
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        device,
+        300,
+        count,
+        places,
+    )
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Device, count: Out<c_uint>, places: *mut Process) -> c_int {
-    list("nvmlDeviceGetGraphicsRunningProcesses_v3", device, 200, count, places)
+pub extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
+    device: Device,
+    count: Out<c_uint>,
+    places: *mut Process,
+) -> c_int {
+    list(
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        device,
+        200,
+        count,
+        places,
+    )
 }
 
 #[repr(C)]
@@ -418,7 +535,10 @@ pub extern "C" fn nvmlGpmQueryDeviceSupport(device: Device, place: Out<GpmSuppor
     let found = card("nvmlGpmQueryDeviceSupport", device);
     let support = |_| {
         let is_supported = c_uint::from(state().gpm);
-        GpmSupport { version: 1, is_supported }
+        GpmSupport {
+            version: 1,
+            is_supported,
+        }
     };
     place.put(found.map(support))
 }
@@ -485,12 +605,15 @@ pub extern "C" fn nvmlGpmMetricsGet(mut request: Out<GpmMetrics>) -> c_int {
         Err(code) => return code,
     };
     let request = request.get();
-    let taken = request.samples.map(|sample| now.samples.get(&sample.addr()).copied().unwrap_or(0));
+    let taken = request
+        .samples
+        .map(|sample| now.samples.get(&sample.addr()).copied().unwrap_or(0));
     if request.version != 1 || taken[0] == 0 || taken[1] <= taken[0] {
         return INVALID_ARGUMENT;
     }
     for metric in &mut request.metrics[..request.count as usize] {
-        // What takes NVLink is not supported: most cards have none. Bytes are in MiB per second.
+        // Metrics of NVLink are not supported by default, because most cards have none. Bytes are
+        // in MiB per second.
         (metric.code, metric.value) = match metric.id {
             60 | 61 if !now.nvlink => (NOT_SUPPORTED, 0.0),
             id if now.gpm_lacks.contains(&id) => (NOT_SUPPORTED, 0.0),

@@ -1,9 +1,9 @@
-//! An NVTX tool for tests: it takes every call that vor makes, and writes each as a line to the
-//! file that `VOR_TEST_TOOL_LOG` names. Without a file it does nothing but take the calls.
+//! An NVTX tool for tests. It writes each call of vor as a line to the file that
+//! `VOR_TEST_TOOL_LOG` names. Without a file, it only receives the calls.
 //!
-//! It looks at everything that a real tool relies on (the sizes of tables and attributes, the
-//! version), and refuses to start where something is wrong, or where `VOR_TEST_TOOL_REFUSES` is
-//! set. Texts are written in hexadecimal digits: they may hold anything.
+//! It checks everything that a real tool relies on (the sizes of tables and attributes, the
+//! version). It refuses to start if a check fails, or if `VOR_TEST_TOOL_REFUSES` is set. Texts are
+//! written in hexadecimal digits, because they may contain any byte.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ use std::sync::{Mutex, OnceLock};
 #[repr(C)]
 struct Callbacks {
     struct_bytes: usize,
-    module_table: extern "system" fn(c_int, *mut *const *const AtomicPtr<c_void>, *mut c_uint) -> c_int,
+    module_table:
+        extern "system" fn(c_int, *mut *const *const AtomicPtr<c_void>, *mut c_uint) -> c_int,
 }
 
 #[repr(C)]
@@ -41,13 +42,13 @@ struct Attributes {
     message: *const c_char,
 }
 
-/// The calls are told here, under the lock that makes their order the file's.
+/// The log of the calls. The lock makes their order that of the file.
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
-/// Registered strings: a handle is the number of its string, from 1.
+/// Registered strings. A handle is the number of its string, from 1.
 static STRINGS: OnceLock<Mutex<HashMap<Vec<u8>, usize>>> = OnceLock::new();
 
-/// The one domain.
+/// The only domain.
 const DOMAIN: *mut c_void = std::ptr::without_provenance_mut(0xd0);
 
 thread_local! {
@@ -60,7 +61,7 @@ unsafe extern "C" {
 
 fn log(line: std::fmt::Arguments<'_>) {
     if let Some(file) = &mut *LOG.lock().unwrap() {
-        // SAFETY: it takes nothing, touches no memory and cannot fail.
+        // SAFETY: `gettid` takes nothing, touches no memory and cannot fail.
         let tid = unsafe { gettid() };
         let line = format!("{tid} {line}\n");
         file.write_all(line.as_bytes()).unwrap();
@@ -68,9 +69,9 @@ fn log(line: std::fmt::Arguments<'_>) {
 }
 
 fn hex(text: *const c_char) -> String {
-    // SAFETY: the program gives texts that end with 0 and live while the call lasts.
+    // SAFETY: the program provides texts that end with 0 and live during the call.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    // An empty text is a word too.
+    // The prefix makes an empty text a word too.
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("x{digits}")
 }
@@ -86,12 +87,20 @@ extern "system" fn register_string(domain: *mut c_void, text: *const c_char) -> 
     let mut strings = STRINGS.get_or_init(Mutex::default).lock().unwrap();
     let next = strings.len() + 1;
     let number = *strings.entry(bytes).or_insert(next);
-    log(format_args!("string {} {number} {}", domain.addr(), hex(text)));
+    log(format_args!(
+        "string {} {number} {}",
+        domain.addr(),
+        hex(text)
+    ));
     std::ptr::without_provenance_mut(number)
 }
 
 extern "system" fn name_category(domain: *mut c_void, category: u32, name: *const c_char) {
-    log(format_args!("category {} {category} {}", domain.addr(), hex(name)));
+    log(format_args!(
+        "category {} {category} {}",
+        domain.addr(),
+        hex(name)
+    ));
 }
 
 extern "system" fn name_thread(thread: u32, name: *const c_char) {
@@ -100,13 +109,22 @@ extern "system" fn name_thread(thread: u32, name: *const c_char) {
 
 extern "system" fn push(domain: *mut c_void, attributes: *const Attributes) -> c_int {
     let depth = DEPTH.replace(DEPTH.get() + 1);
-    // SAFETY: the program gives attributes that live while the call lasts, laid out as the
-    // interface says.
+    // SAFETY: the program provides attributes that live during the call, with the layout of the
+    // interface.
     let at = unsafe { &*attributes };
     if is_logging() {
         log(format_args!(
             "push {} {} {} {} {} {} {} {} {} {} {depth}",
-            domain.addr(), at.version, at.size, at.category, at.color_type, at.color, at.payload_type, at.payload, at.message_type, at.message.addr(),
+            domain.addr(),
+            at.version,
+            at.size,
+            at.category,
+            at.color_type,
+            at.color,
+            at.payload_type,
+            at.payload,
+            at.message_type,
+            at.message.addr(),
         ));
     }
     depth
@@ -128,18 +146,25 @@ fn is_logging() -> bool {
     *IS_LOGGING.get_or_init(|| LOG.lock().unwrap().is_some())
 }
 
-/// Called by the program once, with what hands out its tables; returns 0 where it is not as it
-/// should be.
+/// The program calls this once, with the function that returns its tables. Returns 0 if a check
+/// fails.
 #[unsafe(no_mangle)]
-pub extern "system" fn InitializeInjectionNvtx2(table: extern "system" fn(u32) -> *const c_void) -> c_int {
+pub extern "system" fn InitializeInjectionNvtx2(
+    table: extern "system" fn(u32) -> *const c_void,
+) -> c_int {
     if std::env::var_os("VOR_TEST_TOOL_REFUSES").is_some() {
         return 0;
     }
     if let Some(path) = std::env::var_os("VOR_TEST_TOOL_LOG") {
         *LOG.lock().unwrap() = Some(File::create(path).unwrap());
     }
-    // SAFETY: these are the tables of these numbers, which live as long as the program.
-    let (callbacks, version) = unsafe { (&*table(1).cast::<Callbacks>(), &*table(3).cast::<VersionInfo>()) };
+    // SAFETY: the tables of these numbers have these types, and live as long as the program.
+    let (callbacks, version) = unsafe {
+        (
+            &*table(1).cast::<Callbacks>(),
+            &*table(3).cast::<VersionInfo>(),
+        )
+    };
     (version.set_tool_version)(3);
     let is_right = callbacks.struct_bytes == 16
         && version.struct_bytes == 24
@@ -150,7 +175,8 @@ pub extern "system" fn InitializeInjectionNvtx2(table: extern "system" fn(u32) -
     c_int::from(is_right && fill(callbacks))
 }
 
-/// Puts the functions into their slots; false where a module lacks slots that a tool may count on.
+/// Stores the functions in their slots. Returns `false` if a module lacks slots that a tool may
+/// rely on.
 fn fill(callbacks: &Callbacks) -> bool {
     let functions: [(c_int, usize, *const c_void); 6] = [
         (1, 14, name_thread as *const c_void),
@@ -160,7 +186,18 @@ fn fill(callbacks: &Callbacks) -> bool {
         (5, 10, register_string as *const c_void),
         (5, 12, create_domain as *const c_void),
     ];
-    for (module, expected) in [(-1, 0), (0, 0), (1, 16), (2, 9), (3, 15), (4, 7), (5, 16), (6, 7), (7, 0), (c_int::MAX, 0)] {
+    for (module, expected) in [
+        (-1, 0),
+        (0, 0),
+        (1, 16),
+        (2, 9),
+        (3, 15),
+        (4, 7),
+        (5, 16),
+        (6, 7),
+        (7, 0),
+        (c_int::MAX, 0),
+    ] {
         let (mut slots, mut count) = (std::ptr::null(), 0);
         let found = (callbacks.module_table)(module, &mut slots, &mut count);
         if (found, count) != (c_int::from(expected > 0), expected) {
@@ -170,16 +207,18 @@ fn fill(callbacks: &Callbacks) -> bool {
             if found == 0 {
                 break;
             }
-            // The first stands for no function, and the one behind the last ends the array.
-            // SAFETY: the program says how long the array is, and `number` lies within that.
+            // The first slot has no function, and the one behind the last ends the array.
+            // SAFETY: the program reports the length of the array, and `number` is within it.
             let slot = unsafe { *slots.add(number) };
             if slot.is_null() != (number == 0 || number == count as usize) {
                 return false;
             }
-            let ours = functions.iter().find(|(of, at, _)| (*of, *at) == (module, number));
+            let ours = functions
+                .iter()
+                .find(|(of, at, _)| (*of, *at) == (module, number));
             if let Some((_, _, function)) = ours {
-                // SAFETY: a slot that is not null is the program's for as long as that runs, and
-                // atomic by the tool's and the program's agreement.
+                // SAFETY: a slot that is not null belongs to the program for as long as the program
+                // runs. It is atomic by agreement of tool and program.
                 unsafe { &*slot }.store(function.cast_mut(), Ordering::Relaxed);
             }
         }
@@ -187,19 +226,19 @@ fn fill(callbacks: &Callbacks) -> bool {
     true
 }
 
-/// How many ranges the calling thread has open: for programs that know the tool.
+/// Returns the number of open ranges of the calling thread, for programs that know the tool.
 #[unsafe(no_mangle)]
 pub extern "system" fn vor_test_depth() -> c_int {
     DEPTH.get()
 }
 
-/// The functions of a range, for measuring what they take by themselves.
+/// Pushes a range, so that a benchmark can measure the tool's own cost.
 #[unsafe(no_mangle)]
 pub extern "system" fn vor_test_push(attributes: *const c_void) -> c_int {
     push(DOMAIN, attributes.cast())
 }
 
-/// As above.
+/// Pops a range, for the same benchmark.
 #[unsafe(no_mangle)]
 pub extern "system" fn vor_test_pop() -> c_int {
     pop(DOMAIN)

@@ -45,8 +45,8 @@ pub fn reader(bytes: &[u8]) {
     decoder(bytes);
 }
 
-/// The decoder, fed in uneven pieces: every byte is in a record or in damage, in the order of the
-/// file.
+/// Tests the decoder with input in uneven pieces: every byte is in a record or in damage, in the
+/// order of the file.
 fn decoder(bytes: &[u8]) {
     let Ok(Some((header, len))) = Header::decode(bytes) else {
         return;

@@ -113,8 +113,8 @@ fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
     (encoder, bytes)
 }
 
-/// Makes a capture of `batches` batches with up to `spread` spans per thread, and without a mark;
-/// its only frame has all spans.
+/// Makes a capture of `batches` batches with up to `spread` spans per thread, and without a mark.
+/// Its only frame has all spans.
 pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> TestCapture {
     let mut random = Random(seed);
     let catalog = Arc::new(catalog());
@@ -252,7 +252,7 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> TestCapture
     made
 }
 
-/// Makes spans in the order of their ends: leaves, and now and then a parent of the last few.
+/// Makes spans in the order of their ends: leaves, and occasionally a parent of the last few.
 pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
     let mut batch = filled!(ThreadBatch {
         thread: ThreadId(thread)

@@ -4,8 +4,8 @@
 
 use std::ffi::c_void;
 
-/// Makes `work` run when this thread has ended for the standard library. The C library calls
-/// destructors of its own keys after those of thread-locals.
+/// Runs `work` when this thread has ended for the standard library. The C library calls destructors
+/// of its own keys after those of thread-locals.
 pub fn at_the_very_end(work: unsafe extern "C" fn(*mut c_void)) {
     let mut key = 0;
     // SAFETY: `key` is valid for writes; `work` is called with the value, because it is not null,

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The counting allocator; a test installs it by `#[global_allocator]`.
+/// The counting allocator. A test installs it with `#[global_allocator]`.
 pub struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -29,7 +29,7 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// Runs `work`; returns the growth of live bytes from its begin to its peak.
+/// Runs `work`, and returns the growth of live bytes from its start to its peak.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = live_bytes();
     PEAK.store(before, Ordering::Relaxed);

@@ -25,7 +25,7 @@ pub fn rows(file: Vec<u8>) -> Vec<Row> {
         .collect()
 }
 
-/// Returns a column of integers; a row without a value has `None`.
+/// Returns a column of integers. A row without a value has `None`.
 pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
     let reader = SerializedFileReader::new(Bytes::copy_from_slice(file)).expect("a Parquet file");
     let schema = reader.metadata().file_metadata().schema_descr();

@@ -1,5 +1,5 @@
-//! A reader of gzipped `profile.proto`, written from the published message and not from the
-//! exporter.
+//! A reader of gzipped `profile.proto`. It follows the published message definition, and is
+//! independent of the exporter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -55,7 +55,7 @@ impl Profile {
     }
 }
 
-/// Reads a profile; asserts that every reference in it resolves.
+/// Reads a profile, and asserts that every reference in it resolves.
 pub fn read(gzipped: &[u8]) -> Profile {
     let mut bytes = Vec::new();
     let mut decoder = flate2::read::MultiGzDecoder::new(gzipped);

@@ -16,10 +16,10 @@ use crate::random::Random;
 
 pub const NASTY: &str = "quote\" back\\slash \n\t\r\u{1}\u{1f} <ä 🦀 \u{2028}>; {x} 17";
 
-/// The begin of the recording, in ticks; a tick is a nanosecond.
+/// The start of the recording, in ticks. A tick is a nanosecond.
 pub const BEGIN: u64 = 1_000;
 
-/// A span: thread, depth, call site, begin and end in nanoseconds since the begin of the recording.
+/// A span: thread, depth, call site, start and end in nanoseconds since the start of the recording.
 pub type Row = (u32, usize, u32, u64, u64);
 
 /// Batches, and their spans in pre-order, thread by thread.
@@ -86,7 +86,7 @@ pub fn name(site: u32) -> String {
     catalog().site_name(SiteId(site)).to_owned()
 }
 
-/// A thread while its trees are made.
+/// A thread during the construction of its trees.
 struct Thread<'a> {
     random: &'a mut Random,
     thread: u32,
@@ -168,7 +168,7 @@ pub fn make(seed: u64, spans: usize) -> Views {
     Views { batches, rows }
 }
 
-/// Removes the first spans of a thread; with the last span, also everything else.
+/// Removes the first spans of a thread. With the last span, also removes everything else.
 fn split_first(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
     if count == thread.len() {
         let rest = filled!(ThreadBatch {
