@@ -1,8 +1,8 @@
-//! The object around a generator or coroutine that a profiled function returns on CPython 3.11: it
+//! The object around a generator or coroutine that a profiled function returns on CPython 3.11. It
 //! records each activation as a span.
 //!
-//! Like the [wrapper](crate::wrapper) it looks like its target. The awaitables of an asynchronous
-//! generator are put into such objects too, since its code runs in them.
+//! Like the [wrapper](crate::wrapper), it looks like its target. The awaitables of an asynchronous
+//! generator are wrapped in such objects too, because its code runs in them.
 
 #![expect(
     unsafe_code,
@@ -27,18 +27,18 @@ use crate::open;
 use crate::proxy::{self, Proxy, target};
 use crate::values::{self, Value};
 
-/// The object. `site` and `is_coroutine` are set where it is made and not changed after that.
+/// The object. `site` and `is_coroutine` are set at its creation and never change.
 #[repr(C)]
 struct Activation {
     proxy: Proxy,
     site: &'static CallSite,
-    /// The arguments of the function, a box, until the first activation takes it (acquire); null
-    /// after that. Without an interpreter's lock two threads may resume the object at once, of
-    /// which one is refused.
+    /// The arguments of the function, a box, until the first activation takes it (acquire). Null
+    /// after that. Without an interpreter's lock, two threads may resume the object at the same
+    /// time, and one of them is refused.
     values: AtomicPtr<Vec<Value>>,
     is_coroutine: bool,
-    /// The first activation of a coroutine that is suspended, with which its task began. The thread
-    /// that resumes the object changes it, and holds the interpreter's lock meanwhile.
+    /// The first activation of a suspended coroutine, with which its task began. Only the thread
+    /// that resumes the object changes it, and holds the interpreter's lock then.
     first: Option<ManualScope>,
     was_resumed: bool,
 }
@@ -81,8 +81,8 @@ pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Puts an object around a generator, a coroutine or an awaitable of an asynchronous generator.
-/// Takes the reference `target` over; returns null, with the error set, where there is no memory.
+/// Makes an object around a generator, a coroutine or an awaitable of an asynchronous generator.
+/// Takes over the reference `target`. Returns null, with the error set, if there is no memory.
 ///
 /// # Safety
 ///
@@ -124,7 +124,7 @@ unsafe fn is_coroutine(target: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Takes the arguments of the function, which only the first activation finds.
+/// Takes the arguments of the function. Only the first activation gets them.
 ///
 /// # Safety
 ///
@@ -153,7 +153,7 @@ struct Span {
 }
 
 impl Span {
-    /// Begins the span of an activation; the first one has the arguments.
+    /// Begins the span of an activation. The first one has the arguments.
     ///
     /// # Safety
     ///
@@ -216,8 +216,7 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
         span.end(how == ffi::PySendResult::PYGEN_NEXT);
         match how {
             ffi::PySendResult::PYGEN_NEXT => result,
-            // The end is no value and no error, or a `StopIteration` with the value that was
-            // returned.
+            // The end has neither value nor error, or is a `StopIteration` with the returned value.
             ffi::PySendResult::PYGEN_RETURN => {
                 if result != ffi::Py_None() {
                     stop_with(result);
@@ -278,8 +277,7 @@ unsafe fn activate(
     unsafe {
         let span = Span::begin(object);
         let returned = call_method(object, method, args);
-        // A value means that it is suspended. Where it ends, it raises, or returns `None` from
-        // `close`.
+        // A value means that it is suspended. At its end it raises, or returns `None` from `close`.
         span.end(!returned.is_null() && method != "close");
         returned
     }
@@ -306,8 +304,8 @@ unsafe fn call_method(
     }
 }
 
-/// Calls a method of an asynchronous generator, and puts the awaitable that it returns into an
-/// object of its own.
+/// Calls a method of an asynchronous generator, and wraps the returned awaitable in an object of
+/// its own.
 ///
 /// # Safety
 ///
@@ -350,8 +348,8 @@ unsafe fn close(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     }
 }
 
-/// Returns whether a generator or coroutine has begun and not ended, so that closing it runs code
-/// of it.
+/// Returns whether a generator or coroutine has begun and not ended. If so, closing it runs its
+/// code.
 ///
 /// # Safety
 ///
@@ -365,8 +363,8 @@ unsafe fn is_suspended(target: *mut ffi::PyObject) -> bool {
         .unwrap_or(false)
 }
 
-/// Releases the target. If this is the last reference to a suspended generator or coroutine, that
-/// is closed, which is an activation.
+/// Releases the target. If this is the last reference to a suspended generator or coroutine, its
+/// close is an activation.
 ///
 /// # Safety
 ///

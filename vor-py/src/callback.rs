@@ -1,8 +1,8 @@
-//! The C profile callback of CPython 3.11, which a thread calls at the begin and end of every
+//! The C profile callback of CPython 3.11, which a thread calls at the start and end of every
 //! function.
 //!
-//! It is also called when a generator or coroutine is resumed or suspended, and cannot tell an
-//! exception from a return.
+//! It is also called when a generator or coroutine is resumed or suspended. It cannot distinguish
+//! an exception from a return.
 
 #![expect(
     unsafe_code,
@@ -21,10 +21,10 @@ use crate::entry::{add_functions, positional};
 use crate::monitor::{self, MIN_TICKS};
 use crate::{callee, open};
 
-/// Whether threads have the callback. Written when tracing begins and ends, read relaxed by the
-/// events.
+/// Whether threads have the callback. Written when tracing begins and ends, read relaxed by events.
 static TRACING: AtomicBool = AtomicBool::new(false);
-/// Whether calls of functions that are not written in Python are recorded too. As [`TRACING`].
+/// Whether calls of functions that are not written in Python are recorded too. Written and read
+/// like [`TRACING`].
 static C_CALLS: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -106,11 +106,11 @@ unsafe extern "C" fn event(
 /// The instruction that a frame of a coroutine executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Instruction {
-    /// The first one.
+    /// The first instruction.
     Begin,
     /// A suspension.
     Yield,
-    /// Any other.
+    /// Any other instruction.
     Other,
 }
 
@@ -121,8 +121,8 @@ impl Instruction {
     ///
     /// The frame is alive, and of code with these instructions.
     unsafe fn at(coroutine: &Coroutine, frame: *mut ffi::PyFrameObject) -> Self {
-        // Numbers of CPython 3.11, the only version that this module is for. The first instruction
-        // of a function is the only `RESUME` with argument 0.
+        // Opcodes of CPython 3.11, the only version that uses this module. The first instruction of
+        // a function is the only `RESUME` with argument 0.
         const YIELD_VALUE: u8 = 86;
         const RESUME: u8 = 151;
         // SAFETY: as the caller says.

@@ -1,11 +1,11 @@
-//! A table from the addresses of code objects to their call sites, or to none if their calls are
-//! not recorded.
+//! A table that maps the addresses of code objects to their call sites, or to none if their calls
+//! are not recorded.
 //!
-//! Every event looks an address up. So it is a hash table with open addressing over two words, the
-//! address and a pointer to the value, which are read without a lock; in a free-threaded
-//! interpreter many threads read it at a time. Changes take a lock. A weak reference removes the
-//! entry together with the code object, since another object may get the same address. Until then,
-//! replaced values stay in memory: a thread may be about to use them.
+//! Every event looks up an address. So the table is a hash table with open addressing over two
+//! words: the address, and a pointer to the value. Both are read without a lock, and in a
+//! free-threaded interpreter by many threads at the same time. Changes take a lock. A weak
+//! reference removes the entry together with the code object, because another object may get the
+//! same address. Until then, replaced values stay in memory: a thread may be about to use them.
 
 #![expect(
     unsafe_code,
@@ -23,10 +23,10 @@ use vor_recorder::hot::callsite::CallSite;
 use crate::filter;
 use crate::sites::{self, Place};
 
-/// How the calls of a code object are recorded.
+/// The way to record the calls of a code object.
 #[derive(Debug)]
 pub(crate) struct Code {
-    /// `None` where its calls are not recorded.
+    /// `None` if its calls are not recorded.
     pub(crate) site: Option<&'static CallSite>,
     /// The names of the arguments that are recorded, as in the call site.
     pub(crate) args: Box<[String]>,
@@ -37,7 +37,7 @@ pub(crate) struct Code {
 /// The properties of an `async def`.
 #[derive(Debug)]
 pub(crate) struct Coroutine {
-    /// Its instructions: the C profile callback cannot tell a begin from a resumption, or a
+    /// Its instructions. The C profile callback cannot distinguish a start from a resumption, or a
     /// suspension from an end.
     #[cfg(not(Py_3_12))]
     pub(crate) instructions: Box<[u8]>,
@@ -73,38 +73,38 @@ struct Value {
     _replaced: Option<Box<Value>>,
 }
 
-/// The key of a removed entry, at which a search does not end.
+/// The key of a removed entry. A search continues after it.
 const REMOVED: usize = 1;
 
 struct Table {
-    /// A power of two of entries, of which at most half are not empty.
+    /// The number of entries is a power of two. At most half of them are not empty.
     entries: Box<[Entry]>,
 }
 
 /// The table; null before the first entry. Written under the lock [`USED`] (release), read by every
-/// event (acquire). A table that became too small stays in memory, since a thread may be reading
-/// it; all of them together are smaller than the last one.
+/// event (acquire). A table that became too small stays in memory, because a thread may be reading
+/// it. All old tables together are smaller than the current one.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// The lock for changes of the table, with the number of its entries that are not empty. No code of
-/// Python runs under it.
+/// The lock for changes of the table, with the number of its entries that are not empty. No Python
+/// code runs under it.
 static USED: Mutex<usize> = Mutex::new(0);
 
-/// Whether code that is not in the table is recorded as well. Written by [`trace_all`] and read by
+/// Whether code that is not in the table is recorded too. Written by [`trace_all`] and read by
 /// every event, relaxed.
 static ALL: AtomicBool = AtomicBool::new(false);
 
-/// Records all code that passes the filter, or only the code objects that were [`put`] in.
+/// Records all code that passes the filter, or only the code objects that [`put`] entered.
 pub(crate) fn trace_all(all: bool) {
     ALL.store(all, Ordering::Relaxed);
 }
 
-/// Returns whether all code is recorded that passes the filter.
+/// Returns whether all code that passes the filter is recorded.
 pub(crate) fn traces_all() -> bool {
     ALL.load(Ordering::Relaxed)
 }
 
-/// Returns how the calls of the code object at this address are recorded.
+/// Returns the way to record the calls of the code object at this address.
 ///
 /// # Safety
 ///
@@ -120,12 +120,13 @@ pub(crate) unsafe fn find<'a>(key: usize) -> Option<&'a Code> {
 
 #[inline(always)]
 fn hash(key: usize) -> usize {
-    // The upper half of a product with a large odd number depends on every bit; objects lie at
+    // The upper half of a product with a large odd number depends on every bit. Objects are at
     // multiples of 16.
     ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
-/// As [`find`]; where all code is recorded, a code object that is not in the table is entered.
+/// Does the same as [`find`]. If all code is recorded, also enters a code object that is not in the
+/// table.
 pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'py Code>> {
     // SAFETY: a bound object is alive, for as long as the returned value.
     if let Some(found) = unsafe { find(code.as_ptr().addr()) } {
@@ -152,7 +153,7 @@ pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'
         args: Box::default(),
         coroutine: Coroutine::of(code)?,
     };
-    // Another thread may have been faster, with a name that the program chose.
+    // Another thread may have entered it already, with a name that the program chose.
     enter(code, found, false)?;
     // SAFETY: as above.
     Ok(unsafe { find(code.as_ptr().addr()) })
@@ -168,7 +169,7 @@ fn enter(code: &Bound<'_, PyAny>, value: Code, replaces: bool) -> PyResult<()> {
     let key = code.as_ptr().addr();
     let on_end = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| remove(key);
     let on_end = PyCFunction::new_closure(py, None, None, on_end)?;
-    // This may run code of Python, so it comes before the lock.
+    // This may run Python code, so it comes before the lock.
     let weak = PyWeakrefReference::new_with(code, on_end)?
         .into_any()
         .unbind();
@@ -181,7 +182,7 @@ fn enter(code: &Bound<'_, PyAny>, value: Code, replaces: bool) -> PyResult<()> {
         let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
         Table::with_room(&mut used).put(key, value, replaces, &mut used)
     };
-    // This releases a weak reference, which may run code of Python, so it comes after the lock.
+    // This releases a weak reference, which may run Python code, so it comes after the lock.
     drop(unused);
     Ok(())
 }
@@ -203,7 +204,7 @@ impl Table {
         let mask = self.entries.len().wrapping_sub(1);
         let mut at = hash(key);
         loop {
-            // The search ends, since half of them are empty.
+            // The search terminates, because at least half of the entries are empty.
             let entry = self.entries.get(at & mask)?;
             match entry.key.load(Ordering::Acquire) {
                 found if found == key => return Some(entry),
@@ -225,7 +226,7 @@ impl Table {
         }
         let has_key = |entry: &&Entry| entry.key.load(Ordering::Relaxed) > REMOVED;
         *used = 0;
-        // Twice as large each time, so that all tables before it are together smaller.
+        // The size doubles each time, so all previous tables together are smaller.
         let capacity = (2 * entries.len()).max(1024);
         let empty = || Entry {
             key: AtomicUsize::new(0),
@@ -244,7 +245,7 @@ impl Table {
         unsafe { &*larger }
     }
 
-    /// Enters a value; there is room, and the caller holds the lock. Returns the value if it is not
+    /// Enters a value. There is room, and the caller holds the lock. Returns the value if it is not
     /// needed.
     fn put(
         &self,
@@ -269,7 +270,7 @@ impl Table {
         None
     }
 
-    /// Fills the first entry without an address; there is one, and the caller holds the lock.
+    /// Fills the first entry without an address. There is one, and the caller holds the lock.
     fn insert(&self, key: usize, value: *mut Value, used: &mut usize) {
         let mask = self.entries.len() - 1;
         let mut at = hash(key);
@@ -289,7 +290,7 @@ impl Table {
         entry.key.store(REMOVED, Ordering::Relaxed);
         let mask = self.entries.len() - 1;
         let key_at = |at: usize| &self.entries[at & mask].key;
-        // A removed entry before an empty one is needed by no search, so it becomes empty.
+        // No search needs a removed entry before an empty one, so it becomes empty.
         let mut at = hash(key);
         while key_at(at).load(Ordering::Relaxed) != 0 {
             at += 1;

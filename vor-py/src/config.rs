@@ -1,4 +1,4 @@
-//! `vor.enable(…)`: keywords as settings.
+//! `vor.enable(…)`: settings from keywords.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! C entry points: functions that the interpreter calls by its own conventions, which cost less
+//! C entry points: functions that the interpreter calls with its own conventions, which cost less
 //! than PyO3's.
 //!
-//! A function is plain Rust; a macro makes the C function around it where it is registered:
-//! [`vectorcall!`] for objects that can be called and events, [`no_args!`], [`positional!`] and
-//! [`keywords!`] for methods and functions of the module. The interpreter attaches the thread
-//! before it calls, and passes objects that live as long as the call.
+//! A function is plain Rust. A macro makes the C function around it at its registration:
+//! [`vectorcall!`] for callable objects and events, [`no_args!`], [`positional!`] and [`keywords!`]
+//! for methods and functions of the module. The interpreter attaches the thread before it calls,
+//! and passes objects that live as long as the call.
 
 #![expect(unsafe_code, reason = "the interpreter's own interface is one of C")]
 
@@ -19,8 +19,8 @@ use crate::object::{none, take_error};
 #[derive(Clone, Copy)]
 pub(crate) struct VectorcallArgs {
     first: *const *mut ffi::PyObject,
-    /// The number of positional arguments. Its highest bit says that the place before the first
-    /// may be overwritten.
+    /// The number of positional arguments. The highest bit means that the place before the first
+    /// argument may be overwritten.
     count_and_flag: usize,
     keywords: *mut ffi::PyObject,
 }
@@ -62,7 +62,7 @@ impl VectorcallArgs {
         unsafe { *self.first.add(at) }
     }
 
-    /// Returns the arguments behind the first one, which is positional.
+    /// Returns the arguments after the first one, which is positional.
     ///
     /// # Safety
     ///
@@ -74,7 +74,7 @@ impl VectorcallArgs {
         Self::new(first, self.positional_count() - 1, self.keywords)
     }
 
-    /// Passes the arguments on as they are.
+    /// Passes the arguments on unchanged.
     ///
     /// # Safety
     ///
@@ -89,7 +89,7 @@ impl VectorcallArgs {
         unsafe { function(callable, self.first, self.count_and_flag, self.keywords) }
     }
 
-    /// Passes the arguments on as they are to any callable.
+    /// Passes the arguments on unchanged to any callable.
     ///
     /// # Safety
     ///
@@ -117,7 +117,7 @@ impl Outcome for *mut ffi::PyObject {
 }
 
 impl Outcome for Option<()> {
-    /// `None` in Python, or null where an error is set.
+    /// Returns Python's `None`, or null if an error is set.
     #[inline(always)]
     fn into_raw(self) -> *mut ffi::PyObject {
         self.map_or(ptr::null_mut(), |()| none())
@@ -235,7 +235,7 @@ pub(crate) unsafe fn slice<'a>(
     unsafe { std::slice::from_raw_parts(args, count.unsigned_abs()) }
 }
 
-/// Returns a leaked method table with the entry that ends it.
+/// Returns a leaked method table with its terminating entry.
 pub(crate) fn method_table<const N: usize>(
     methods: [ffi::PyMethodDef; N],
 ) -> *mut ffi::PyMethodDef {

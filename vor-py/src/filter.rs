@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 /// Files and folders, as in the file names of code objects.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// If there are any, only their code is recorded.
+    /// If not empty, only code in these places is recorded.
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
 }
@@ -22,7 +22,7 @@ pub(crate) fn set(filter: Filter) {
 
 /// Returns whether code of this file and name is recorded.
 pub(crate) fn passes(file: &str, name: &str) -> bool {
-    // These run before a thread has its name, and last as long as the thread.
+    // These functions run before a thread has its name, and last as long as the thread.
     if file.ends_with("threading.py")
         && matches!(
             name,
@@ -36,7 +36,7 @@ pub(crate) fn passes(file: &str, name: &str) -> bool {
     (filter.include.is_empty() || is_in(&filter.include)) && !is_in(&filter.exclude)
 }
 
-/// Returns whether `place` is the file or a folder around it.
+/// Returns whether `place` is the file or a folder that contains it.
 fn is_at(file: &str, place: &str) -> bool {
     match file.strip_prefix(place) {
         Some(rest) => {

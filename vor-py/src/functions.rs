@@ -54,7 +54,7 @@ fn exactly<const N: usize>(
     }
 }
 
-/// Raises: a call has `found` arguments and may have `most`.
+/// Raises an error: a call has `found` arguments, and may have at most `most`.
 #[cold]
 fn raise_count<T>(function: &str, most: usize, found: usize) -> Option<T> {
     raise(PyTypeError::new_err(format!(
@@ -100,7 +100,7 @@ unsafe fn record_io(_: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> Optio
 unsafe fn whole(what: &str, object: *mut ffi::PyObject) -> Option<u64> {
     // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let object = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), object) };
-    // Every object with an `__index__` is a whole number, such as NumPy's.
+    // Every object with an `__index__` is a whole number, for example one of NumPy.
     match object
         .call_method0("__index__")
         .and_then(|index| index.extract::<u64>())

@@ -1,9 +1,9 @@
 //! Event loops: a block that is open when a turn of a loop ends is suspended.
 //!
-//! A coroutine that is not profiled has no span that ends at its suspension. A block in it would
-//! seem to stay open, around all other work of the loop. `asyncio` runs tasks and callbacks by
-//! `Handle._run`. That is wrapped when recording begins, or when a block with a new name begins
-//! after `asyncio` was imported. A program without a loop pays nothing.
+//! A coroutine that is not profiled has no span that ends at its suspension. So a block in it would
+//! seem to stay open around all other work of the loop. `asyncio` runs tasks and callbacks through
+//! `Handle._run`. This module wraps that function when recording begins, or when a block with a new
+//! name begins after `asyncio` was imported. A program without a loop pays nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,11 +16,11 @@ use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};
 
 /// Whether turns of loops are watched. Written (relaxed) by the thread that wraps them, read by
-/// every look-up of a new name. Two threads may both wrap them, which does no harm.
+/// every look-up of a new name. It is harmless if two threads both wrap them.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Watches the turns of `asyncio`'s loops, if it was imported. Where every call is recorded, so are
-/// activations of coroutines, and turns need not be watched.
+/// Watches the turns of `asyncio`'s loops, if `asyncio` was imported. If every call is recorded, so
+/// are activations of coroutines, and turns need not be watched.
 pub(crate) fn watch(py: Python<'_>) {
     if WATCHED.load(Ordering::Relaxed) || codes::traces_all() || !setup::is_enabled() {
         return;

@@ -1,4 +1,4 @@
-//! The Python module: its contents, and the functions that PyO3 wraps since they are not hot.
+//! The Python module: its contents, and the functions that PyO3 wraps, because they are not hot.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -45,13 +45,13 @@ mod _core {
         #[cfg(not(Py_3_12))]
         crate::callback::add(module)?;
         thread::name_threads_by(super::thread_name);
-        // PyO3 adds private names to it as well; the package has its own.
+        // PyO3 adds private names to it too. The package has its own `__all__`.
         let _ = module.delattr("__all__");
         Ok(())
     }
 }
 
-/// Fails in subinterpreters: types, tables and the recorder are shared by the process, and refer to
+/// Fails in subinterpreters. The process shares types, tables and the recorder, and they refer to
 /// objects of one interpreter.
 fn refuse_second_interpreter() -> PyResult<()> {
     #[expect(
@@ -100,8 +100,8 @@ fn flush(py: Python<'_>) {
 /// Measures the cost of an empty span on this machine, in about a millisecond.
 #[pyfunction]
 fn calibrate() {
-    // It records, and a recording thread stays attached to the interpreter: the recorder may read
-    // the thread's name.
+    // No `detach`: the call records, and the recorder may read the thread's name from the
+    // interpreter.
     setup::calibrate();
 }
 
@@ -130,7 +130,7 @@ fn close_capture(py: Python<'_>) -> Option<PathBuf> {
     py.detach(drain::close_capture)
 }
 
-/// Runs a command line of `vor`, the program's name first, and returns the exit code.
+/// Runs a command line of `vor`, which starts with the program's name, and returns the exit code.
 #[pyfunction]
 #[pyo3(signature = (arguments, /))]
 fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -185,8 +185,8 @@ fn place(
     Ok(place)
 }
 
-/// Returns an object around a callable that records its calls. `parameters`: name, position (`None`
-/// for a keyword-only one), whether there is a default, and the default.
+/// Returns an object around a callable that records its calls. Each of the `parameters` has a name,
+/// a position (`None` if keyword-only), whether there is a default, and the default.
 #[pyfunction]
 #[pyo3(signature = (function, code, name, module, parameters, is_suspended, /))]
 fn wrap<'py>(
@@ -216,8 +216,8 @@ fn wrap<'py>(
     wrapper::wrap(function, site, parameters, is_function, is_suspended)
 }
 
-/// Begins or ends to record all code that is in `include`, unless that is empty, and not in
-/// `exclude`.
+/// Starts or stops recording all code that is not in `exclude`, and is in `include` unless that is
+/// empty.
 #[pyfunction]
 #[pyo3(signature = (on, include, exclude, min_us, c_calls, /))]
 fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_calls: bool) {
@@ -231,26 +231,26 @@ fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_ca
     codes::trace_all(on);
     #[cfg(not(Py_3_12))]
     crate::callback::set(on, c_calls);
-    // From 3.12 on the package switches these events on and off.
+    // From 3.12 on, the package switches these events on and off.
     #[cfg(Py_3_12)]
     let _ = c_calls;
 }
 
-/// Begins to mark a frame every so many milliseconds, until the program marks one itself.
+/// Starts to mark a frame at this interval in milliseconds, until the program marks one itself.
 #[pyfunction]
 #[pyo3(signature = (interval_ms, /))]
 fn mark_frames_every(interval_ms: f64) {
     ticker::start(Duration::from_nanos((interval_ms * 1e6) as u64));
 }
 
-/// Ends the marks of `mark_frames_every`, and returns whether the program has marked no frame
+/// Stops the marks of `mark_frames_every`, and returns whether the program has marked no frame
 /// itself.
 #[pyfunction]
 fn stop_marking_frames() -> bool {
     ticker::stop()
 }
 
-/// Returns the name of this thread from the tables of `threading`, without running code of Python.
+/// Returns the name of this thread from the tables of `threading`, without running Python code.
 fn thread_name() -> Option<String> {
     #[expect(
         unsafe_code,

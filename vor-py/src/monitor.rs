@@ -1,8 +1,9 @@
 //! The callbacks of `sys.monitoring`, on CPython 3.12 and later.
 //!
 //! The package registers one object for each kind of event (`_monitor.py`), and switches events on
-//! and off. Each is called by vectorcall with the code object first. For code that is not recorded
-//! it returns `sys.monitoring.DISABLE`, and is not called again at that place.
+//! and off. The interpreter calls an object by vectorcall, with the code object first. For code
+//! that is not recorded, the call returns `sys.monitoring.DISABLE`, and the interpreter does not
+//! call again at that place.
 //!
 //! | event | begins or ends |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | `PY_THROW` | an activation, by an exception |
 //! | `PY_YIELD` | ends an activation; the task of a coroutine continues |
 //! | `PY_RETURN` | ends a call or an activation, and the task |
-//! | `PY_UNWIND` | ends them, by an exception |
+//! | `PY_UNWIND` | ends a call or an activation, and the task, by an exception |
 //! | `CALL`, `C_RETURN`, `C_RAISE` | a call of a function that is not written in Python, if switched on |
 
 #![expect(
@@ -35,8 +36,8 @@ use crate::{callee, open};
 /// The type of the objects that are called for events.
 static HOOK: TypeCell<Callback> = TypeCell::new();
 
-/// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`], always with
-/// this object, before any event comes.
+/// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`] before any
+/// event, always with the same object.
 static DISABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
 /// Calls shorter than this many ticks leave no record. Written when tracing begins, read relaxed by
@@ -106,8 +107,8 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Begins an activation of a generator or coroutine after its first, which has no arguments;
-/// returns as [`begin`].
+/// Begins an activation of a generator or coroutine after its first one. It has no arguments.
+/// Returns the same as [`begin`].
 ///
 /// # Safety
 ///
@@ -134,7 +135,8 @@ pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// As [`begin`], for code that runs for the first time, or whose arguments are recorded.
+/// Does the same as [`begin`], for code that runs for the first time, or whose arguments are
+/// recorded.
 ///
 /// # Safety
 ///
@@ -271,7 +273,8 @@ fn frame() -> usize {
 unsafe fn call(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with the code, the offset, the callable and its first argument.
     unsafe {
-        // Callables that are written in Python have events of their own, and no end comes here.
+        // Callables that are written in Python have events of their own, and their end does not
+        // reach `c_end`.
         if matches!(
             codes::find(args.get(0).addr()),
             Some(Code { site: Some(_), .. })

@@ -1,8 +1,8 @@
-//! Types of the module that are defined by C structs, for objects that are made or called too often
-//! for PyO3's classes.
+//! Types of the module that C structs define, for objects that are made or called too often for
+//! PyO3's classes.
 //!
 //! A type is made once, when the module is loaded, and lives as long as the process. The functions
-//! used are in the stable ABI of 3.12; in 3.11 the same names are outside it.
+//! that it uses are in the stable ABI of 3.12. In 3.11 the same names are outside it.
 
 #![expect(unsafe_code, reason = "the interpreter's own interface is one of C")]
 
@@ -54,7 +54,7 @@ impl TypeSpec {
         self
     }
 
-    /// Fills a slot, with a function by its convention.
+    /// Fills a slot with a function that has the slot's convention.
     pub(crate) fn slot(mut self, slot: c_int, pfunc: *mut c_void) -> Self {
         self.slots.push(ffi::PyType_Slot { slot, pfunc });
         self
@@ -68,14 +68,14 @@ impl TypeSpec {
         self.slot(ffi::Py_tp_methods, method_table(methods).cast())
     }
 
-    /// Has objects called by the vectorcall function in the field at this offset.
+    /// Makes objects callable through the vectorcall function in the field at this offset.
     pub(crate) fn vectorcall(self, offset: usize) -> Self {
         self.flag(ffi::Py_TPFLAGS_HAVE_VECTORCALL)
             .offset(c"__vectorcalloffset__", offset)
             .slot(ffi::Py_tp_call, PyVectorcall_Call as *mut c_void)
     }
 
-    /// Lets weak references to objects be made; the field at this offset holds them.
+    /// Allows weak references to objects. The field at this offset holds them.
     pub(crate) fn weak_references(self, offset: usize) -> Self {
         self.offset(c"__weaklistoffset__", offset)
     }
@@ -92,9 +92,9 @@ impl TypeSpec {
     }
 }
 
-/// A type whose objects are a `T`, a C struct that starts with `ffi::PyObject`. Written once by
-/// [`make`](Self::make) where the module is made (release), read by every thread that makes an
-/// object of it (acquire).
+/// A type whose objects are a `T`, a C struct that starts with `ffi::PyObject`.
+/// [`make`](Self::make) writes it once, when the module is made (release). Every thread that makes
+/// an object of the type reads it (acquire).
 pub(crate) struct TypeCell<T> {
     made: AtomicPtr<ffi::PyTypeObject>,
     object: PhantomData<fn() -> T>,
@@ -108,7 +108,7 @@ impl<T> TypeCell<T> {
         }
     }
 
-    /// Makes the type, and returns it for the module to name.
+    /// Makes the type, and returns it, so that the module can add it.
     pub(crate) fn make<'py>(&self, py: Python<'py>, spec: TypeSpec) -> PyResult<Bound<'py, PyAny>> {
         let TypeSpec {
             name,
@@ -143,15 +143,15 @@ impl<T> TypeCell<T> {
         Ok(made)
     }
 
-    /// Returns the type; null before it was made.
+    /// Returns the type, or null before it was made.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut ffi::PyTypeObject {
         self.made.load(Ordering::Acquire)
     }
 }
 
-/// Makes an object: `write` fills the fields behind `ffi::PyObject`, which are zero. Returns null,
-/// with the error set, where there is no memory; `write` is not called then.
+/// Makes an object. `write` fills the fields after `ffi::PyObject`, which are zero. If there is no
+/// memory, returns null, with the error set, and does not call `write`.
 ///
 /// # Safety
 ///
@@ -171,7 +171,7 @@ pub(crate) unsafe fn allocate<T>(
     made
 }
 
-/// An object that does nothing but call a function.
+/// An object that only calls a function.
 #[repr(C)]
 pub(crate) struct Callback {
     base: ffi::PyObject,
@@ -179,7 +179,7 @@ pub(crate) struct Callback {
 }
 
 impl Callback {
-    /// Returns what a type has whose objects are callbacks.
+    /// Returns the specification of a type whose objects are callbacks.
     pub(crate) fn type_spec(name: &'static CStr) -> TypeSpec {
         TypeSpec::new(name).vectorcall(offset_of!(Self, vectorcall))
     }
@@ -206,7 +206,7 @@ pub(crate) fn take_error(py: Python<'_>) -> PyErr {
         .unwrap_or_else(|| PyRuntimeError::new_err("vor: the interpreter failed without an error"))
 }
 
-/// Calls a function while an exception may be on its way through here, and leaves that as it is.
+/// Calls a function while an exception may be pending, and preserves that exception.
 pub(crate) fn with_error_aside<R>(py: Python<'_>, work: impl FnOnce() -> R) -> R {
     let pending = PyErr::take(py);
     let done = work();
@@ -216,8 +216,8 @@ pub(crate) fn with_error_aside<R>(py: Python<'_>, work: impl FnOnce() -> R) -> R
     done
 }
 
-/// Returns the text of a `str` without a copy; `None`, with the error set, where it is no `str` or
-/// has no UTF-8.
+/// Returns the text of a `str` without a copy. Returns `None`, with the error set, if it is no
+/// `str` or has no UTF-8.
 ///
 /// # Safety
 ///
@@ -252,7 +252,7 @@ pub(crate) fn repr_text(object: &Bound<'_, PyAny>) -> String {
         .map_or_else(|_| "?".into(), |repr| repr.to_string())
 }
 
-/// Sets an error and returns the null that says so.
+/// Sets an error and returns null, which reports it.
 pub(crate) fn raise(error: PyErr) -> *mut ffi::PyObject {
     // SAFETY: this is called in functions of the interpreter's, whose thread is attached to it.
     unsafe { error.restore(Python::assume_attached()) };
@@ -265,7 +265,7 @@ pub(crate) fn none() -> *mut ffi::PyObject {
     // SAFETY: `None` is always there.
     unsafe {
         let none = ffi::Py_None();
-        // From 3.12 on it is immortal and not counted.
+        // From 3.12 on, it is immortal and not counted.
         if cfg!(not(Py_3_12)) {
             ffi::Py_INCREF(none);
         }

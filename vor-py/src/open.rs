@@ -1,14 +1,14 @@
-//! The open scopes of Python on a thread: a stack of entries, each with a key by which its end is
-//! found.
+//! The open scopes of Python on a thread: a stack of entries. The key of an entry identifies it at
+//! its end.
 //!
-//! Calls of functions nest, so usually the top entry ends. There are two exceptions. A
-//! `with vor.scope(…)` in a generator or coroutine stays open while that is suspended: the scopes
-//! around it end first, or a `with` of another coroutine begins above it and ends later. Such an
-//! entry is moved *aside*, and recorded as a task when it ends. And the end of a call is missed if
-//! recording is switched off meanwhile; then the call ends together with the one around it.
+//! Calls of functions nest, so usually the top entry ends. There are two exceptions. First, a `with
+//! vor.scope(…)` in a generator or coroutine stays open while that is suspended. The scopes around
+//! it end first, or a `with` of another coroutine begins above it and ends later. Such an entry is
+//! moved *aside*, and recorded as a task when it ends. Second, the end of a call is missed if
+//! recording is switched off in between. Then the call ends together with the one around it.
 //!
-//! A coroutine that was suspended is a task too, from its first activation to its last. In between
-//! it is identified by its frame, since there may be many coroutines of the same code.
+//! A coroutine that was suspended is a task too, from its first activation to its last. Its frame
+//! identifies it in between, because there may be many coroutines of the same code.
 //!
 //! ```text
 //! entries   [ main | load | with "batch" ]      keys: the code object, the code object, the object of the `with`
@@ -21,18 +21,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 
-/// Set in the key of a block, as opposed to a call; addresses of objects are multiples of 8.
+/// Set in the key of a block, as opposed to a call. Addresses of objects are multiples of 8.
 const BLOCK: usize = 1;
 /// Set in the key of an entry with arguments, which are in [`Stack::args`].
 const WITH_ARGS: usize = 2;
 /// Set in the key of an activation of a coroutine that was suspended before.
 const RESUMED: usize = 4;
 
-/// How often recording was switched off. Written by [`forget_calls`], read relaxed by every call
-/// that begins: the ends of earlier calls never come.
+/// Number of times that recording was switched off. Written by [`forget_calls`], read relaxed by
+/// every call that begins, because the ends of earlier calls are never reported.
 static SWITCHED_OFF: AtomicU32 = AtomicU32::new(0);
 
-/// Most blocks aside on a thread, and most suspended coroutines of it; the ends of more are not
+/// Most blocks aside on a thread, and most suspended coroutines of it. Further ones are not
 /// recorded.
 const MAX_ASIDE: usize = 1 << 16;
 
@@ -68,8 +68,8 @@ struct Stack {
     aside: Vec<Entry>,
     /// The first activations of suspended coroutines, by their frames.
     first_activations: HashMap<usize, ManualScope>,
-    /// The height of the stack when a turn of an event loop was found running: entries above it are
-    /// suspended when the next turn begins.
+    /// The height of the stack when [`set_turn_running`] found a turn of an event loop running.
+    /// Entries above it are suspended when the next turn begins.
     running_turn: Option<usize>,
     /// The value of [`SWITCHED_OFF`] when the entries began.
     switched_off: u32,
@@ -77,8 +77,8 @@ struct Stack {
 
 thread_local! {
     static STACK: UnsafeCell<Stack> = {
-        // The first event of a thread may be the end of a call that began before recording. Still,
-        // the recorder's own thread-local must be initialised before this one.
+        // The recorder's own thread-local must be initialised before this one, even if the first
+        // event of the thread is the end of a call that began before recording.
         manual::attach_thread();
         UnsafeCell::new(Stack::default())
     };
@@ -153,7 +153,7 @@ fn end_block_below(key: usize, was_suspended: impl FnOnce() -> bool) {
     end_slow(key);
 }
 
-/// As [`end`], for an entry that is not on top or has arguments.
+/// Does the same as [`end`], for an entry that is not on top or has arguments.
 #[cold]
 fn end_slow(key: usize) {
     let at = with(|stack| stack.entries.iter().rposition(|entry| entry.is_of(key)));
@@ -166,7 +166,8 @@ fn end_slow(key: usize) {
 }
 
 /// Ends an activation of a coroutine that is suspended. If it is the first one, a task begins with
-/// it, which [`end_coroutine`] ends. `frame` identifies the coroutine, and is called only then.
+/// it, and [`end_coroutine`] ends that task. `frame` identifies the coroutine, and is called only
+/// in that case.
 pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
     let entry = with(|stack| stack.last_of(key));
     if let Some(first) = entry.filter(|entry| !entry.is_resumed()) {
@@ -192,8 +193,8 @@ pub(crate) fn end_coroutine(key: usize, min_ticks: u64, frame: impl FnOnce() -> 
     }
 }
 
-/// Ends the calls above a height of the stack, and moves blocks above it aside: the scope around
-/// them ends.
+/// Ends the calls above a height of the stack, and moves blocks above it aside, because the scope
+/// around them ends.
 pub(crate) fn end_above(height: usize) {
     while with(|stack| stack.put_blocks_aside(height)) {
         end_top();
@@ -208,7 +209,7 @@ pub(crate) fn begin_turn() -> usize {
     height()
 }
 
-/// Notes that a turn of an event loop is running whose end will not be reported.
+/// Records that a turn of an event loop is running whose end will not be reported.
 pub(crate) fn set_turn_running() {
     with(|stack| stack.running_turn = Some(stack.entries.len()));
 }
@@ -227,8 +228,8 @@ pub(crate) fn height() -> usize {
     with(|stack| stack.entries.len())
 }
 
-/// Ends all calls that are open on this thread, and makes the other threads forget theirs: their
-/// ends will not be reported any more.
+/// Ends all calls that are open on this thread, and makes the other threads forget theirs, because
+/// their ends will not be reported.
 pub(crate) fn forget_calls() {
     end_above(0);
     SWITCHED_OFF.fetch_add(1, Ordering::Relaxed);
@@ -246,7 +247,8 @@ impl Stack {
     }
 
     fn begin_task(&mut self, frame: usize, first: ManualScope) {
-        // A coroutine whose end was missed is replaced when another frame has the same address.
+        // If another frame gets the address of a coroutine whose end was missed, it replaces that
+        // coroutine.
         if self.first_activations.len() < MAX_ASIDE {
             self.first_activations.insert(frame, first);
         }
@@ -265,7 +267,7 @@ impl Stack {
                 Some(top) if top.is_block() => {
                     self.take_args(top);
                     self.entries.pop();
-                    // There may be no scope around it whose end would close it.
+                    // There may be no scope around it, whose end would close it.
                     top.scope.abandon();
                     self.put_aside(top);
                 }
@@ -276,7 +278,7 @@ impl Stack {
     }
 
     fn put_aside(&mut self, block: Entry) {
-        // Blocks whose ends never come must not pile up.
+        // Blocks that never end must not accumulate.
         if self.aside.len() < MAX_ASIDE {
             self.aside.push(block);
         }
@@ -287,8 +289,8 @@ impl Stack {
     }
 
     /// Forgets the calls that began before recording was switched off, outermost last, so that the
-    /// recorder's stack is as high as before them. Blocks inside them are moved aside; blocks
-    /// around them stay, since their ends are still reported.
+    /// recorder's stack is as high as before them. Blocks inside them are moved aside. Blocks
+    /// around them stay, because their ends are still reported.
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
@@ -312,7 +314,7 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The thread ends, so calls whose ends were missed are no longer open.
+    /// Forgets calls whose ends were missed: the thread ends, so they are no longer open.
     fn drop(&mut self) {
         self.drop_calls();
     }

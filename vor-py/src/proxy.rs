@@ -1,5 +1,5 @@
-//! Objects that look like the one that they stand for, their *target*: attributes, `repr`, weak
-//! references and what the garbage collector needs.
+//! Objects that look like another object, their *target*: attributes, `repr`, weak references, and
+//! the functions for the garbage collector.
 
 #![expect(
     unsafe_code,
@@ -24,8 +24,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Returns what the type of such objects has. Its own are the slots for `tp_dealloc`, which
-    /// calls [`free`], for `tp_clear` and for `tp_getattro`.
+    /// Returns the common specification of the types of such objects. The caller adds the slots
+    /// `tp_dealloc`, which calls [`free`], `tp_clear` and `tp_getattro`.
     pub(crate) fn type_spec(name: &'static CStr) -> TypeSpec {
         TypeSpec::new(name)
             .flag(ffi::Py_TPFLAGS_HAVE_GC)
@@ -35,7 +35,7 @@ impl Proxy {
             .slot(ffi::Py_tp_repr, repr as *mut c_void)
     }
 
-    /// Sets the target of an object that is otherwise complete, and takes the reference over.
+    /// Sets the target of an object that is otherwise complete, and takes over the reference.
     ///
     /// # Safety
     ///
@@ -58,7 +58,7 @@ pub(crate) unsafe fn target(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     unsafe { (*object.cast::<Proxy>()).target }
 }
 
-/// Returns an attribute: what `own` finds under its name, otherwise the target's.
+/// Returns an attribute: the result of `own` for its name, otherwise the target's attribute.
 ///
 /// # Safety
 ///
@@ -110,7 +110,7 @@ unsafe extern "C" fn traverse(
     }
 }
 
-/// `tp_clear`: releases the target. From here on `None` answers in its place.
+/// Implements `tp_clear`: releases the target, and replaces it by `None`.
 ///
 /// # Safety
 ///
@@ -125,7 +125,7 @@ pub(crate) unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
     0
 }
 
-/// Frees an object; `release` releases its target and drops its other fields.
+/// Frees an object. `release` releases its target and drops its other fields.
 ///
 /// # Safety
 ///

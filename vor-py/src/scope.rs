@@ -2,12 +2,12 @@
 //!
 //! A scope's object holds its call site and its arguments. The open span is on the thread's stack,
 //! under the object's address. So one object may be entered any number of times, recursively and by
-//! several threads. The object that `vor.scope` made last under a name is returned again if the
+//! several threads. `vor.scope` returns the object that it made last under a name again, if the
 //! program has released it.
 //!
-//! An object is its own `__enter__` and its own `__exit__`: looking up either in an object returns
-//! the object, which distinguishes calls by the number of arguments. Bound methods would be made
-//! anew at each `with`, which takes longer than the rest of it.
+//! An object is its own `__enter__` and its own `__exit__`. Looking up either in an object returns
+//! the object, which distinguishes calls by the number of arguments. A bound method would be made
+//! at each `with`, which takes longer than the rest of the `with`.
 
 #![expect(
     unsafe_code,
@@ -34,7 +34,7 @@ use crate::sites::{self, Place};
 use crate::values::{self, Value};
 use crate::{loops, open};
 
-/// An object of `vor.Scope`. All fields are set where it is made, and never again.
+/// An object of `vor.Scope`. All fields are set at its creation and never change.
 #[repr(C)]
 struct Object {
     base: ffi::PyObject,
@@ -77,16 +77,16 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// A cache slot: the call site that was looked up last for the objects of a name and of the
 /// argument names. A call in a loop passes the same constants. A slot holds a reference to both
-/// objects, so no other object can have their addresses. It is a seqlock: fields are read and
-/// written relaxed by any thread, `sequence` is odd while they change, and a read during a change
-/// is discarded.
+/// objects, so no other object can have their addresses. It is a seqlock. Any thread reads and
+/// writes the fields relaxed. `sequence` is odd while they change, and a read during a change is
+/// discarded.
 struct CacheSlot {
     sequence: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
-    /// A reference to the object that was made last for the name without arguments, or null. Only
-    /// used under the interpreter's lock; in a free-threaded interpreter it stays null.
+    /// A reference to the object that was made last for the name without arguments, or null. Used
+    /// only under the interpreter's lock. In a free-threaded interpreter it stays null.
     object: AtomicPtr<ffi::PyObject>,
 }
 
@@ -192,7 +192,8 @@ impl CacheSlot {
         }
     }
 
-    /// As [`object`](Self::object), with a new object, which the slot keeps.
+    /// Does the same as [`object`](Self::object), with a new object, to which the slot holds a
+    /// reference.
     ///
     /// # Safety
     ///
@@ -227,7 +228,7 @@ unsafe fn site_of(
     unsafe { look_up(name, keywords, slot) }
 }
 
-/// As [`site_of`], for names that are not in the cache.
+/// Does the same as [`site_of`], for names that are not in the cache.
 ///
 /// # Safety
 ///
@@ -360,7 +361,7 @@ unsafe extern "C" fn new(
                 }
             }
             let site = site_of(args.get_item(0)?.as_ptr(), names);
-            // `names` points to it.
+            // `names` points to it until here.
             drop(names_tuple);
             Ok(site.map(|site| (site, values)))
         })();
@@ -397,7 +398,7 @@ unsafe extern "C" fn method_of(
 }
 
 /// Begins the span if there are no arguments, ends it if there are the three of `__exit__`, and
-/// decorates a function if there is one.
+/// decorates the function if there is one argument.
 unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     if !args.keywords().is_null() {
         return raise(PyTypeError::new_err(
@@ -420,7 +421,7 @@ unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::Py
     }
 }
 
-/// `Scope.__enter__(scope)` and `Scope.__exit__(scope, …)`.
+/// Implements `Scope.__enter__(scope)` and `Scope.__exit__(scope, …)`.
 unsafe fn call_by_type(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with so many arguments. The type of the first one is checked
     // before it is used as an object of it.

@@ -1,5 +1,5 @@
-//! Call sites of Python: made at run time, one for each name and place, and never freed, since
-//! records refer to them.
+//! Call sites of Python. They are made at run time, one for each name and place, and never freed,
+//! because records refer to them.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -19,10 +19,10 @@ pub(crate) struct Place {
 
 static SITES: LazyLock<Mutex<HashMap<Place, &'static CallSite>>> = LazyLock::new(Mutex::default);
 
-/// The strings of sites, each stored once: many sites share their file and module.
+/// The strings of sites, each stored once, because many sites share their file and module.
 static TEXTS: LazyLock<Mutex<HashMap<String, &'static str>>> = LazyLock::new(Mutex::default);
 
-/// Returns the call site of a place, the same one each time.
+/// Returns the call site of a place. It is the same one for each call.
 pub(crate) fn intern(place: Place) -> &'static CallSite {
     let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(site) = sites.get(&place) {

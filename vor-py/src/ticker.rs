@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use vor_recorder::drain;
 
-/// Counts starts and stops: it is odd while a thread marks frames, and a thread ends when the value
-/// is no longer the one that it started with. It is only compared (relaxed), and publishes no other
+/// Counts starts and stops. It is odd while a thread marks frames. A thread ends when the value is
+/// no longer the one with which it started. It is only compared (relaxed), and publishes no other
 /// memory.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Begins to mark frames at an interval, and stops an earlier thread. A forked child has none, and
-/// starts its own.
+/// Starts to mark frames at an interval, and stops an earlier thread. A forked child has no such
+/// thread, and starts its own.
 pub(crate) fn start(interval: Duration) {
     stop();
     let generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
@@ -23,12 +23,12 @@ pub(crate) fn start(interval: Duration) {
         .name("vor-frames".into())
         .spawn(move || mark_frames(generation, interval));
     if spawned.is_err() {
-        // No thread can be started: the recording is one frame.
+        // If no thread can be started, the recording is one frame.
         stop();
     }
 }
 
-/// Ends the marking; returns whether frames were marked by the clock until now.
+/// Stops the marking. Returns whether the thread has marked frames until now.
 pub(crate) fn stop() -> bool {
     let generation = GENERATION.load(Ordering::Relaxed);
     let is_marking = generation % 2 == 1;
@@ -51,7 +51,7 @@ fn mark_frames(generation: u32, interval: Duration) {
             return;
         }
         drain::frame_mark();
-        // After the machine slept there is one long frame, not a series of empty ones.
+        // After a suspension of the machine there is one long frame, not a series of empty ones.
         next = (next + interval).max(Instant::now());
     }
 }

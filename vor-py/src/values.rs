@@ -30,8 +30,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads an object: a bool, a number or a string as it is, and the type's name of anything
-    /// else. No code of the program runs for it.
+    /// Reads an object: the value of a bool, a number or a string, and the type's name of anything
+    /// else. It runs no code of the program.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Self {
         if object.is_none() {
             return Self::None;
@@ -43,7 +43,7 @@ impl Value {
             return match (value.extract::<i64>(), value.extract::<u64>()) {
                 (Ok(value), _) => Self::Signed(value),
                 (_, Ok(value)) => Self::Unsigned(value),
-                // Beyond 64 bits only its magnitude is kept.
+                // Beyond 64 bits, only its magnitude is stored.
                 _ => Self::Float(value.extract::<f64>().unwrap_or(f64::INFINITY)),
             };
         }

@@ -1,10 +1,10 @@
-//! Callables that are recorded by an object around them: functions on CPython 3.11, and callables
+//! Objects around callables that record the calls: for functions on CPython 3.11, and for callables
 //! without a code object on every version.
 //!
-//! The object looks like its target: every attribute is the target's, its class included. So
+//! The object looks like its target: every attribute is the target's, including its class. So
 //! `inspect`, `pickle` by name and documentation see the function. It is called by vectorcall and
 //! calls its target by vectorcall, and leaves no frame in a traceback. A generator or coroutine
-//! that the target returns is put into an [`Activation`](crate::activation).
+//! that the target returns is wrapped in an [`Activation`](crate::activation).
 
 #![expect(
     unsafe_code,
@@ -36,21 +36,20 @@ pub(crate) struct Parameter {
     pub(crate) default: Option<Value>,
 }
 
-/// The object. All fields are set where it is made, and stay as they are until the collector
-/// clears it.
+/// The object. All fields are set at its creation, and do not change until the collector clears it.
 #[repr(C)]
 struct Wrapper {
     proxy: Proxy,
     vectorcall: ffi::vectorcallfunc,
-    /// How the target is called.
+    /// The function that calls the target.
     call_target: ffi::vectorcallfunc,
     site: &'static CallSite,
     parameters: Box<[Parameter]>,
 }
 
-/// Functions, which become methods when they are looked up in an object.
+/// The type for functions, which become methods when they are looked up in an object.
 static FUNCTION: TypeCell<Wrapper> = TypeCell::new();
-/// Other callables, which do not.
+/// The type for other callables, which do not become methods.
 static CALLABLE: TypeCell<Wrapper> = TypeCell::new();
 
 /// Makes the types.
@@ -79,8 +78,8 @@ fn type_spec(name: &'static std::ffi::CStr) -> TypeSpec {
         ])
 }
 
-/// Wraps a callable so that its calls are recorded. `is_suspended`: it returns a generator or
-/// coroutine, whose activations are recorded instead.
+/// Wraps a callable so that its calls are recorded. With `is_suspended`, it returns a generator or
+/// coroutine, and the activations of that are recorded instead.
 pub(crate) fn wrap<'py>(
     callable: Bound<'py, PyAny>,
     site: &'static CallSite,
@@ -96,7 +95,7 @@ pub(crate) fn wrap<'py>(
     make(callable, site, parameters, is_function, vectorcall)
 }
 
-/// Wraps a function that an event loop calls in each of its turns. No call of it is a span, but
+/// Wraps a function that an event loop calls in each of its turns. Its calls are not spans, but
 /// scopes that are still open in it when it returns are suspended.
 pub(crate) fn wrap_turn<'py>(
     function: Bound<'py, PyAny>,
@@ -130,8 +129,8 @@ fn make<'py>(
 /// Calls any object by vectorcall.
 const CALL_OBJECT: ffi::vectorcallfunc = vectorcall!(call_object);
 
-/// Returns how a callable is called: a function by its own vectorcall function, which does not
-/// change, any other object by [`CALL_OBJECT`].
+/// Returns the function that calls a callable. For a function it is its own vectorcall function,
+/// which does not change. For any other object it is [`CALL_OBJECT`].
 fn how_to_call(callable: &Bound<'_, PyAny>, is_function: bool) -> ffi::vectorcallfunc {
     #[cfg(not(feature = "abi3"))]
     if is_function {
@@ -171,8 +170,8 @@ unsafe fn call_target(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut 
     unsafe { args.pass_to(fields(object).call_target, proxy::target(object)) }
 }
 
-// The functions that call the target have nothing to clean up: a thread that is ended inside,
-// while the interpreter goes down, leaves them without a return.
+// The functions that call the target have nothing to clean up: if the interpreter shuts down and
+// ends the thread inside them, they do not return.
 
 unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with an object of the type.

@@ -28,13 +28,13 @@ pub(crate) struct Reading {
 
 struct Open {
     capture: Capture,
-    /// The readable frames, with their places in the file; `None` before the first search.
+    /// The readable frames, with their places in the file. `None` before the first search.
     frames: Option<Arc<Vec<(u64, FrameSummary)>>>,
     damage: Damage,
 }
 
 impl Reading {
-    /// Works with the open capture, without the interpreter's lock.
+    /// Runs `work` on the open capture, without the interpreter's lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -106,7 +106,7 @@ impl Reading {
         })
     }
 
-    /// Return the properties of a capture, as `vor info --json` does.
+    /// Return the properties of a capture, as `vor info --json` prints them.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (info, catalog) = self.with(py, |_, open| {
             Ok((open.capture.info(), Arc::clone(open.capture.catalog())))
@@ -136,7 +136,7 @@ impl Reading {
         Ok(found)
     }
 
-    /// Return the damage found so far, as the command's JSON does.
+    /// Return the damage found so far, with the keys of the command's JSON.
     fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let damage = self.with(py, |_, open| Ok(open.damage.clone()))?;
         damage_dict(py, &damage)
@@ -161,8 +161,8 @@ impl Reading {
         })
     }
 
-    /// Return the tables of spans, tasks, messages and metrics: of the whole capture, or of a range
-    /// of frame numbers, the last one included. Without spans, the first three are empty.
+    /// Return the tables of spans, tasks, messages and metrics, for the whole capture or for an
+    /// inclusive range of frame numbers. Without spans, the first three are empty.
     #[pyo3(signature = (frames, with_spans, /))]
     fn gather(
         &self,
@@ -205,8 +205,8 @@ impl Reading {
         ))
     }
 
-    /// Return the table of statistics, a row per call site, the largest self time first: of all
-    /// spans, or of those that ended in a range of frames.
+    /// Return the table of statistics for all spans, or for those that ended in a range of frames.
+    /// It has a row per call site, the largest self time first.
     #[pyo3(signature = (frames, /))]
     fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
         let table = self.with(py, |path, open| {
@@ -225,7 +225,7 @@ impl Reading {
         table?.map_err(arrow_error)
     }
 
-    /// Read what was written since the last call, and return the number of frames.
+    /// Read the records written since the last call, and return the number of frames.
     fn extend(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |_, open| {
             let count = open.capture.extend()?;
@@ -236,7 +236,7 @@ impl Reading {
         })
     }
 
-    /// Close the file. Tables that were read remain.
+    /// Close the file. Tables that were read remain valid.
     fn close(&self, py: Python<'_>) {
         py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }

@@ -1,5 +1,5 @@
-//! A column of a table: numbers by the buffer protocol, all types by Arrow's C data interface, and
-//! values one by one.
+//! A column of a table. It provides numbers through the buffer protocol, all types through Arrow's
+//! C data interface, and values one by one.
 
 #![expect(unsafe_code, reason = "the buffer protocol is one of pointers")]
 
@@ -22,9 +22,9 @@ use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyString, PyTuple};
 
 /// A column of a table.
 ///
-/// Numbers can be read without a copy by the buffer protocol (`numpy.asarray(column)`,
-/// `memoryview(column)`), and every column by libraries that read Arrow arrays. For a missing value
-/// a buffer has -1, or 0 if the column has no negative numbers. Repeated strings are stored as
+/// The buffer protocol reads numbers without a copy (`numpy.asarray(column)`,
+/// `memoryview(column)`). Libraries that read Arrow arrays can read every column. A buffer has -1
+/// for a missing value, or 0 if the column has no negative numbers. Repeated strings are stored as
 /// numbers, `column.codes`, that index the list of distinct strings, `column.values`.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Column {
@@ -88,7 +88,7 @@ fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
     }
 }
 
-/// Returns the value of a row of an array; `None` if it is missing.
+/// Returns the value of a row of an array, or Python's `None` if it is missing.
 pub(super) fn value<'py>(
     py: Python<'py>,
     array: &ArrayRef,
@@ -162,7 +162,7 @@ impl Column {
         self.is_coded()
     }
 
-    /// A column with 1 for each missing value and 0 for each other.
+    /// A column with 1 for each missing value and 0 for each other value.
     #[getter]
     fn missing(&self) -> Self {
         let missing: UInt32Array = (0..self.array.len())
@@ -172,7 +172,7 @@ impl Column {
         Self::new(field.into(), std::sync::Arc::new(missing))
     }
 
-    /// The index of each row's string in `values`; of a column of repeated strings.
+    /// The index of each row's string in `values`. Only for a column of repeated strings.
     #[getter]
     fn codes(&self) -> PyResult<Self> {
         let keys: ArrayRef = std::sync::Arc::new(self.dictionary()?.keys().clone());
@@ -180,7 +180,7 @@ impl Column {
         Ok(Self::new(field.into(), keys))
     }
 
-    /// The distinct strings; of a column of repeated strings.
+    /// The distinct strings. Only for a column of repeated strings.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let values = self.dictionary()?.values();
@@ -199,7 +199,7 @@ impl Column {
         Ok(list)
     }
 
-    /// Return the column as a NumPy array; numbers are not copied.
+    /// Return the column as a NumPy array. Numbers are not copied.
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("numpy")?.call_method1("asarray", (slf,))
     }
@@ -261,7 +261,7 @@ impl Column {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // There is only one form, which the interface allows.
+        // There is only one schema. The interface allows ignoring the request.
         drop(requested_schema);
         array_capsules(py, &self.field, &self.array)
     }
@@ -370,7 +370,7 @@ pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> 
     })
 }
 
-/// Returns the rows of a slice. They must be contiguous, since tables are not copied.
+/// Returns the rows of a slice. They must be contiguous, because tables are not copied.
 pub(super) fn contiguous(
     slice: &Bound<'_, PySlice>,
     length: usize,
@@ -405,8 +405,8 @@ pub(super) fn schema_capsule(
     capsule(py, schema, c"arrow_schema")
 }
 
-/// Makes a capsule that passes an Arrow struct on. The consumer marks the struct as released;
-/// otherwise the capsule releases it.
+/// Makes a capsule with an Arrow struct. The consumer marks the struct as released, or the capsule
+/// releases it.
 pub(super) fn capsule<'py, T: Send + 'static>(
     py: Python<'py>,
     value: T,

@@ -1,4 +1,4 @@
-//! The exception of reading.
+//! The exception for files that cannot be read.
 
 use std::io;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn failed(path: &Path, error: vor_capture::Error) -> PyErr {
         _ => None,
     };
     let raised = CaptureError::new_err(format!("{shown}: {reason}"));
-    // Without these attributes the exception is still the right one.
+    // The exception is valid without these attributes too, so errors are ignored.
     drop(Python::attach(|py| -> PyResult<()> {
         let value = raised.value(py);
         value.setattr("path", path)?;

@@ -1,8 +1,8 @@
 //! One pass over a capture, or over some of its frames, that collects the contents of tables.
 //!
-//! A few frames of a large file are found by its index. The self time of a span is right only if
-//! all spans inside it were read. So if a span began before the first of these frames, the file is
-//! read from its beginning instead, as `vor stats --frames` does.
+//! For a few frames of a large file, the pass uses the file's index. The self time of a span is
+//! correct only if all spans inside it were read. So if a span began before the first of these
+//! frames, the pass reads the file from its start, as `vor stats --frames` does.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) struct PassData {
     pub(super) metrics: Vec<FrameMetric>,
     /// Resolves all ids in the results.
     pub(super) catalog: Arc<Catalog>,
-    /// The damage that the pass met.
+    /// The damage that the pass found.
     pub(super) damage: Damage,
 }
 
@@ -98,7 +98,7 @@ impl FrameSelection {
     }
 }
 
-/// Checks for signals now and then.
+/// Checks for signals periodically.
 #[derive(Default)]
 struct Signals {
     pieces: usize,
@@ -124,7 +124,7 @@ pub(super) fn gather(
     with_spans: bool,
 ) -> Result<PassData, Interruption> {
     let info = capture.info();
-    // A count that a file claims must not reserve more than the file can hold: a span takes more
+    // A count that a file declares must not reserve more than the file can hold. A span takes more
     // than a byte.
     let room = |spans: u64| usize::try_from(spans.min(info.file_bytes)).unwrap_or(0);
     let FrameSelection::Range { first, last } = selection else {
@@ -183,7 +183,7 @@ fn stream(
     })
 }
 
-/// Reads frames at their places; `None` if a span began before them.
+/// Reads frames at their places. Returns `None` if a span began before them.
 fn seek(
     capture: &mut Capture,
     chosen: &[(u64, FrameSummary)],
@@ -242,8 +242,8 @@ pub(super) fn statistics(
     selection: FrameSelection,
 ) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Interruption> {
     let mut found = statistics_once(path, capture, selection, StatsBuilder::new())?;
-    // If too many spans waited for their parents, another pass with the boundaries that this one
-    // found settles them.
+    // If too many spans waited for their parents, another pass with the boundaries from this one
+    // resolves them.
     for _ in 1..StatsBuilder::MAX_PASSES {
         let Some(builder) = found.0.for_second_pass() else {
             break;
@@ -278,7 +278,7 @@ fn statistics_once(
     Ok((builder, catalog, damage))
 }
 
-/// Calls `use_piece` with every piece of a file until it breaks; returns the catalog and the
+/// Calls `use_piece` with every piece of a file until it breaks. Returns the catalog and the
 /// damage.
 fn visit(
     path: &Path,

@@ -1,6 +1,6 @@
-//! Makes tables of the columns that vor-capture reads.
+//! Makes tables from the columns that vor-capture reads.
 //!
-//! Their columns have the names that the tables of `vor export --to parquet` have.
+//! Their columns have the same names as in the tables of `vor export --to parquet`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
     Table::new(columns, count, frames)
 }
 
-/// One row of each column whose rows are known to be equal: of a program with one thread, or whose
-/// scopes have no place or no arguments.
+/// One row of each column whose rows are known to be equal, as in a program with one thread, or
+/// whose scopes have no place or no arguments.
 #[derive(Default)]
 struct Constants {
     thread: Option<ArrayRef>,
@@ -122,7 +122,7 @@ impl Rows {
         let Some((&site, run)) = self.sites.first().zip(self.runs.first()) else {
             return Constants::default();
         };
-        // The values of one row are computed like those of all.
+        // One row is computed by the same code as all rows.
         let row = Self {
             sites: vec![site],
             runs: vec![Run { rows: 1, ..*run }],
@@ -159,7 +159,8 @@ impl Rows {
         ))
     }
 
-    /// Makes a map of strings per row, as in Parquet: arguments of one name may differ in type.
+    /// Makes a map of strings per row, as in Parquet, because arguments of one name may differ in
+    /// type.
     fn args(&self) -> Result<ArrayRef, ArrowError> {
         if self.args.is_empty() {
             // Zeroed memory, which the system does not allocate before it is read.
@@ -204,7 +205,7 @@ impl Rows {
     }
 }
 
-/// Makes a column of maps of strings; the offsets separate the pairs of each row.
+/// Makes a column of maps of strings. The offsets separate the pairs of each row.
 fn maps(
     offsets: Vec<i32>,
     keys: StringArray,
@@ -495,7 +496,7 @@ impl<T: arrow_array::ArrowPrimitiveType> FromNumbers for PrimitiveArray<T> {
     }
 }
 
-/// Makes a column of a string of each row's call site.
+/// Makes a column with a string of each row's call site.
 fn by_site(
     catalog: &Catalog,
     sites: &[u32],
@@ -526,7 +527,7 @@ fn by_site(
     texts.array(keys)
 }
 
-/// Makes a column of the lines of call sites; 0 and missing where unknown.
+/// Makes a column of the lines of call sites. An unknown line is 0 and missing.
 fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
     let declared = catalog
         .sites
@@ -565,7 +566,8 @@ fn threads(
     texts.array(keys)
 }
 
-/// Makes a column of the numbers of frames, from runs of rows; -1 and missing after the last frame.
+/// Makes a column of the numbers of frames, from runs of rows. A row after the last frame is -1 and
+/// missing.
 fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize) -> ArrayRef {
     let mut values = large_vec(count);
     for (frame, rows) in runs.clone() {
@@ -581,12 +583,12 @@ fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize
     Arc::new(Int64Array::new(values.into(), nulls))
 }
 
-/// Returns where the rows of each frame end, from the frame of each row.
+/// Returns the end of the rows of each frame, from the frame of each row.
 fn ends_of(rows: impl Iterator<Item = Option<u64>>) -> Vec<FrameEnd> {
     ends(rows.zip(1..))
 }
 
-/// Returns where the rows of each frame end, from the ends of runs.
+/// Returns the end of the rows of each frame, from the ends of runs.
 fn ends(runs: impl Iterator<Item = (Option<u64>, usize)>) -> Vec<FrameEnd> {
     let mut ends: Vec<FrameEnd> = Vec::new();
     for (frame, end) in runs {

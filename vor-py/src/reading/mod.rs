@@ -6,9 +6,9 @@
 //! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, PyArrow, pandas, DuckDB …
 //! ```
 //!
-//! Times, durations, self times and depths are read into Arrow buffers, which Python gets without a
-//! copy. Columns that follow from a row's call site and run (its name and file, thread and frame)
-//! are made at first use.
+//! Times, durations, self times and depths are read into Arrow buffers, which Python accesses
+//! without a copy. Columns that depend only on a row's call site and run (name, file, thread and
+//! frame) are made at first use.
 //!
 //! The interpreter's lock is not held while a file is read, and Ctrl-C interrupts.
 

@@ -2,11 +2,11 @@
 //!
 //! The system allocates and clears memory page by page, at the first write. For columns of ten
 //! million rows this took two fifths of the CPU time with small pages, and a quarter with large
-//! ones, which some systems use only on request.
+//! ones. Some systems use large pages only on request.
 
 use vor_capture::reader::Columns;
 
-/// Makes an empty vector with room for exactly so many items, in large pages if the system has
+/// Makes an empty vector with room for exactly `items` items, in large pages if the system has
 /// them.
 #[must_use]
 pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
@@ -16,7 +16,7 @@ pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
     empty
 }
 
-/// Makes empty columns with room for exactly so many spans, in large pages if the system has them.
+/// Makes empty columns with room for exactly `spans` spans, in large pages if the system has them.
 pub(super) fn large_columns(spans: usize) -> Columns {
     Columns {
         sites: large_vec(spans),

@@ -1,4 +1,5 @@
-//! A table: columns by name, rows by number, the whole by Arrow's C data interface.
+//! A table. It provides columns by name, rows by number, and itself through Arrow's C data
+//! interface.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -15,13 +16,13 @@ use pyo3::types::{PyCapsule, PyDict, PySlice, PyString, PyTuple};
 
 use super::column::{self, Column, arrow_error, contiguous, position};
 
-/// Tables with fewer rows are not worth more threads.
+/// Smaller tables are made on one thread.
 const MIN_PARALLEL_ROWS: usize = 1 << 18;
 
 /// Columns of equal length.
 ///
-/// `table["name"]` is a column, `table[7]` a row as a dictionary, `table[10:20]` a table of some of
-/// the rows. Neither columns nor slices copy values.
+/// `table["name"]` is a column, `table[7]` is a row as a dictionary, and `table[10:20]` is a table
+/// of some of the rows. Neither columns nor slices copy values.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Table {
     columns: Arc<[Arc<LazyColumn>]>,
@@ -34,12 +35,12 @@ pub(crate) struct Table {
 pub(super) struct FrameEnd {
     /// Number of the frame; `u64::MAX` for rows after the last one.
     pub(super) frame: u64,
-    /// The row behind its last one.
+    /// The row after its last one.
     pub(super) end: usize,
 }
 
-/// Returns the range of frames from number `first` to `last`. Numbers ascend, unless damage moved
-/// a frame: then the range ends before the first frame outside.
+/// Returns the range of frames from number `first` to `last`. Numbers ascend, unless damage moved a
+/// frame. Then the range ends before the first frame outside.
 pub(super) fn frames_within<T>(
     frames: &[T],
     number: impl Fn(&T) -> u64,
@@ -138,7 +139,7 @@ impl Table {
         } else {
             most
         };
-        // The index of the next column; the thread that increments it makes that column. It
+        // The index of the next column. The thread that increments it makes that column. It
         // publishes no other memory, so the order of other accesses does not matter.
         let next = AtomicUsize::new(0);
         let work = || {
@@ -196,7 +197,7 @@ impl Table {
     }
 
     /// Return the columns whose rows may differ, and one row of the columns whose rows are all
-    /// equal, which need no memory per row in other libraries.
+    /// equal. The latter need no memory per row in other libraries.
     fn _apart(&self) -> (Self, Self) {
         let (constant, varying): (Vec<_>, Vec<_>) = self
             .columns
@@ -271,22 +272,22 @@ impl Table {
             .call_method1("items", (slf,))
     }
 
-    /// Return the table as a Polars DataFrame; Polars must be installed.
+    /// Return the table as a Polars DataFrame. Polars must be installed.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_polars")
     }
 
-    /// Return the table as a pandas DataFrame; pandas must be installed.
+    /// Return the table as a pandas DataFrame. pandas must be installed.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_pandas")
     }
 
-    /// Return the table as a PyArrow Table; PyArrow must be installed.
+    /// Return the table as a PyArrow Table. PyArrow must be installed.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_arrow")
     }
 
-    /// Return the columns by name as NumPy arrays; NumPy must be installed. Numbers are not copied.
+    /// Return the columns by name as NumPy arrays. NumPy must be installed. Numbers are not copied.
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_numpy")
     }
@@ -311,7 +312,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // There is only one form, which the interface allows.
+        // There is only one schema. The interface allows ignoring the request.
         drop(requested_schema);
         let rows = StructArray::try_new_with_length(
             self.fields(),
