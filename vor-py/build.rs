@@ -1,5 +1,5 @@
-//! Tells the compiler which Python the module is for: `Py_3_12` and its like are set where it is at
-//! least that version.
+//! Passes the Python version of the module to the compiler: `cfg(Py_3_12)` is set for that version
+//! and later ones. The other versions are set in the same way.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

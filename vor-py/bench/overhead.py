@@ -1,11 +1,14 @@
-"""What a call costs under vor and under others, over the bare call, in nanoseconds.
+"""Measures the cost of a call under vor and other tools, over the bare call, in nanoseconds.
 
     python bench/overhead.py [ROUNDS]
     python bench/overhead.py --program [--quick] [ROUNDS]
 
-Each tool runs in a process of its own, in rounds with all others in between; a figure is the median of the rounds, each of which is the best of five loops less the best of five loops
-without the tool in the same process. Tools that are not installed are named and left out. With `--program`, a whole program runs instead, `black` in Python, with every call recorded; viztracer, which takes a
-minute to write its file, once, or with `--quick` not at all.
+Each tool runs in a process of its own, in rounds with all others in between. A figure is the median
+of the rounds. A round is the best of five loops with the tool, less the best of five loops without
+it in the same process. Tools that are not installed are listed and skipped.
+
+With `--program`, a whole program runs instead: `black` in Python, with every call recorded.
+Viztracer takes a minute to write its file, so it runs once, or with `--quick` not at all.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class Class:
 
 
 def best(loop: Callable[[], None]) -> float:
-    """Return the nanoseconds of a turn of the fastest of some loops."""
+    """Return the nanoseconds of one iteration of the fastest of some loops."""
     times = []
     for _ in range(LOOPS):
         begin = time.perf_counter_ns()
@@ -67,7 +70,7 @@ def method_calls(thing: Any) -> Callable[[], None]:
 
 
 def function_and_method(decorate: Callable[[Any], Any]) -> dict[str, float]:
-    """Return what a decorator costs a function and a method."""
+    """Return the cost of a decorator on a function and on a method."""
     bare, bare_method = best(calls(f)), best(method_calls(Class()))
 
     @decorate
@@ -174,7 +177,7 @@ def contextlib_manager() -> dict[str, float]:
 
 
 def a_lock() -> dict[str, float]:
-    """What `with` costs with an object of C that does next to nothing."""
+    """Return the cost of `with` on a C object that does almost nothing."""
     import threading
 
     lock = threading.Lock()
@@ -247,10 +250,13 @@ TOOLS: dict[str, tuple[str | None, Callable[[], dict[str, float]]]] = {
 
 
 def whole_program(rounds: int) -> None:
-    """Compare whole runs of `black` in Python, without its compiled parts, of which vor would see nothing."""
+    """Compare whole runs of `black` in Python. vor would record nothing of its compiled parts."""
     spec = importlib.util.find_spec("black")
     if spec is None or not (spec.origin or "").endswith(".py"):
-        print("SKIPPED: the whole program: `black` in Python is not installed (pip install --no-binary black black)")
+        print(
+            "SKIPPED: the whole program: `black` in Python is not installed "
+            "(pip install --no-binary black black)"
+        )
         return
     folder = os.path.dirname(spec.origin or "")
     sources = [os.path.join(folder, name) for name in ("linegen.py", "comments.py")]
@@ -259,7 +265,15 @@ def whole_program(rounds: int) -> None:
         ways = {
             "bare": [],
             "vor run": ["-m", "vor", "run", "--out", os.path.join(out, "run.vor")],
-            "vor run --min-us 1": ["-m", "vor", "run", "--min-us", "1", "--out", os.path.join(out, "run.vor")],
+            "vor run --min-us 1": [
+                "-m",
+                "vor",
+                "run",
+                "--min-us",
+                "1",
+                "--out",
+                os.path.join(out, "run.vor"),
+            ],
         }
         if importlib.util.find_spec("viztracer") is not None and "--quick" not in sys.argv:
             limit = ["--tracer_entries", "20000000", "--ignore_c_function", "--quiet"]
@@ -274,23 +288,36 @@ def whole_program(rounds: int) -> None:
                     continue
                 command = [sys.executable, *before, *program]
                 begin, before_it = time.perf_counter(), os.times()
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+                done = subprocess.run(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True
+                )
                 times[way].append(time.perf_counter() - begin)
                 after = os.times()
                 processor[way].append(
-                    after.children_user + after.children_system - before_it.children_user - before_it.children_system
+                    after.children_user
+                    + after.children_system
+                    - before_it.children_user
+                    - before_it.children_system
                 )
                 if way != "viztracer":
-                    # The headers of a difference say when it was made.
+                    # The headers of a diff contain its time.
                     lines = done.stdout.splitlines()
-                    outputs.add(b"\n".join(line for line in lines if not line.startswith((b"--- ", b"+++ "))))
-                # A worker of the program writes a file of its own.
+                    outputs.add(
+                        b"\n".join(
+                            line for line in lines if not line.startswith((b"--- ", b"+++ "))
+                        )
+                    )
+                # Each worker of the program writes a file of its own.
                 files = [os.path.join(out, name) for name in os.listdir(out)]
                 sizes[way] = sum(os.path.getsize(file) for file in files)
                 for file in files:
                     os.remove(file)
-    # Ratios within a round, so that what else runs on the machine moves both sides. The processor time is that of all threads, the writer's among them.
-    print(f"\n| black over {len(sources)} of its files | s | × bare | processor time, s | × bare | file, MB |\n|---|---|---|---|---|---|")
+    # The ratios are within a round, so that other load of the machine affects both sides. The CPU
+    # time is that of all threads, including vor's own.
+    print(
+        f"\n| black over {len(sources)} of its files | s | × bare "
+        "| CPU time, s | × bare | file, MB |\n|---|---|---|---|---|---|"
+    )
     for way in ways:
         cells = [way]
         for kind in (times, processor):
@@ -325,7 +352,9 @@ def main() -> None:
     print("| | " + " | ".join(columns) + " |\n|---" * 1 + "|---" * len(columns) + "|")
     for tool, results in here.items():
         cells = [
-            f"{statistics.median(result[column] for result in results):.1f}" if column in results[0] else ""
+            f"{statistics.median(result[column] for result in results):.1f}"
+            if column in results[0]
+            else ""
             for column in columns
         ]
         print(f"| {tool} | " + " | ".join(cells) + " |")

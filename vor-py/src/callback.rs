@@ -33,7 +33,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         [positional!(
             c"thread_hook",
             thread_hook,
-            c"thread_hook(frame, event, arg, /)\n--\n\nReplace itself with the C callback; for threading.setprofile."
+            c"thread_hook(frame, event, arg, /)\n--\n\n\
+              Replace itself with the C callback; for threading.setprofile."
         )],
     )
 }

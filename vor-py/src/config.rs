@@ -12,7 +12,8 @@ use vor_recorder::setup::{Config, RING_KIB_RANGE};
 use crate::object::{repr_text, type_name};
 
 /// The keywords, as messages list them.
-const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
+const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
+    ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
     drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
 
 /// Switches recording on: with the environment variables if there are no keywords, otherwise with

@@ -22,12 +22,14 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             positional!(
                 c"record_metric",
                 record_metric,
-                c"record_metric(name, value, /)\n--\n\nRecord a value of the current frame; the last one before the mark counts."
+                c"record_metric(name, value, /)\n--\n\n\
+                  Record a value of the current frame; the last one before the mark counts."
             ),
             positional!(
                 c"record_io",
                 record_io,
-                c"record_io(ns, nbytes, /)\n--\n\nRecord a read or write of `nbytes` bytes that took `ns` nanoseconds."
+                c"record_io(ns, nbytes, /)\n--\n\n\
+                  Record a read or write of `nbytes` bytes that took `ns` nanoseconds."
             ),
             positional!(
                 c"message",
@@ -37,7 +39,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             positional!(
                 c"frame_mark",
                 frame_mark,
-                c"frame_mark(name=None, /)\n--\n\nEnd a frame here: a training step, a request, a batch. A name marks frames of another set."
+                c"frame_mark(name=None, /)\n--\n\n\
+                  End a frame here: a training step, a request, a batch. \
+                  A name marks frames of another set."
             ),
         ],
     )

@@ -56,7 +56,10 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .slot(ffi::Py_tp_new, new as *mut c_void)
         .slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)
         .slot(ffi::Py_tp_repr, repr as *mut c_void)
-        .doc(c"Scope(name, /, **args)\n--\n\nA span around a block (`with`, any number of times) or around a function (decorator).");
+        .doc(
+            c"Scope(name, /, **args)\n--\n\n\
+              A span around a block (`with`, any number of times) or around a function (decorator).",
+        );
     let scope_type = TYPE.make(py, spec)?;
     let spec = Callback::type_spec(c"vor._core.ScopeMethod")
         .slot(ffi::Py_tp_descr_get, method_of as *mut c_void);
@@ -70,7 +73,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         [keywords!(
             c"scope",
             scope,
-            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` records a span with an argument."
+            c"scope(name, /, **args)\n--\n\n\
+              Return a Scope: `with vor.scope(\"load\", batch=i):` records a span with an argument."
         )],
     )
 }

@@ -49,7 +49,7 @@ class Capture:
         return [span for span in self.spans if span["name"] == name]
 
     def parents(self) -> set[tuple[str, str]]:
-        """Return the names of nested spans, as pairs of an outer name and a direct inner one."""
+        """Return the names of nested spans, as pairs of an outer name and a directly nested one."""
         found = set()
         for thread in {span["thread"] for span in self.spans}:
             stack: list[dict[str, Any]] = []
@@ -99,13 +99,21 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, "PYTHONHASHSEED": "0", **variables}
 
 
-def start(folder: Path, source: str, *arguments: str, before: list[str] | None = None, **variables: str) -> Run:
-    """Run a program in `folder` to its end; the arguments `before` precede its name."""
+def start(
+    folder: Path, source: str, *arguments: str, before: list[str] | None = None, **variables: str
+) -> Run:
+    """Run a program in `folder` to its end. The arguments `before` precede its name."""
     program = folder / "program.py"
     program.write_text(textwrap.dedent(source))
     command = [sys.executable, *(before or []), "program.py", *arguments]
     done = subprocess.run(
-        command, cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     return Run(folder, done)
 
@@ -120,6 +128,8 @@ def record(folder: Path, source: str, *, code: int = 0, **variables: str) -> Run
 
 def trace(folder: Path, source: str, *options: str, code: int = 0, **variables: str) -> Run:
     """Run a program with `python -m vor run`."""
-    run = start(folder, source, before=["-m", "vor", "run", "--out", "run.vor", *options], **variables)
+    run = start(
+        folder, source, before=["-m", "vor", "run", "--out", "run.vor", *options], **variables
+    )
     assert run.done.returncode == code, run.done.stderr
     return run

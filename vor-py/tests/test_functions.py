@@ -31,12 +31,20 @@ def test_metrics_messages_and_frames(tmp_path: Path) -> None:
     contents = run.capture.contents
     main = [frame for frame in contents["frames"] if frame["set"] != "physics"]
     assert len(main) == 4 and len(contents["frames"]) == 6
-    assert [frame["metrics"]["loss"] for frame in main[:3]] == [(0.5, "nats"), (-0.5, "nats"), (-1.5, "nats")]
+    assert [frame["metrics"]["loss"] for frame in main[:3]] == [
+        (0.5, "nats"),
+        (-0.5, "nats"),
+        (-1.5, "nats"),
+    ]
     assert [frame["metrics"]["whole"][0] for frame in main[:3]] == [0, 1, 2]
-    assert main[0]["metrics"]["io_ms"][0] == pytest.approx(2) and main[0]["metrics"]["io_MB"][0] == pytest.approx(4)
+    assert main[0]["metrics"]["io_ms"][0] == pytest.approx(2) and main[0]["metrics"]["io_MB"][
+        0
+    ] == pytest.approx(4)
     assert "loss" not in main[3]["metrics"]
     assert main[0]["metrics"]["memory_mb"][0] > 1, "the core adds the values of the process"
-    assert [message["text"] for message in contents["messages"]] == [f"step {i} ä" for i in range(3)]
+    assert [message["text"] for message in contents["messages"]] == [
+        f"step {i} ä" for i in range(3)
+    ]
 
 
 def test_the_capture_can_be_closed_and_another_begun(tmp_path: Path) -> None:
@@ -56,7 +64,9 @@ def test_the_capture_can_be_closed_and_another_begun(tmp_path: Path) -> None:
         assert [span["name"] for span in _core.contents("run.vor")["spans"]] == ["first"]
         """,
     )
-    assert [span["name"] for span in vor._core.contents(tmp_path / "other.vor")["spans"]] == ["second"]
+    assert [span["name"] for span in vor._core.contents(tmp_path / "other.vor")["spans"]] == [
+        "second"
+    ]
 
 
 def test_the_cost_of_a_span_is_measured() -> None:
@@ -86,7 +96,13 @@ def test_without_variables_importing_records_nothing(tmp_path: Path) -> None:
 
 
 def test_a_bad_variable_is_one_line(tmp_path: Path) -> None:
-    run = start(tmp_path, "import vor", VOR_RECORD="/nonexistent/run.vor", VOR_RECORD_SPANS="0", VOR_RING_KIB="many")
+    run = start(
+        tmp_path,
+        "import vor",
+        VOR_RECORD="/nonexistent/run.vor",
+        VOR_RECORD_SPANS="0",
+        VOR_RING_KIB="many",
+    )
     assert run.done.returncode == 0
     lines = run.done.stderr.splitlines()
     assert len(lines) == 2 and "VOR_RING_KIB" in lines[0] and "/nonexistent/run.vor" in lines[1]
@@ -98,9 +114,10 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
         """
         import time
         import vor
-        vor.enable(capture="run.vor", spans=True, every=1, max_frames=100, slow_frames_ms=0.001, frames_before=1, ring_kib=64,
-            stats=True, count_scopes=False, print_stats=False, cpu_time=True, cpu_split=False, inline_drain=True,
-            drain_interval_ms=5, max_spans_per_frame=1000, watchdog_ms=None, signals=True)
+        vor.enable(capture="run.vor", spans=True, every=1, max_frames=100, slow_frames_ms=0.001,
+            frames_before=1, ring_kib=64, stats=True, count_scopes=False, print_stats=False,
+            cpu_time=True, cpu_split=False, inline_drain=True, drain_interval_ms=5,
+            max_spans_per_frame=1000, watchdog_ms=None, signals=True)
         with vor.scope("a"): time.sleep(0.02)
         vor.frame_mark()
         """,
@@ -155,16 +172,32 @@ def test_wrong_settings(given, error, text) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: untyped.record_metric("a"), TypeError, "record_metric: expected 2 arguments, found 1"),
+        (
+            lambda: untyped.record_metric("a"),
+            TypeError,
+            "record_metric: expected 2 arguments, found 1",
+        ),
         (lambda: untyped.record_metric(1, 1), TypeError, None),
         (lambda: untyped.record_metric("a", "b"), TypeError, None),
         (lambda: untyped.record_io(1), TypeError, "record_io: expected 2 arguments, found 1"),
-        (lambda: untyped.record_io(-1, 0), ValueError, "record_io: ns: expected a whole number from 0 to 2^64 - 1, found -1"),
-        (lambda: untyped.record_io(0, 1.5), TypeError, "record_io: nbytes: expected a whole number, found 1.5"),
+        (
+            lambda: untyped.record_io(-1, 0),
+            ValueError,
+            "record_io: ns: expected a whole number from 0 to 2^64 - 1, found -1",
+        ),
+        (
+            lambda: untyped.record_io(0, 1.5),
+            TypeError,
+            "record_io: nbytes: expected a whole number, found 1.5",
+        ),
         (lambda: untyped.message(1), TypeError, None),
         (lambda: untyped.message(), TypeError, "message: expected 1 argument, found 0"),
         (lambda: untyped.frame_mark(1), TypeError, None),
-        (lambda: untyped.frame_mark("a", "b"), TypeError, "frame_mark: expected 1 argument, found 2"),
+        (
+            lambda: untyped.frame_mark("a", "b"),
+            TypeError,
+            "frame_mark: expected 1 argument, found 2",
+        ),
         (lambda: untyped.record_metric_unit("a", 1), TypeError, None),
     ],
 )

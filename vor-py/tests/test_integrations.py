@@ -47,7 +47,9 @@ def test_steps_mark_frames_and_time_the_wait(tmp_path: Path) -> None:
     assert len(waits) == 4 and all(wait >= 20.0 for wait in waits)
     for index, frame in enumerate(capture):
         assert sorted(frame.spans["name"]) == ["loader", "train"]
-        assert [row["args"] for row in rows(frame.spans) if row["name"] == "train"] == [{"batch": str(index)}]
+        assert [row["args"] for row in rows(frame.spans) if row["name"] == "train"] == [
+            {"batch": str(index)}
+        ]
         assert frame.dur_ns >= 20_000_000 or index == 0
     assert {row["unit"] for row in rows(capture.metrics) if row["name"] == "loader_ms"} == {"ms"}
 
@@ -83,7 +85,7 @@ def test_steps_go_on_as_the_loader_does(tmp_path: Path) -> None:
             raise AssertionError
         """,
     )
-    # The failed loop had one complete step; frames of other sets are not among these.
+    # The failed loop had one complete step. Frames of other sets are not included.
     assert len(capture) == 1
     assert metric(capture, "loader_ms") == []
 
@@ -178,7 +180,9 @@ TORCH = """
     cuda.is_available = lambda: True
     cuda.memory_allocated = lambda device: 2_000_000
     cuda.memory_reserved = lambda device: 8_000_000
-    cuda.nvtx = types.SimpleNamespace(range_push=ranges.append, range_pop=lambda: ranges.append(None))
+    cuda.nvtx = types.SimpleNamespace(
+        range_push=ranges.append, range_pop=lambda: ranges.append(None)
+    )
     from vor.integrations import torch as vor_torch
 """
 
@@ -211,12 +215,22 @@ def test_torch(tmp_path: Path) -> None:
     assert [frame.get("gpu backward_ms") for frame in metrics] == [None, None, 15.0, None]
     assert [frame.get("gpu_allocated_mb") for frame in metrics] == [2.0, 2.0, 2.0, None]
     assert [frame.get("gpu_reserved_mb") for frame in metrics] == [8.0, 8.0, 8.0, None]
-    assert capture.spans["name"].to_list() == ["forward", "forward", "inner", "backward", "on the processor"]
+    assert capture.spans["name"].to_list() == [
+        "forward",
+        "forward",
+        "inner",
+        "backward",
+        "on the processor",
+    ]
     assert capture.spans[0]["args"] == {"layer": "1"}
 
 
 def test_a_framework_that_is_missing_is_named(tmp_path: Path) -> None:
-    for module, package in (("lightning", "lightning"), ("transformers", "transformers"), ("torch", "torch")):
+    for module, package in (
+        ("lightning", "lightning"),
+        ("transformers", "transformers"),
+        ("torch", "torch"),
+    ):
         program = f"""
             import sys
             for name in ("lightning", "pytorch_lightning", "transformers", "torch"):

@@ -28,10 +28,21 @@ def test_a_training_loop(tmp_path: Path) -> None:
 """
     source = EXAMPLE.read_text()
     assert source.count(makes) == 1
-    run = start(tmp_path, source.replace(makes, meets + makes), "60", "2", VOR_RECORD="run.vor", VOR_RECORD_SPANS="1")
+    run = start(
+        tmp_path,
+        source.replace(makes, meets + makes),
+        "60",
+        "2",
+        VOR_RECORD="run.vor",
+        VOR_RECORD_SPANS="1",
+    )
     assert run.done.returncode == 0, run.done.stderr
     main = run.capture
-    assert main.counts["Network.step"] == 60 and main.counts["backward"] == 60 and main.counts["make_batch"] == 0
+    assert (
+        main.counts["Network.step"] == 60
+        and main.counts["backward"] == 60
+        and main.counts["make_batch"] == 0
+    )
     assert ("Network.step", "Network.forward") in main.parents()
     frames = main.contents["frames"]
     assert len(frames) == 60 and frames[0]["metrics"]["loss"][1] == "nats"
@@ -52,7 +63,12 @@ def test_a_program_of_others(tmp_path: Path) -> None:
     for before in ([], ["-m", "vor", "run", "--out", "run.vor"]):
         command = [sys.executable, *before, "-m", "black", "-q", "-S", "-l", "70", "-"]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment(), input=source.read_bytes(), capture_output=True, check=False
+            command,
+            cwd=tmp_path,
+            env=environment(),
+            input=source.read_bytes(),
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         outputs.append((done.stdout, done.stderr))

@@ -24,7 +24,9 @@ def test_threads_have_names_and_spans(tmp_path: Path) -> None:
             return sum(inner(i) for i in range(n))
         @vor.profile
         def inner(i): return i
-        threads = [threading.Thread(target=work, args=(1000,), name=f"worker {i}") for i in range(4)]
+        threads = [
+            threading.Thread(target=work, args=(1000,), name=f"worker {i}") for i in range(4)
+        ]
         for t in threads: t.start()
         for t in threads: t.join()
         with concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="pool") as pool:
@@ -108,7 +110,9 @@ def test_processes_of_multiprocessing(tmp_path: Path, method: str) -> None:
         VOR_RECORD_SPANS="1",
     )
     assert run.done.returncode == 0, run.done.stderr
-    total = sum((capture.counts for capture in run.captures), start=run.capture.counts - run.capture.counts)
+    total = sum(
+        (capture.counts for capture in run.captures), start=run.capture.counts - run.capture.counts
+    )
     assert total["work"] == 1 + 2 + 50 and total["inside"] == 53
 
 

@@ -69,12 +69,16 @@ def test_a_function_is_seen_as_it_was() -> None:
     awaitable.close()
 
 
-@pytest.mark.skipif(not HAS_MONITORING, reason="CPython 3.11 has no sys.monitoring: functions are wrapped")
+@pytest.mark.skipif(
+    not HAS_MONITORING, reason="CPython 3.11 has no sys.monitoring: functions are wrapped"
+)
 def test_a_function_is_the_same_object() -> None:
     assert vor.profile(plain) is plain
 
 
-@pytest.mark.skipif(HAS_MONITORING, reason="functions are not wrapped where there is sys.monitoring")
+@pytest.mark.skipif(
+    HAS_MONITORING, reason="functions are not wrapped where there is sys.monitoring"
+)
 def test_a_wrapped_function_leads_to_the_original() -> None:
     wrapped = vor.profile(plain)
     assert inspect.unwrap(wrapped) is plain and wrapped is not plain
@@ -155,9 +159,11 @@ def test_every_kind_of_callable_is_recorded(tmp_path: Path) -> None:
 
         for i in range(5): assert function(i) == i
         c, o = Class(), Other()
-        assert c.method(1) == 1 and c.static(2) == 2 and c.of_class(3) == (Class, 3) and c.value == 7 and c(4) == 4
+        assert c.method(1) == 1 and c.static(2) == 2 and c.of_class(3) == (Class, 3)
+        assert c.value == 7 and c(4) == 4
         assert c.left_out() == 1 and c.static_left_out() == 2 and Class.method(c, 5) == 5
-        assert o.method(1) == 1 and o.static(2) == 2 and o.of_class(3) == (Other, 3) and o.value == 8
+        assert o.method(1) == 1 and o.static(2) == 2 and o.of_class(3) == (Other, 3)
+        assert o.value == 8
         bound = o.method
         assert bound(9) == 9 and list(map(bound, [1, 2])) == [1, 2]
         assert lam(2) == 2
@@ -189,7 +195,8 @@ def test_every_kind_of_callable_is_recorded(tmp_path: Path) -> None:
         "Other.of_class": 1,
         "Other.value": 1,
         "<lambda>": 1,
-        # Four activations of the first one, and three below `outer`, which is resumed as often.
+        # Four activations of the first generator, and three below `outer`, which is resumed as
+        # often.
         "generator": 7,
         "outer": 3,
         "coroutine": 6,
@@ -200,7 +207,10 @@ def test_every_kind_of_callable_is_recorded(tmp_path: Path) -> None:
         "partial": 1,
         "length": 1,
     }
-    assert ("outer", "generator") in run.capture.parents() and ("partial", "function") in run.capture.parents()
+    assert ("outer", "generator") in run.capture.parents() and (
+        "partial",
+        "function",
+    ) in run.capture.parents()
     span = run.capture.named("Other.method")[0]
     assert span["file"].endswith("program.py") and span["module"] == "__main__"
     lines = (tmp_path / "program.py").read_text().splitlines()
@@ -299,7 +309,7 @@ def test_cancelled_tasks(tmp_path: Path) -> None:
     )
     counts = run.capture.counts
     assert counts["waits"] == 6 and counts["main"] == 3
-    # Open while others ran: these are tasks, each with its own time.
+    # The blocks were open while others ran, so they are tasks, each with its own time.
     assert run.capture.tasks == {"wait": 3, "waits": 3, "main": 1} and counts["wait"] == 0
 
 
@@ -390,7 +400,7 @@ def test_recording_is_switched_off_and_on_inside_of_calls(tmp_path: Path) -> Non
         """,
     )
     counts = run.capture.counts
-    # `outer` was open when recording ended; the second `outer` began before recording did.
+    # The first `outer` was open when recording ended. The second one began before recording did.
     assert counts["inner"] == 3 and counts["outer"] == 1
 
 
@@ -419,7 +429,9 @@ def test_other_tools_are_left_alone(tmp_path: Path) -> None:
         code=1,
     )
     last = run.done.stderr.splitlines()[-1]
-    expected = "sys.monitoring: the tool ids 2, 3 and 4 are in use by ['another', 'another', 'another']"
+    expected = (
+        "sys.monitoring: the tool ids 2, 3 and 4 are in use by ['another', 'another', 'another']"
+    )
     assert last == f"RuntimeError: {expected}"
 
 
@@ -427,8 +439,16 @@ def test_other_tools_are_left_alone(tmp_path: Path) -> None:
     ("call", "error", "text"),
     [
         (lambda: untyped.profile(3), TypeError, "profile: expected a callable, found int"),
-        (lambda: untyped.profile(plain, name=3), TypeError, "profile: name: expected str, found int"),
-        (lambda: untyped.profile(plain, args=1), TypeError, "profile: args: expected True or False, found int"),
+        (
+            lambda: untyped.profile(plain, name=3),
+            TypeError,
+            "profile: name: expected str, found int",
+        ),
+        (
+            lambda: untyped.profile(plain, args=1),
+            TypeError,
+            "profile: args: expected True or False, found int",
+        ),
     ],
 )
 def test_wrong_arguments(call, error, text) -> None:

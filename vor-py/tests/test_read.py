@@ -1,4 +1,4 @@
-"""The values that `vor.read` finds in a capture, compared with the command's for the same file."""
+"""Compares the values that `vor.read` finds in a capture with those of the command."""
 
 from __future__ import annotations
 
@@ -65,7 +65,17 @@ def rows(table: vor.Table) -> list[dict[str, Any]]:
 
 def test_totals_are_those_of_the_command(path: Path) -> None:
     capture, info = vor.read(path), command("info", path)
-    for name in ("version", "file_bytes", "closed", "indexed", "recorder", "duration_ns", "frames", "spans", "dropped_spans"):
+    for name in (
+        "version",
+        "file_bytes",
+        "closed",
+        "indexed",
+        "recorder",
+        "duration_ns",
+        "frames",
+        "spans",
+        "dropped_spans",
+    ):
         assert capture.info[name] == info[name], name
     assert capture.info["pid"] == info["process"]["pid"]
     assert capture.info["threads"] == [thread["name"] for thread in info["threads"]]
@@ -83,7 +93,10 @@ def test_frames_are_those_of_the_command(path: Path) -> None:
             expected["start_unix_ns"],
             expected["duration_ns"],
         )
-        assert (row["spans"], row["dropped_spans"]) == (expected["spans"], expected["dropped_spans"])
+        assert (row["spans"], row["dropped_spans"]) == (
+            expected["spans"],
+            expected["dropped_spans"],
+        )
         assert len(frame.spans) == frame.span_count == expected["spans"]
         assert set(frame.spans["frame"]) == {frame.index}
         metrics = {name: value for name, value in frame.metrics.items() if value == value}
@@ -109,7 +122,8 @@ def test_statistics_are_those_of_the_command(path: Path, part: tuple[int, int] |
         for at, value in enumerate((1, row["dur_ns"], row["self_ns"])):
             entry[at] += value
     assert sums == {
-        (row["name"], row["line"] or None): [row["count"], row["total_ns"], row["self_ns"]] for row in told["scopes"]
+        (row["name"], row["line"] or None): [row["count"], row["total_ns"], row["self_ns"]]
+        for row in told["scopes"]
     }
 
 
@@ -126,9 +140,12 @@ def test_spans_are_those_of_the_command(path: Path, tmp_path: Path) -> None:
         return (int(row["frame"]), str(row["name"]), int(row["start_ns"]))
 
     for row, expected in zip(sorted(rows(in_frames), key=key), sorted(told, key=key)):
-        # Rows of a CSV have no column for the thread ID; where threads share a name, it has the ID.
+        # Rows of a CSV have no column for the thread ID. If threads share a name, the name contains
+        # it.
         assert row["thread"] == re.sub(r" \(\d+\)$", "", expected["thread"])
-        assert (row["depth"], row["dur_ns"], row["self_ns"]) == tuple(int(expected[name]) for name in ("depth", "dur_ns", "self_ns"))
+        assert (row["depth"], row["dur_ns"], row["self_ns"]) == tuple(
+            int(expected[name]) for name in ("depth", "dur_ns", "self_ns")
+        )
         args = ", ".join(f"{name}={value}" for name, value in (row["args"] or {}).items())
         assert args == expected["args"]
 
@@ -146,12 +163,16 @@ def test_messages_and_metrics(path: Path) -> None:
     assert capture.messages["text"].to_list() == [f"step {step}" for step in range(12)]
     assert capture.messages["frame"].to_list() == list(range(12))
     metrics = rows(capture.metrics)
-    assert [row["value"] for row in metrics if row["name"] == "loss"] == [1.0 / (1 + step) for step in range(12)]
+    assert [row["value"] for row in metrics if row["name"] == "loss"] == [
+        1.0 / (1 + step) for step in range(12)
+    ]
     assert {row["unit"] for row in metrics if row["name"] == "loss"} == {"nats"}
     assert [row["frame"] for row in metrics if row["name"] == "seldom"] == [0, 3, 6, 9]
     # Metrics read without the spans are the same.
     whole = vor.read(path)
-    assert len(whole.spans) and [str(row) for row in rows(whole.metrics)] == [str(row) for row in metrics]
+    assert len(whole.spans) and [str(row) for row in rows(whole.metrics)] == [
+        str(row) for row in metrics
+    ]
 
 
 def test_slices_are_the_same_whether_or_not_all_was_read(path: Path) -> None:
@@ -160,7 +181,10 @@ def test_slices_are_the_same_whether_or_not_all_was_read(path: Path) -> None:
     for part in (slice(0, 3), slice(4, 5), slice(-2, None), slice(5, 5), slice(None), slice(2, 11)):
         for table in ("spans", "messages", "metrics", "frames", "tasks"):
             left, right = getattr(read[part], table), getattr(fresh[part], table)
-            assert [str(row) for row in rows(left)] == [str(row) for row in rows(right)], (part, table)
+            assert [str(row) for row in rows(left)] == [str(row) for row in rows(right)], (
+                part,
+                table,
+            )
     assert [frame.index for frame in read[3:9][-2:]] == [7, 8]
     assert read[-1].index == 11
     with pytest.raises(IndexError, match="row 12 is out of range: there are 12"):
@@ -225,7 +249,7 @@ def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> No
         "out.firefox.json": b"{",
     }
     for name, begin in begins.items():
-        # A slice of all frames: spans that ended after them are in none of these formats.
+        # Export a slice of all frames. These formats do not contain spans that ended after them.
         capture[:].export(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin), name
     capture[2:4].export(tmp_path / "some", format="csv")
@@ -316,7 +340,13 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
     with vor.read(path) as capture:
         frames = len(capture)
     assert frames == 12
-    for use in (lambda: capture.spans, capture.stats, lambda: capture.info, capture.refresh, capture.verify):
+    for use in (
+        lambda: capture.spans,
+        capture.stats,
+        lambda: capture.info,
+        capture.refresh,
+        capture.verify,
+    ):
         with pytest.raises(ValueError, match="the capture is closed"):
             use()
     assert len(capture.frames) == 12, "values already read remain"
@@ -328,7 +358,9 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
 def test_old_captures_are_read() -> None:
     files = sorted((Path(__file__).parents[2] / ".ci" / "data" / "v2").glob("*.vor"))
     if not files:
-        pytest.skip("captures of version 2: the tests stand alone, without the repository around them")
+        pytest.skip(
+            "captures of version 2: the tests stand alone, without the repository around them"
+        )
     for file in files:
         capture, info = vor.read(file), command("info", file)
         assert capture.info["version"] == 2
@@ -354,7 +386,9 @@ def test_notebooks_show_it(path: Path) -> None:
 def test_the_command_is_there(path: Path) -> None:
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         called = [sys.executable, "-m", "vor", *arguments]
-        return subprocess.run(called, env=environment(**variables), capture_output=True, text=True, check=False)
+        return subprocess.run(
+            called, env=environment(**variables), capture_output=True, text=True, check=False
+        )
 
     assert run("--version").stdout.startswith("vor 0.")
     missing = run("info", "missing.vor")
@@ -366,7 +400,9 @@ def test_the_command_is_there(path: Path) -> None:
     assert not target.exists()
 
 
-def test_the_viewer_is_started_or_said_to_be_missing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_viewer_is_started_or_said_to_be_missing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="cargo install vor-viz"):
         vor.view(path)
@@ -403,7 +439,8 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
         assert capture.path.exists()
         assert sorted(capture.spans["name"]).count("f") == 5, list(capture.spans["name"])
         assert "cell" in list(capture.spans["name"])
-        capture = shell.magic("--scopes kept.vor", cell + "import vor\\nwith vor.scope('block'): pass\\n")
+        cell += "import vor\\nwith vor.scope('block'): pass\\n"
+        capture = shell.magic("--scopes kept.vor", cell)
         assert sorted(capture.spans["name"]) == ["block", "cell"]
         assert capture.path.name == "kept.vor" and not vor.is_enabled()
         for wrong in ("--all", "a b"):
@@ -431,9 +468,9 @@ def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:
         cell = "def f(n):\\n    return n and f(n - 1)\\nf(4)"
         capture = shell.run_cell_magic("vor", "", cell)
         assert list(capture.spans["name"]).count("f") == 5, list(capture.spans["name"])
-        # The output of IPython for the result, by its own formatters.
+        # IPython's own formatters make its output for the result.
         shown, _ = shell.display_formatter.format(capture)
-        assert "<svg" in shown["text/html"] and "<table>" in shown["text/html"] and "cell.vor" in shown["text/html"]
+        assert all(part in shown["text/html"] for part in ("<svg", "<table>", "cell.vor"))
         shown, _ = shell.display_formatter.format(capture.spans)
         assert shown["text/html"].startswith("<table>") and "rows" in shown["text/plain"]
         result = shell.run_cell("%%vor\\nraise ValueError('in the cell')")
@@ -490,7 +527,9 @@ def test_reading_lets_other_threads_run(path: Path) -> None:
 
     capture = vor.read(path)
     found: list[int] = []
-    threads = [threading.Thread(target=lambda: found.append(len(capture.stats()))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(len(capture.stats()))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Tables in NumPy, Polars, pandas and PyArrow, compared by value; missing packages are skipped."""
+"""Tables in NumPy, Polars, pandas and PyArrow, by value. Missing packages are skipped."""
 
 from __future__ import annotations
 
@@ -31,8 +31,21 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> vor.Capture:
 
 
 def tables(capture: vor.Capture) -> list[vor.Table]:
-    whole = [capture.spans, capture.frames, capture.metrics, capture.messages, capture.tasks, capture.stats()]
-    return [*whole, capture.spans[3:9], capture[1:3].spans, capture[2:2].spans, capture[1:3].metrics]
+    whole = [
+        capture.spans,
+        capture.frames,
+        capture.metrics,
+        capture.messages,
+        capture.tasks,
+        capture.stats(),
+    ]
+    return [
+        *whole,
+        capture.spans[3:9],
+        capture[1:3].spans,
+        capture[2:2].spans,
+        capture[1:3].metrics,
+    ]
 
 
 def expected(table: vor.Table) -> list[dict[str, Any]]:
@@ -47,8 +60,14 @@ def test_numpy(capture: vor.Capture) -> None:
             column = table[name]
             assert isinstance(array, numpy.ndarray) and array.shape == (len(table),)
             missing = {"frame": -1, "line": 0}.get(name)
-            assert array.tolist() == [missing if value is None else value for value in column.to_list()]
-            assert array.tolist() == numpy.array(column).tolist() == numpy.asarray(column, dtype=object).tolist()
+            assert array.tolist() == [
+                missing if value is None else value for value in column.to_list()
+            ]
+            assert (
+                array.tolist()
+                == numpy.array(column).tolist()
+                == numpy.asarray(column, dtype=object).tolist()
+            )
             if column.kind not in ("text", "map"):
                 assert array.dtype == column.kind and not array.flags.writeable
                 if len(table):
@@ -70,10 +89,16 @@ def test_polars(capture: vor.Capture) -> None:
         frame = table.to_polars()
         assert tuple(frame.columns) == table.columns
         assert frame.drop("args", strict=False).to_dicts() == [
-            {name: value for name, value in row.items() if name != "args"} for row in expected(table)
+            {name: value for name, value in row.items() if name != "args"}
+            for row in expected(table)
         ]
     spans = capture.to_polars()
-    assert [dict(pairs.items() if isinstance(pairs, dict) else ((p["key"], p["value"]) for p in pairs)) if pairs is not None else None for pairs in spans["args"].to_list()] == capture.spans["args"].to_list()
+    assert [
+        dict(pairs.items() if isinstance(pairs, dict) else ((p["key"], p["value"]) for p in pairs))
+        if pairs is not None
+        else None
+        for pairs in spans["args"].to_list()
+    ] == capture.spans["args"].to_list()
     sums = spans.group_by("name").agg(polars.col("self_ns").sum()).rows()
     assert dict(sums) == {row["name"]: row["self_ns"] for row in expected(capture.stats())}
 
@@ -100,19 +125,28 @@ UNLIKE = """
 """
 
 
-@pytest.mark.parametrize("program, one_value", [(ALIKE, {"thread", "tid", "file", "line", "args"}), (UNLIKE, set())])
+@pytest.mark.parametrize(
+    "program, one_value", [(ALIKE, {"thread", "tid", "file", "line", "args"}), (UNLIKE, set())]
+)
 def test_polars_of_many_rows(tmp_path: Path, program: str, one_value: set[str]) -> None:
     polars = pytest.importorskip("polars")
     spans = vor.read(record(tmp_path, program).capture.path).spans
     varying, constant = spans._apart()
-    assert set(constant.columns) == one_value and set(varying.columns) == set(spans.columns) - one_value
+    assert (
+        set(constant.columns) == one_value
+        and set(varying.columns) == set(spans.columns) - one_value
+    )
     for table in (spans, spans[70:70_000]):
         frame, as_it_is = table.to_polars(), polars.DataFrame(table)
         assert frame.schema == as_it_is.schema and frame.equals(as_it_is)
         for name in one_value:
             assert frame[name].n_unique() == 1 and frame[name].len() == len(table)
-        assert frame.filter(polars.col("thread") == "MainThread").height == table["thread"].to_list().count("MainThread")
-        assert frame[100:200].equals(as_it_is[100:200]) and frame.sort("start_ns").equals(as_it_is.sort("start_ns"))
+        assert frame.filter(polars.col("thread") == "MainThread").height == table[
+            "thread"
+        ].to_list().count("MainThread")
+        assert frame[100:200].equals(as_it_is[100:200]) and frame.sort("start_ns").equals(
+            as_it_is.sort("start_ns")
+        )
     assert len(spans) == 80_000
 
 
@@ -142,7 +176,10 @@ def test_pandas(capture: vor.Capture) -> None:
         frame = table.to_pandas()
         assert tuple(frame.columns) == table.columns and len(frame) == len(table)
         for name in table.columns:
-            values = [None if not isinstance(value, dict) and pandas.isna(value) else value for value in frame[name].tolist()]
+            values = [
+                None if not isinstance(value, dict) and pandas.isna(value) else value
+                for value in frame[name].tolist()
+            ]
             assert values == table[name].to_list(), name
     spans = capture.to_pandas()
     assert spans["name"].dtype == "category" and str(spans["frame"].dtype) == "Int64"
@@ -151,7 +188,11 @@ def test_pandas(capture: vor.Capture) -> None:
 
 
 def test_missing_parts_are_named(capture: vor.Capture) -> None:
-    for name, convert in (("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")):
+    for name, convert in (
+        ("polars", "to_polars"),
+        ("pandas", "to_pandas"),
+        ("pyarrow", "to_arrow"),
+    ):
         program = f"""
 import sys
 sys.modules[{name!r}] = None
@@ -162,7 +203,14 @@ except ModuleNotFoundError as error:
     assert {name!r} in str(error), error
 else:
     raise AssertionError
-assert not [name for name in ("numpy", "polars", "pandas", "pyarrow", "torch") if sys.modules.get(name)]
+libraries = ("numpy", "polars", "pandas", "pyarrow", "torch")
+assert not [name for name in libraries if sys.modules.get(name)]
 """
-        done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr

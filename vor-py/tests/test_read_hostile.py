@@ -1,4 +1,4 @@
-"""Damaged captures: any bytes give a result or an exception of vor, and the interpreter goes on."""
+"""Damaged captures: any bytes give a result or an exception of vor, and never a crash."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def use(path: Path) -> int:
-    """Read everything; return the number of spans."""
+    """Read everything, and return the number of spans."""
     try:
         capture = vor.read(path)
     except vor.CaptureError as error:
@@ -37,7 +37,14 @@ def use(path: Path) -> int:
         return 0
     try:
         spans = capture.spans
-        for table in (spans, capture.frames, capture.metrics, capture.messages, capture.tasks, capture.stats()):
+        for table in (
+            spans,
+            capture.frames,
+            capture.metrics,
+            capture.messages,
+            capture.tasks,
+            capture.stats(),
+        ):
             for name in table.columns:
                 assert len(table[name].to_list()) == len(table)
             table.__arrow_c_stream__()
@@ -111,7 +118,13 @@ def test_a_file_that_shrinks_while_it_is_open(whole: bytes, tmp_path: Path) -> N
     capture = vor.read(path)
     assert len(capture) == 30
     path.write_bytes(whole[: len(whole) // 3])
-    for ask in (lambda: capture.spans, capture.stats, capture.refresh, capture.verify, lambda: capture[-1].spans):
+    for ask in (
+        lambda: capture.spans,
+        capture.stats,
+        capture.refresh,
+        capture.verify,
+        lambda: capture[-1].spans,
+    ):
         try:
             ask()
         except vor.CaptureError as error:
@@ -127,7 +140,11 @@ def test_damage_is_reported(whole: bytes, tmp_path: Path) -> None:
     capture = vor.read(path)
     (tmp_path / "whole.vor").write_bytes(whole)
     undamaged = vor.read(tmp_path / "whole.vor")
-    assert 0 < len(capture.spans) + len(capture.metrics) < len(undamaged.spans) + len(undamaged.metrics)
+    assert (
+        0
+        < len(capture.spans) + len(capture.metrics)
+        < len(undamaged.spans) + len(undamaged.metrics)
+    )
     skipped = capture.verify()
     assert skipped["count"] >= 1 and skipped["bytes"] > 0
     assert set(skipped["losses"][0]) == {"offset", "bytes", "reason"}

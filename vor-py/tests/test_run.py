@@ -56,7 +56,9 @@ def own(capture) -> dict[str, int]:
 def test_every_call_is_recorded(tmp_path: Path) -> None:
     run = trace(tmp_path, PROGRAM)
     counts = own(run.capture)
-    counts.pop("Class.method.<locals>.<listcomp>", None)  # Until 3.11, a comprehension is a function.
+    counts.pop(
+        "Class.method.<locals>.<listcomp>", None
+    )  # Until 3.11, a comprehension is a function.
     assert counts == {
         "<module>": 1,
         "fib": 177 + 15,
@@ -68,15 +70,23 @@ def test_every_call_is_recorded(tmp_path: Path) -> None:
         "task": 6,
         "fails": 1,
     }
-    assert sum(span["name"] == "fib" and span["thread"] == "worker" for span in run.capture.spans) == 15
-    assert any(span["name"] == "gather" for span in run.capture.spans), "the standard library is recorded too"
+    assert (
+        sum(span["name"] == "fib" and span["thread"] == "worker" for span in run.capture.spans)
+        == 15
+    )
+    assert any(span["name"] == "gather" for span in run.capture.spans), (
+        "the standard library is recorded too"
+    )
     assert ("Class.method", "gen") in run.capture.parents() or not HAS_MONITORING
     assert run.done.stdout == f"['program.py'] __main__ {tmp_path / 'program.py'}\n"
 
 
 def test_places_are_included_and_excluded(tmp_path: Path) -> None:
     run = trace(tmp_path, PROGRAM, "--include", "program.py")
-    assert all(span["file"].endswith("program.py") for span in run.capture.spans) and own(run.capture)["fib"] == 192
+    assert (
+        all(span["file"].endswith("program.py") for span in run.capture.spans)
+        and own(run.capture)["fib"] == 192
+    )
     (tmp_path / "run.vor").unlink()
     run = trace(tmp_path, PROGRAM, "--include", "asyncio", "--exclude", "asyncio.events")
     files = {Path(span["file"]).parts[-2:] for span in run.capture.spans}
@@ -125,12 +135,17 @@ def test_a_module_runs_as_by_python_itself(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text("import sys\nfrom . import part\nprint(part.f(), sys.argv[1:], __package__, __spec__.name)\n")
+    (package / "__main__.py").write_text(
+        "import sys\nfrom . import part\n"
+        "print(part.f(), sys.argv[1:], __package__, __spec__.name)\n"
+    )
     (package / "part.py").write_text("def f(): return 7\n")
     for before in ([], ["-m", "vor", "run", "--out", "run.vor"]):
         program = tmp_path / "start.py"
         program.write_text(
-            f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, *{before!r}, '-m', 'package', 'a', '-b']))"
+            "import subprocess, sys\n"
+            f"arguments = [sys.executable, *{before!r}, '-m', 'package', 'a', '-b']\n"
+            "sys.exit(subprocess.call(arguments))"
         )
         run = start(tmp_path, program.read_text())
         assert run.done.stdout == "7 ['a', '-b'] package package.__main__\n", run.done.stderr
@@ -143,7 +158,8 @@ def test_a_program_ends_as_it_would_alone(tmp_path: Path) -> None:
         "import sys\nsys.exit('message')",
         "def f():\n    raise ValueError('unhandled')\nf()",
         "import atexit\natexit.register(print, 'at the end')\nraise SystemExit",
-        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()",
+        "import threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()",
         "x = = 1",
     ):
         alone = start(tmp_path, program)
@@ -167,14 +183,17 @@ def test_children_are_recorded(tmp_path: Path, method: str) -> None:
             process = context.Process(target=work, args=(1,))
             process.start(); process.join()
             assert process.exitcode == 0
-            print(subprocess.run([sys.executable, "-c", "def child(): print('child')\\nchild()"], capture_output=True, text=True))
+            command = [sys.executable, "-c", "def child(): print('child')\\nchild()"]
+            print(subprocess.run(command, capture_output=True, text=True))
         """,
     )
     assert "stdout='child\\n', stderr=''" in run.done.stdout
     captures = run.captures
     others = [capture for capture in captures if capture.path.name != "run.vor"]
     assert sum(own(capture).get("leaf", 0) for capture in captures) == 1
-    assert sum(own(capture).get("leaf", 0) for capture in others) == 1, "the child has a capture of its own"
+    assert sum(own(capture).get("leaf", 0) for capture in others) == 1, (
+        "the child has a capture of its own"
+    )
     assert sum(capture.counts["child"] for capture in others) == 1
     assert "vor merge" in run.done.stderr
 
@@ -185,9 +204,11 @@ def test_the_environment_s_own_sitecustomize_is_still_found(tmp_path: Path) -> N
         tmp_path,
         """
         import subprocess, sys
-        print(subprocess.run([sys.executable, "-c", "print(customized)"], capture_output=True, text=True).stdout)
+        command = [sys.executable, "-c", "print(customized)"]
+        print(subprocess.run(command, capture_output=True, text=True).stdout)
         """,
-        PYTHONPATH=str(tmp_path) + (":" + environment()["PYTHONPATH"] if "PYTHONPATH" in environment() else ""),
+        PYTHONPATH=str(tmp_path)
+        + (":" + environment()["PYTHONPATH"] if "PYTHONPATH" in environment() else ""),
     )
     assert "True" in run.done.stdout
 
@@ -199,14 +220,22 @@ def test_the_environment_s_own_sitecustomize_is_still_found(tmp_path: Path) -> N
         (["missing.py"], "missing.py: No such file or directory"),
         (["-m", "no_such_module"], "-m no_such_module: no module of this name can be run"),
         (["--min-us", "-1", "x.py"], "--min-us: expected a number of at least 0, found -1.0"),
-        (["--frame-ms", "0.5", "x.py"], "--frame-ms: expected 0 or a number of at least 1, found 0.5"),
-        (["--include", "no_such_module", "program.py"], "--include: no module, file or folder is called no_such_module"),
+        (
+            ["--frame-ms", "0.5", "x.py"],
+            "--frame-ms: expected 0 or a number of at least 1, found 0.5",
+        ),
+        (
+            ["--include", "no_such_module", "program.py"],
+            "--include: no module, file or folder is called no_such_module",
+        ),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str], text: str) -> None:
     (tmp_path / "program.py").write_text("")
     command = [sys.executable, "-m", "vor", "run", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*.vor"))
 

@@ -35,7 +35,8 @@ def test_blocks_are_spans(tmp_path: Path) -> None:
         assert function() == 1
         with contextlib.ExitStack() as stack:
             stack.enter_context(vor.scope("stacked"))
-        threads = [threading.Thread(target=lambda: s.__enter__().__exit__(None, None, None)) for _ in range(3)]
+        def use(): s.__enter__().__exit__(None, None, None)
+        threads = [threading.Thread(target=use) for _ in range(3)]
         for t in threads: t.start()
         for t in threads: t.join()
         for i in range(1000):
@@ -44,9 +45,8 @@ def test_blocks_are_spans(tmp_path: Path) -> None:
     )
     capture = run.capture
     counts = capture.counts
-    assert [counts[name] for name in ("outer", "load", "inner", "reused", "fails", "decorated", "stacked")] == [
-        1, 3, 3, 9, 1, 1, 1,
-    ]  # fmt: skip
+    names = ("outer", "load", "inner", "reused", "fails", "decorated", "stacked")
+    assert [counts[name] for name in names] == [1, 3, 3, 9, 1, 1, 1]
     assert all(counts[f"name {i}"] == 1 for i in range(1000))
     assert [span["args"] for span in capture.named("load")] == [
         {"batch": i, "kind": "x", "share": 0.5, "last": i == 2} for i in range(3)
@@ -82,9 +82,18 @@ def test_blocks_that_stay_open_in_coroutines_are_tasks(tmp_path: Path) -> None:
     capture = run.capture
     both = capture.counts + capture.tasks
     assert [both[f"fetch {i}"] for i in range(3)] == [1, 1, 1] and both["held"] == 1
-    assert capture.tasks["held"] == 1 and capture.counts["step"] == 1 and capture.counts["between"] == 1
-    lengths = {span["name"]: span["end"] - span["start"] for span in capture.spans + capture.contents["tasks"]}
-    assert lengths["fetch 0"] < lengths["fetch 1"] < lengths["fetch 2"], "each block has its own time"
+    assert (
+        capture.tasks["held"] == 1
+        and capture.counts["step"] == 1
+        and capture.counts["between"] == 1
+    )
+    lengths = {
+        span["name"]: span["end"] - span["start"]
+        for span in capture.spans + capture.contents["tasks"]
+    }
+    assert lengths["fetch 0"] < lengths["fetch 1"] < lengths["fetch 2"], (
+        "each block has its own time"
+    )
 
 
 def test_nothing_is_recorded_while_recording_is_off() -> None:

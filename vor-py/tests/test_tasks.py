@@ -1,4 +1,4 @@
-"""Tasks: coroutines from begin to end, and blocks that stay open while a coroutine waits."""
+"""Tasks: coroutines from start to end, and blocks that stay open while a coroutine waits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HEAD = "import asyncio, vor\n"
 
 
 def life(capture: Capture, name: str) -> tuple[int, int]:
-    """Return the begin and the end of the only task with a name."""
+    """Return the start and the end of the only task with a name."""
     (task,) = [task for task in capture.contents["tasks"] if task["name"] == name]
     return task["start"], task["end"]
 
 
 def sleeps(capture: Capture) -> list[tuple[int, int]]:
-    """Return the begin and the end of each sleep of the program, from its pairs of messages."""
+    """Return the start and the end of each sleep of the program, from its pairs of messages."""
     ticks = [message["start"] for message in capture.contents["messages"]]
     return list(zip(ticks[::2], ticks[1::2]))
 
@@ -184,9 +184,13 @@ asyncio.run(main())
         capture = record(tmp_path, source).capture
         expected |= {"decorated": 1}
     assert capture.tasks == expected
-    # Each lasts as long as the sleep that it waited for.
+    # Each task lasts as long as the sleep that it waited for.
     leaves, blocks, outers = (
-        sorted((task["start"], task["end"]) for task in capture.contents["tasks"] if task["name"] == name)
+        sorted(
+            (task["start"], task["end"])
+            for task in capture.contents["tasks"]
+            if task["name"] == name
+        )
         for name in ("leaf", "block", "outer")
     )
     for leaf, block, outer in zip(leaves, blocks, outers, strict=True):

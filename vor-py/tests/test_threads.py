@@ -1,6 +1,6 @@
 """Threads that record at the same time: every span is recorded or counted.
 
-On interpreters without a lock, the threads really run in parallel.
+On interpreters without a lock, the threads run in parallel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from recorded import environment, record, trace
 
-# The threads of each program start their work together. Where the interpreter has a lock, they take
+# The threads of each program start their work together. If the interpreter has a lock, they take
 # turns often.
 BEGIN = """
 import sys, threading
@@ -28,7 +28,9 @@ def run(work):
     def begin(i):
         together.wait()
         work(i)
-    threads = [threading.Thread(target=begin, args=(i,), name=f"worker {i}") for i in range(THREADS)]
+    threads = [
+        threading.Thread(target=begin, args=(i,), name=f"worker {i}") for i in range(THREADS)
+    ]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     assert not failed, failed
@@ -41,13 +43,18 @@ def program(text: str) -> str:
 
 
 @pytest.mark.skipif(
-    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="the interpreter has a lock: this is about those without"
+    not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="the interpreter has a lock: this is about those without",
 )
 def test_the_lock_stays_off() -> None:
     source = "import vor, sys; assert not sys._is_gil_enabled()"
     # A module that needs the lock would switch it on, with a warning.
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", source],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -95,8 +102,8 @@ def test_all_kinds_of_spans_at_once(tmp_path: Path) -> None:
     capture = run.capture
     each = 8 * 2000
     assert capture.counts == {
-        "plain": 2 * each, "told": each, "fails": each, "generator": 3 * each, "Class.method": each, "sorted": each,
-        "block": each, "reused": each, "told block": each,
+        "plain": 2 * each, "told": each, "fails": each, "generator": 3 * each,
+        "Class.method": each, "sorted": each, "block": each, "reused": each, "told block": each,
     }  # fmt: skip
     assert {span["thread"] for span in capture.spans} == {f"worker {i}" for i in range(8)}
     for i in range(8):
@@ -147,7 +154,8 @@ def test_functions_come_and_go(tmp_path: Path) -> None:
                 return
             for j in range(150):
                 space = {"vor": vor}
-                exec(f"@vor.profile\\ndef f{i}(x): return x + {j}\\nvalue = [f{i}(k) for k in range(10)]", space)
+                source = f"@vor.profile\\ndef f{i}(x): return x + {j}\\n"
+                exec(source + f"value = [f{i}(k) for k in range(10)]", space)
                 assert space["value"] == list(range(j, j + 10))
                 @vor.profile
                 def closure(): return j
@@ -163,7 +171,7 @@ def test_functions_come_and_go(tmp_path: Path) -> None:
 
 
 def switched(work: str, meanwhile: str) -> str:
-    """Return a program whose thread runs `work`, where a call of `waits` outlasts `meanwhile`."""
+    """Return a program whose thread runs `work`. A call of `waits` in it outlasts `meanwhile`."""
     return f"""
 import threading
 begun, go_on = threading.Event(), threading.Event()
@@ -235,7 +243,7 @@ def test_recording_is_switched_off_and_on_meanwhile(tmp_path: Path) -> None:
         """),
     )
     # The number of recorded spans depends on the threads. The recorded spans nest, and no earlier
-    # one is left open.
+    # one stays open.
     counts = run.capture.counts
     assert 10 <= counts["outer"] <= 5 * 4000 + 10
     assert run.capture.open == []
@@ -275,10 +283,11 @@ def test_a_thread_that_first_ends_a_call_leaves_none_open(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-    reason="without a lock the interpreter itself does not keep two threads from resuming one generator",
+    reason="without a lock the interpreter itself does not keep two threads"
+    " from resuming one generator",
 )
 def test_one_generator_that_two_threads_resume(tmp_path: Path) -> None:
-    # Of two threads that resume a generator at once, Python refuses one; its other spans must stay
+    # If two threads resume a generator at once, Python refuses one. Its other spans must stay
     # intact.
     run = record(
         tmp_path,
@@ -300,7 +309,7 @@ def test_one_generator_that_two_threads_resume(tmp_path: Path) -> None:
         assert sum(taken) == 100 * 200, taken
         """),
     )
-    # Where the function is wrapped, a refused attempt is also an activation.
+    # If the function is wrapped, a refused attempt is also an activation.
     assert run.capture.counts["count"] >= 100 * 201
 
 
@@ -320,15 +329,20 @@ def test_everything_is_traced_in_all_threads(tmp_path: Path) -> None:
         """),
     )
     counts = run.capture.counts
-    assert [counts[name] for name in ("leaf", "fails", "fresh", "work")] == [8 * 1500, 8 * 1500, 8 * 1500, 8]
+    assert [counts[name] for name in ("leaf", "fails", "fresh", "work")] == [
+        8 * 1500,
+        8 * 1500,
+        8 * 1500,
+        8,
+    ]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_threads_goes_on(tmp_path: Path) -> None:
-    # A thread that holds a lock of vor during the fork does not exist in the child.
-    # CPython 3.13 without a lock does not survive a fork beside a thread that switches events, with
-    # vor or without: in the child, `stop_the_world` waits for that thread. So the threads decorate
-    # only where there is a lock.
+    # A thread that holds a lock of vor during the fork does not exist in the child. CPython 3.13
+    # without a lock does not survive a fork beside a thread that switches events, with vor or
+    # without: in the child, `stop_the_world` waits for that thread. So the threads decorate only if
+    # there is a lock.
     run = record(
         tmp_path,
         program("""

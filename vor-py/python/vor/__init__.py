@@ -14,9 +14,9 @@
 
 Or without touching the program: ``python -m vor run script.py``.
 
-A span costs two readings of the clock and a 16-byte record, as in Rust; a thread of vor writes the
-capture. The environment variables ``VOR_RECORD``, ``VOR_RECORD_SPANS`` and the others are read when
-the module is imported.
+A span costs two readings of the clock and a 16-byte record, as in Rust. A thread of vor writes the
+capture. The import of the module reads the environment variables ``VOR_RECORD``,
+``VOR_RECORD_SPANS`` and the others.
 """
 
 from __future__ import annotations
@@ -98,25 +98,26 @@ def enable(
     watchdog_ms: float | None = None,
     signals: bool | None = None,
 ) -> None:
-    """Switch recording on, with these settings or, without any, with the environment variables.
+    """Switch recording on, with these settings or those of the environment variables.
 
-    If recording is on already, the settings that can still be added are added.
+    Without settings, the environment variables apply. If recording is on already, this adds the
+    settings that can still be added.
 
     capture: the file to write.
-    spans: whether the capture has spans, or metrics only.
-    every: keep the spans of one frame in N.
-    max_frames: keep the spans of at most N frames.
-    slow_frames_ms, frames_before: keep only the spans of frames slower than this, and of N frames
+    spans: whether the capture has spans, or only metrics.
+    every: record the spans of one frame in N.
+    max_frames: record the spans of at most N frames.
+    slow_frames_ms, frames_before: record only the spans of frames slower than this, and of N frames
         before each.
     ring_kib: size of each thread's ring.
-    stats: keep sums per scope.
+    stats: maintain sums per scope.
     count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
     cpu_time, cpu_split: measure CPU time.
     inline_drain: drain the rings in `frame_mark`.
     drain_interval_ms: longest time between two drains.
     max_spans_per_frame: most spans that a frame holds as a tree.
     watchdog_ms: report the open scopes of every thread when a frame or a scope takes longer.
-    signals: whether a signal that ends the process, and that Python does not handle, closes the
+    signals: whether a signal that ends the process and that Python does not handle closes the
         capture first; by default it does.
     """
     given = {name: value for name, value in locals().items() if value is not None}
@@ -138,12 +139,14 @@ def load_ipython_extension(ipython: _Any) -> None:
 
 
 def _is_command() -> bool:
-    """Return whether this process is the command, `vor` or `python -m vor`, which records nothing."""
+    """Return whether this process is `vor` or `python -m vor`, which record nothing."""
     started = _sys.argv[0] if _sys.argv else ""
-    return _os.path.basename(started) in ("vor", "vor.exe") or (started == "-m" and "vor" in _sys.orig_argv[1:3])
+    return _os.path.basename(started) in ("vor", "vor.exe") or (
+        started == "-m" and "vor" in _sys.orig_argv[1:3]
+    )
 
 
-# The variables switch recording on without a call, as `enable()` does in a program in Rust.
+# The variables switch recording on without a call, as `enable()` does in a Rust program.
 _STARTERS = ("VOR_RECORD", "VOR_COUNT_SCOPES", "VOR_WATCHDOG_MS")
 if any(_os.environ.get(_name) for _name in _STARTERS) and not _is_command():
     enable()

@@ -12,25 +12,27 @@ from vor import _core
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Run the command with these arguments in place of this process; return its exit code."""
+    """Run the command with these arguments in this process, and return its exit code."""
     # The command handles Ctrl-C itself, as in its own program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _core.command(["vor", *arguments])
 
 
 def run(arguments: Sequence[str]) -> str:
-    """Run the command in a process of its own, with its own signals and memory; return its stderr.
+    """Run the command in a process of its own, and return its stderr.
 
-    Raises OSError if it fails, with its message.
+    The process has its own signals and memory. Raises OSError with its message if it fails.
     """
-    # The process records nothing itself. It finds the package where this one did.
+    # The process records nothing itself. It finds the package in the same place as this one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("VOR_")}
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [package, environment.get("PYTHONPATH")])
+    )
     command = [sys.executable, "-m", "vor", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     output = done.stderr.strip().removeprefix("vor: ")
-    # 3: done, but damaged parts are left out.
+    # Exit code 3: done, but without the damaged parts.
     if done.returncode not in (0, 3):
         raise OSError(output or f"vor {arguments[0]}: exit code {done.returncode}")
     return output

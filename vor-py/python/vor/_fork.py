@@ -1,4 +1,4 @@
-"""Closes the captures of children that `multiprocessing` forks: no exit handler runs in them."""
+"""Closes the captures of children that `multiprocessing` forks, which run no exit handlers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vor import _core
 
 
 class _Anchor:
-    """An object that `multiprocessing` refers to weakly: its hook is called while this lives."""
+    """An object that `multiprocessing` refers to weakly. Its hook is called while this lives."""
 
 
 _anchor = _Anchor()
@@ -23,7 +23,7 @@ def _close() -> None:
 def _at_begin(_: Any) -> None:
     from multiprocessing import util
 
-    # The lowest priority that is called at all: after all finalizers of the program.
+    # The lowest priority that is still called, so it runs after all finalizers of the program.
     util.Finalize(None, _close, exitpriority=-(1 << 30))
 
 
@@ -36,7 +36,7 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
-    # A child that imports vor itself, before or during its work.
+    # For a child that imports vor itself, before or during its work.
     _in_child()
     _process = sys.modules.get("multiprocessing.process")
     if _process is not None and _process.parent_process() is not None:

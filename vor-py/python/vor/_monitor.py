@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 
-# Not `threading`, which is imported by programs that have threads.
+# Not `threading`: only programs that have threads import it.
 from _thread import RLock
 from types import CodeType
 
@@ -14,20 +14,21 @@ from vor import _core
 
 HAS_MONITORING = sys.version_info >= (3, 12)
 
-# Our tool id, whether events are on, for decorated code and for all code, and the decorated code.
+# The tool id of vor, whether events are on for decorated code, whether they are on for all code,
+# and the decorated code.
 _tool: int | None = None
 _is_on = False
 _is_tracing = False
 _codes: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
-# Guards the variables above and the table of code objects. A thread may lock it again: the garbage
-# collector may run code that is decorated.
+# Guards the variables above and the table of code objects. A thread may lock it again, because the
+# garbage collector may run decorated code.
 turn = RLock()
 
 
 def _in_child() -> None:
     global turn
-    # The thread that held the lock is not in the child.
+    # The thread that held the lock does not exist in the child.
     turn = RLock()
 
 
@@ -37,7 +38,7 @@ if hasattr(os, "register_at_fork"):
 if sys.version_info >= (3, 12):
     _EVENTS = sys.monitoring.events
     _LOCAL = _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
-    # These cannot be switched on for single code objects.
+    # These events cannot be switched on for single code objects.
     _GLOBAL = _EVENTS.PY_THROW | _EVENTS.PY_UNWIND
     _C_CALLS = _EVENTS.CALL | _EVENTS.C_RETURN | _EVENTS.C_RAISE
 
@@ -45,7 +46,8 @@ if sys.version_info >= (3, 12):
         global _tool
         if _tool is None:
             monitoring = sys.monitoring
-            # 2 is meant for profilers; 3 and 4 have no meaning and serve if another tool uses it.
+            # Id 2 is meant for profilers. If another tool uses it, vor uses 3 or 4, which have no
+            # meaning.
             for tool in (monitoring.PROFILER_ID, 3, 4):
                 if monitoring.get_tool(tool) is None:
                     monitoring.use_tool_id(tool, "vor")
@@ -95,10 +97,10 @@ if sys.version_info >= (3, 12):
 else:
 
     def add(code: CodeType) -> None:
-        """Do nothing: functions are wrapped."""
+        """Do nothing, because functions are wrapped."""
 
     def switch(on: bool) -> None:
-        """Do nothing: the wrapper of a function checks whether recording is on."""
+        """Do nothing, because the wrapper of a function checks whether recording is on."""
 
     def trace(on: bool, c_calls: bool) -> None:
         """Set or remove the profile callback of new threads."""

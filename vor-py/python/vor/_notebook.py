@@ -33,10 +33,18 @@ def html(capture: Capture) -> str:
             _tables.duration(row["mean_ns"]),
             _tables.duration(row["p99_ns"]),
         )
-        rows.append("<tr>" + "".join(f"<td>{_html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
-    heads = "".join(f"<th>{head}</th>" for head in ("scope", "count", "self", "%", "total", "mean", "p99"))
+        rows.append(
+            "<tr>" + "".join(f"<td>{_html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
+        )
+    heads = "".join(
+        f"<th>{head}</th>" for head in ("scope", "count", "self", "%", "total", "mean", "p99")
+    )
     skipped = capture.skipped
-    damage = f"<p>{skipped['count']} places damaged, {skipped['bytes']:,} bytes skipped</p>" if skipped["count"] else ""
+    damage = (
+        f"<p>{skipped['count']} places damaged, {skipped['bytes']:,} bytes skipped</p>"
+        if skipped["count"]
+        else ""
+    )
     return (
         f"<div><p><b>{_html.escape(title)}</b> {_html.escape(process)}</p>{damage}{_plot(capture)}"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -48,18 +56,24 @@ def _plot(capture: Capture) -> str:
     if not lengths:
         return ""
     longest = max(max(lengths), 1)
-    # A bar per frame, or per group of frames: then the longest one, so that no slow frame is hidden.
+    # One bar per frame, or per group of frames. The bar of a group shows its longest frame, so that
+    # no slow frame is hidden.
     bars = min(len(lengths), _WIDTH // 2)
     width = _WIDTH / bars
     path = []
     for bar in range(bars):
         group = lengths[bar * len(lengths) // bars : (bar + 1) * len(lengths) // bars]
         height = max(group) / longest * _HEIGHT
-        path.append(f"M{bar * width:.2f} {_HEIGHT + _MARGIN}v{-height:.2f}h{max(width - 0.5, 0.5):.2f}v{height:.2f}z")
+        path.append(
+            f"M{bar * width:.2f} {_HEIGHT + _MARGIN}"
+            f"v{-height:.2f}h{max(width - 0.5, 0.5):.2f}v{height:.2f}z"
+        )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT + _MARGIN}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT + _MARGIN}" role="img" aria-label="duration of each frame">'
-        f'<text x="0" y="11" font-size="11" fill="currentColor">frame time, up to {_tables.duration(longest)}</text>'
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT + _MARGIN}" role="img" '
+        f'aria-label="duration of each frame">'
+        f'<text x="0" y="11" font-size="11" fill="currentColor">'
+        f"frame time, up to {_tables.duration(longest)}</text>"
         f'<path d="{"".join(path)}" fill="#4c78a8"/></svg>'
     )
 
@@ -71,13 +85,13 @@ def load(ipython: Any) -> None:
 
 def _magic(ipython: Any) -> Any:
     def vor(line: str, cell: str) -> Capture | None:
-        """Run the cell with recording on, and show where its time went.
+        """Run the cell with recording on, and show its time by scope.
 
         %%vor [--scopes] [FILE]
 
-        Every call of Python is recorded, or with --scopes only those marked by `vor.profile` and
-        `vor.scope`. The capture is the result of the cell. It is written to FILE, or without one to
-        a temporary file that is deleted when the interpreter ends.
+        Every Python call is recorded, or with --scopes only those marked with `vor.profile` and
+        `vor.scope`. The capture is the result of the cell. It is written to FILE, or without FILE
+        to a temporary file that is deleted when the interpreter ends.
         """
         import shlex
 
@@ -86,13 +100,17 @@ def _magic(ipython: Any) -> Any:
         names = [word for word in words if word != "--scopes"]
         if len(names) > 1 or any(name.startswith("-") for name in names):
             raise ValueError(f"%%vor: unknown arguments {line}; usage: %%vor [--scopes] [FILE]")
-        return record(lambda: ipython.run_cell(cell).success, names[0] if names else None, calls=not only_scopes)
+        return record(
+            lambda: ipython.run_cell(cell).success,
+            names[0] if names else None,
+            calls=not only_scopes,
+        )
 
     return vor
 
 
 def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
-    """Record a call of `run` into a capture, and return that; None if `run` returns false."""
+    """Record a call of `run`, and return the capture, or None if `run` returns false."""
     import atexit
     import os
     import shutil
@@ -102,7 +120,9 @@ def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
     from vor import _core, _monitor, _reading
 
     if vor.is_enabled():
-        raise RuntimeError(f"%%vor: recording is already on, into {vor.capture_path()}; call vor.disable() first")
+        raise RuntimeError(
+            f"%%vor: recording is already on, into {vor.capture_path()}; call vor.disable() first"
+        )
     folder = None if out is not None else tempfile.mkdtemp(prefix="vor-")
     if folder is not None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

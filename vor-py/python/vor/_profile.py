@@ -1,4 +1,4 @@
-"""`@vor.profile`: the kinds of callables, and how the calls of each become spans."""
+"""`@vor.profile`: records the calls of every kind of callable as spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from vor import _core, _monitor
 
 T = TypeVar("T")
 
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SUSPENDED = (
+    inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ITERABLE_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
 # Marks a function that `profile` on a class skips.
 _SKIPPED = "__vor_skip__"
 
@@ -19,17 +24,22 @@ _SKIPPED = "__vor_skip__"
 @overload
 def profile(function: T, /) -> T: ...
 @overload
-def profile(function: None = None, /, *, name: str | None = None, args: bool = False) -> Callable[[T], T]: ...
+def profile(
+    function: None = None, /, *, name: str | None = None, args: bool = False
+) -> Callable[[T], T]: ...
 @overload
 def profile(function: T, /, *, name: str | None = None, args: bool = False) -> T: ...
 def profile(function: Any = None, /, *, name: str | None = None, args: bool = False) -> Any:
-    """Record each call of a function, method, coroutine, generator or all methods of a class as a span.
+    """Record each call of a function, method, coroutine or generator as a span.
 
-    name: the name of the span; by default the function's.
-    args: also record up to eight arguments: bools, numbers and strings as they are, the type's name
-        of anything else.
+    On a class, this applies to all of its methods.
 
-    An activation of a generator or coroutine, from a resumption to the next suspension, is one span.
+    name: the name of the span; by default that of the function.
+    args: also record up to eight arguments: the values of bools, numbers and strings, and the
+        type's name of anything else.
+
+    An activation of a generator or coroutine lasts from a resumption to the next suspension. It is
+    one span.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"profile: name: expected str, found {type(name).__name__}")
@@ -77,14 +87,19 @@ def _profile_class(cls: type, name: str | None, args: bool) -> None:
         # A static method may wrap a callable that is not written in Python.
         inner = getattr(value, "__func__", value)
         if isinstance(inner, (FunctionType, property)):
-            profiled = profile(value, name=None if name is None else f"{name}.{attribute}", args=args)
+            profiled = profile(
+                value, name=None if name is None else f"{name}.{attribute}", args=args
+            )
             if profiled is not value:
                 setattr(cls, attribute, profiled)
 
 
 def _profile_one(function: Any, name: str | None, args: bool) -> Any:
     if name is None:
-        name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__qualname__))
+        name = str(
+            getattr(function, "__qualname__", None)
+            or getattr(function, "__name__", type(function).__qualname__)
+        )
     module = str(getattr(function, "__module__", None) or "")
     if type(function) is not FunctionType:
         # Methods, partial functions, and callables that are not written in Python.
@@ -102,14 +117,14 @@ def _profile_one(function: Any, name: str | None, args: bool) -> Any:
     return _core.wrap(function, function.__code__, name, module, parameters, is_suspended)
 
 
-# Names by the id of the code object; the entry is removed with the object.
+# Names by the id of the code object. An entry is removed with its object.
 _names: dict[int, str] = {}
 
 
 def _own_code(function: FunctionType, name: str) -> None:
-    """Give a function a code object of its own if functions of other names share it.
+    """Make a copy of the code object of a function if functions of other names share it.
 
-    Functions that a decorator returns share one, and so do closures; their calls would look alike.
+    Functions that a decorator returns share one, and so do closures. Their calls would look alike.
     """
     import weakref
 
@@ -123,7 +138,7 @@ def _own_code(function: FunctionType, name: str) -> None:
 
 
 def _parameters(function: FunctionType) -> list[tuple[str, int | None, bool, object]]:
-    """Return the recorded parameters: name, position, whether there is a default, and the default."""
+    """Return name, position, whether there is a default, and default of recorded parameters."""
     signature = inspect.signature(function, follow_wrapped=False)
     found: list[tuple[str, int | None, bool, object]] = []
     for at, parameter in enumerate(signature.parameters.values()):
@@ -133,7 +148,7 @@ def _parameters(function: FunctionType) -> list[tuple[str, int | None, bool, obj
             continue
         position = None if parameter.kind is parameter.KEYWORD_ONLY else at
         has_default = parameter.default is not parameter.empty
-        found.append((parameter.name, position, has_default, parameter.default if has_default else None))
+        found.append(
+            (parameter.name, position, has_default, parameter.default if has_default else None)
+        )
     return found
-
-

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# Formats of `Capture.export` by the file's extension; the longest match counts.
+# Formats of `Capture.export` by the file's extension. The longest match counts.
 _FORMATS = {
     ".pftrace": "perfetto",
     ".perfetto-trace": "perfetto",
@@ -38,11 +38,11 @@ _FORMATS = {
 
 
 def read(path: str | os.PathLike[str]) -> Capture:
-    """Open a capture, also one that is still being written.
+    """Open a capture. It may still be growing.
 
-    Its contents are read at first use and stay in memory. Raises `vor.CaptureError`, an OSError, if
-    the file cannot be read or is not a capture. Damaged parts are skipped; `Capture.skipped` lists
-    them.
+    Its contents are read at first use and stay in memory. Damaged parts are skipped, and
+    `Capture.skipped` lists them. Raises `vor.CaptureError`, an OSError, if the file cannot be read
+    or is not a capture.
     """
     return Capture(path)
 
@@ -51,21 +51,22 @@ class Capture(Sequence["Frame"]):
     """The frames of a capture, and tables of their contents.
 
     A sequence of frames: ``len(capture)``, ``capture[-1]``, ``for frame in capture``. A slice,
-    ``capture[10:20]``, is a capture of these frames only; the whole capture also has the spans that
+    ``capture[10:20]``, is a capture of only these frames. The whole capture also has the spans that
     ended after the last frame.
 
     NumPy reads columns of tables without a copy: ``numpy.asarray(capture.spans["dur_ns"])``. Every
-    library that reads Arrow streams reads tables. Times are in nanoseconds since 1970, durations in
-    nanoseconds.
+    library that reads Arrow streams can read tables. Times are in nanoseconds since 1970, and
+    durations in nanoseconds.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a capture; `vor.read` does the same."""
         self._path = Path(path)
         self._core = _core.Reading(self._path)
-        # The numbers of the first and the last frame; None: the whole capture.
+        # The numbers of the first and the last frame, or None for the whole capture.
         self._numbers: tuple[int, int] | None = None
-        # The capture that this is a slice of. Never itself: the last reference closes the file.
+        # The capture that this is a slice of. Never itself, because the last reference closes the
+        # file.
         self._whole: Capture | None = None
         self._forget()
 
@@ -77,7 +78,11 @@ class Capture(Sequence["Frame"]):
 
     def _part(self, frames: Table) -> Capture:
         part = object.__new__(Capture)
-        part._path, part._core, part._whole = self._path, self._core, self if self._whole is None else self._whole
+        part._path, part._core, part._whole = (
+            self._path,
+            self._core,
+            self if self._whole is None else self._whole,
+        )
         part._forget()
         part._frames = frames
         # No frame has a number from 1 to 0.
@@ -91,14 +96,19 @@ class Capture(Sequence["Frame"]):
 
     @property
     def info(self) -> dict[str, Any]:
-        """Version, process, threads, counts, and whether the file is closed, as in ``vor info --json``."""
+        """The properties of the capture, as in ``vor info --json``.
+
+        They include its version, process, threads and counts, and whether the file is closed.
+        """
         return self._core.info()
 
     @property
     def skipped(self) -> dict[str, Any]:
-        """Damage found so far, as in the command's JSON: ``count``, ``bytes``, ``losses``, ``tail``.
+        """Damage found so far, as in the command's JSON.
 
-        In a file with an index, damage is found only when its place is read; `verify` reads everything.
+        The keys are ``count``, ``bytes``, ``losses`` and ``tail``.
+        In a file with an index, damage is found only when its place is read. `verify` reads
+        everything.
         """
         return self._core.skipped()
 
@@ -123,7 +133,12 @@ class Capture(Sequence["Frame"]):
             if whole is not None and self._numbers is not None:
                 spans, tasks, messages, metrics = whole
                 of = self._numbers
-                self._tables = spans.of_frames(*of), tasks.of_frames(*of), messages.of_frames(*of), metrics.of_frames(*of)
+                self._tables = (
+                    spans.of_frames(*of),
+                    tasks.of_frames(*of),
+                    messages.of_frames(*of),
+                    metrics.of_frames(*of),
+                )
             else:
                 self._tables = self._core.gather(self._numbers, True)
         return self._tables
@@ -132,9 +147,9 @@ class Capture(Sequence["Frame"]):
     def spans(self) -> Table:
         """A row per span.
 
-        Columns: ``thread``, ``tid``, ``frame``, ``depth``, ``name``, ``file``, ``line``, ``start_ns``,
-        ``dur_ns``, ``self_ns``, ``args``, as in ``vor export --to parquet``. Rows are in the order in
-        which the spans ended, thread by thread within a batch of the recorder.
+        Columns: ``thread``, ``tid``, ``frame``, ``depth``, ``name``, ``file``, ``line``,
+        ``start_ns``, ``dur_ns``, ``self_ns``, ``args``, as in ``vor export --to parquet``. Rows are
+        in the order in which the spans ended, thread by thread within a batch of the recorder.
         """
         return self._all()[0]
 
@@ -151,7 +166,9 @@ class Capture(Sequence["Frame"]):
     @property
     def metrics(self) -> Table:
         """A row per metric of a frame: ``frame``, ``time_ns``, ``name``, ``unit``, ``value``."""
-        if self._tables is not None or (self._whole is not None and self._whole._tables is not None):
+        if self._tables is not None or (
+            self._whole is not None and self._whole._tables is not None
+        ):
             return self._all()[3]
         if self._metrics is None:
             whole = None if self._whole is None else self._whole._metrics
@@ -162,7 +179,10 @@ class Capture(Sequence["Frame"]):
         return self._metrics
 
     def stats(self) -> Table:
-        """Return a row per scope, the largest self time first: the values of ``vor stats --json``."""
+        """Return a row per scope, the largest self time first.
+
+        The values are those of ``vor stats --json``.
+        """
         if self._stats is None:
             self._stats = self._core.stats(self._numbers)
         return self._stats
@@ -199,13 +219,15 @@ class Capture(Sequence["Frame"]):
         return (self[at] for at in range(len(self)))
 
     def refresh(self) -> int:
-        """Read what was written since the capture was opened or refreshed; return the number of frames.
+        """Read the records written since the last refresh, and return the number of frames.
 
-        Tables that were read before do not change. A capture that was closed when it was opened does
-        not grow.
+        The first call reads those written since the capture was opened. Tables that were read
+        before do not change. A capture that was already closed when it was opened does not grow.
         """
         if self._whole is not None:
-            raise ValueError(f"{self._path}: a slice of a capture does not change; refresh the capture")
+            raise ValueError(
+                f"{self._path}: a slice of a capture does not change; refresh the capture"
+            )
         before = len(self.frames)
         self._core.extend()
         self._frames = self._core.frames()
@@ -216,9 +238,9 @@ class Capture(Sequence["Frame"]):
         return len(self)
 
     def follow(self, *, interval_s: float = 0.2, timeout_s: float | None = None) -> Iterator[Frame]:
-        """Yield the frames, then new ones as the program records them.
+        """Yield the frames, and then new ones as the program records them.
 
-        It ends when the recorder has closed the file, or after `timeout_s` without a new frame.
+        Ends when the recorder has closed the file, or after `timeout_s` without a new frame.
         """
         at = 0
         waited_since = time.monotonic()
@@ -229,7 +251,9 @@ class Capture(Sequence["Frame"]):
                 waited_since = time.monotonic()
             if self.refresh() > at:
                 continue
-            if self.info["closed"] or (timeout_s is not None and time.monotonic() - waited_since >= timeout_s):
+            if self.info["closed"] or (
+                timeout_s is not None and time.monotonic() - waited_since >= timeout_s
+            ):
                 return
             time.sleep(interval_s)
 
@@ -238,14 +262,16 @@ class Capture(Sequence["Frame"]):
 
         The extension chooses the format, unless `format` is given: ``.pftrace`` (ui.perfetto.dev),
         ``.json`` (Chrome), ``.firefox.json``, ``.speedscope.json``, ``.folded`` (flame graphs),
-        ``.pb.gz`` (pprof), ``.csv``, ``.metrics.csv``, ``.parquet``. A slice writes its frames only.
-        Warns of contents that are left out because they are damaged or the format cannot hold them.
+        ``.pb.gz`` (pprof), ``.csv``, ``.metrics.csv``, ``.parquet``. A slice writes only its
+        frames. Warns about omitted contents, which are damaged or which the format cannot hold.
         """
         out = os.fspath(out)
         if format is None:
             extensions = [extension for extension in _FORMATS if out.lower().endswith(extension)]
             if not extensions:
-                raise ValueError(f"{out}: unknown extension; use one of {', '.join(_FORMATS)}, or pass `format`")
+                raise ValueError(
+                    f"{out}: unknown extension; use one of {', '.join(_FORMATS)}, or pass `format`"
+                )
             format = _FORMATS[max(extensions, key=len)]
         arguments = ["export", "--to", format, "-o", out, os.fspath(self._path)]
         if self._numbers is not None:
@@ -258,15 +284,19 @@ class Capture(Sequence["Frame"]):
             warnings.warn(output, stacklevel=2)
 
     def close(self) -> None:
-        """Close the file. Tables that were read remain; no others can be read any more."""
+        """Close the file. Tables that were read stay valid, but no more can be read."""
         self._core.close()
 
     def __enter__(self) -> Capture:
-        """Return the capture, to be closed at the end of the block."""
+        """Return the capture. The end of the block closes it."""
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         """Close the file."""
         self.close()
@@ -319,22 +349,22 @@ class Frame:
 
     @property
     def lost_records(self) -> int:
-        """The number of its records that are damaged; 0 if it is complete."""
+        """The number of its damaged records, 0 if it is complete."""
         return int(self._row["lost_records"])
 
     @property
     def spans(self) -> Table:
-        """The spans that ended in it, as `Capture.spans`."""
+        """The spans that ended in it, with the columns of `Capture.spans`."""
         return self._part.spans
 
     @property
     def tasks(self) -> Table:
-        """The tasks that ended in it, as `Capture.tasks`."""
+        """The tasks that ended in it, with the columns of `Capture.tasks`."""
         return self._part.tasks
 
     @property
     def messages(self) -> Table:
-        """The messages in it, as `Capture.messages`."""
+        """The messages in it, with the columns of `Capture.messages`."""
         return self._part.messages
 
     @property

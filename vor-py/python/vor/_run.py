@@ -1,9 +1,9 @@
 """`python -m vor run`: records every call of an unchanged program.
 
-The program runs as it would alone: as `__main__`, with its own arguments and path. Recording ends
-with the interpreter, after the program's threads and its own exit handlers. Interpreters that the
-program starts record too: `_child/sitecustomize.py` is first in `PYTHONPATH`, and each process
-writes a capture of its own, `run.<pid>.vor` beside `run.vor`. Forked children keep recording.
+The program runs as `__main__`, with its own arguments and path, as without vor. Recording ends with
+the interpreter, after the program's threads and its own exit handlers. Interpreters that the
+program starts record too, because `_child/sitecustomize.py` is first in `PYTHONPATH`. Each process
+writes a capture of its own, `run.<pid>.vor` beside `run.vor`. Forked children continue to record.
 Frames end at an interval until the program marks one itself.
 """
 
@@ -30,38 +30,54 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _CHILD = os.path.join(_HERE, "_child")
 # Helpers of `multiprocessing` that run no code of the program.
 _HELPERS = ("multiprocessing.resource_tracker",)
-# Older captures are not of this run.
+# Captures that are older than this belong to other runs.
 _STARTED = time.time()
 
 
 @dataclass
 class Options:
-    """Which calls are recorded, and where the capture is written."""
+    """Selects the calls to record, and the file to write."""
 
     out: str = "run.vor"
     include: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
     min_us: float = 0.0
     c_calls: bool = False
-    # The interval at which frames end until the program marks one; 0: never.
+    # The interval at which frames end until the program marks one. 0 means never.
     frame_ms: float = 100.0
     # The process whose capture is `out`.
     pid: int = 0
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the program that the arguments of `python -m vor run` name, and exit as it does."""
+    """Run the program that the arguments of `python -m vor run` name, and exit like it."""
     parser = argparse.ArgumentParser(
         prog="python -m vor run",
-        usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N] [--c-calls] [--frame-ms N] (script.py | -m MODULE) ...",
+        usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N]"
+        " [--c-calls] [--frame-ms N] (script.py | -m MODULE) ...",
         description="Run a program and record every call of Python.",
-        epilog="A PLACE is a module or package, a file or a folder; the options may be given more than once.",
+        epilog="A PLACE is a module or package, a file or a folder;"
+        " the options may be given more than once.",
     )
     parser.add_argument("--out", default="run.vor", metavar="FILE", help="the capture (run.vor)")
-    parser.add_argument("--include", action="append", default=[], metavar="PLACE", help="record only code in PLACE")
-    parser.add_argument("--exclude", action="append", default=[], metavar="PLACE", help="do not record code in PLACE")
-    parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="omit calls shorter than N us")
-    parser.add_argument("--c-calls", action="store_true", help="also record calls of functions that are not written in Python")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="PLACE", help="record only code in PLACE"
+    )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="do not record code in PLACE",
+    )
+    parser.add_argument(
+        "--min-us", type=float, default=0.0, metavar="N", help="omit calls shorter than N us"
+    )
+    parser.add_argument(
+        "--c-calls",
+        action="store_true",
+        help="also record calls of functions that are not written in Python",
+    )
     parser.add_argument(
         "--frame-ms",
         type=float,
@@ -70,7 +86,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
         help="end a frame every N ms until the program marks one itself (100);"
         " 0: the whole run is one frame",
     )
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module"
+    )
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     target: list[str] = given.module if given.module is not None else given.program
@@ -121,13 +139,13 @@ def _compile(source: bytes, path: str) -> types.CodeType:
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        # As Python reports it, without the lines of vor.
+        # Reported as by Python itself, without the lines of vor.
         sys.excepthook(type(error), error.with_traceback(None), None)
         sys.exit(1)
 
 
 def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
-    """Return a module's code, and the module that it runs as; of a package its `__main__`."""
+    """Return a module's code, or that of a package's `__main__`, and the module that it runs as."""
     sys.path[0] = os.getcwd()
     try:
         spec = importlib.util.find_spec(name)
@@ -169,7 +187,7 @@ def _places(option: str, name: str) -> list[str]:
 
 
 def _lead_children(options: Options) -> None:
-    """Make processes that this one starts record too."""
+    """Set the environment so that processes that this one starts record too."""
     os.environ[_VARIABLE] = json.dumps(asdict(options))
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = _CHILD + (os.pathsep + path if path else "")
@@ -182,7 +200,10 @@ def join() -> None:
     try:
         options = Options(**json.loads(os.environ[_VARIABLE]))
     except (KeyError, ValueError, TypeError) as error:
-        print(f"vor: {_VARIABLE}: not a value that `python -m vor run` sets: {error!r}", file=sys.stderr)
+        print(
+            f"vor: {_VARIABLE}: not a value that `python -m vor run` sets: {error!r}",
+            file=sys.stderr,
+        )
         return
     stem, extension = os.path.splitext(options.out)
     options.out = f"{stem}.{os.getpid()}{extension}"
@@ -191,13 +212,13 @@ def join() -> None:
 
 def _begin(options: Options) -> None:
     vor.enable(capture=options.out)
-    # Registered before the program's handlers, so called after them.
+    # Registered before the program's handlers, so it is called after them.
     atexit.register(_end, options)
     _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
     _monitor.trace(True, options.c_calls)
     _mark_frames(options)
     if hasattr(os, "register_at_fork"):
-        # The thread that marks frames is not in the child.
+        # The thread that marks frames does not exist in the child.
         os.register_at_fork(after_in_child=lambda: _resume_marking(options))
 
 
@@ -215,7 +236,7 @@ def _end(options: Options) -> None:
     _monitor.trace(False, options.c_calls)
     _core.trace(False, [], [], 0.0, False)
     if _core.stop_marking_frames():
-        # The time since the last mark.
+        # End the frame of the time since the last mark.
         _core.frame_mark()
     vor.disable()
     vor.close_capture()

@@ -11,15 +11,18 @@ from vor import _core
 T = TypeVar("T")
 
 
-def steps(loader: Iterable[T], *, metric: str | None = "loader_ms", name: str | None = None) -> Iterator[T]:
+def steps(
+    loader: Iterable[T], *, metric: str | None = "loader_ms", name: str | None = None
+) -> Iterator[T]:
     """Yield the batches of a loader, mark a frame after each, and measure the wait for the loader.
 
         for batch in vor.steps(loader):
             train(batch)
 
     A frame is the wait for a batch and the work on it. Its metric `metric` is the wait in
-    milliseconds; a scope of the same name without the unit is the wait as a span. `name` marks frames
-    of the set of that name, which have no metrics. A turn that the loop leaves early ends no frame.
+    milliseconds. A scope of the same name without the unit records the wait as a span. `name` marks
+    frames of the set of that name, which have no metrics. An iteration that leaves the loop early
+    ends no frame.
     """
     if metric is not None and not isinstance(metric, str):
         raise TypeError(f"steps: metric: expected str or None, found {type(metric).__name__}")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# Most rows of a table that are shown.
+# The maximum number of rows that are shown.
 _SHOWN = 10
 
-# From this many rows on, columns with a single value are handed over as one row.
+# From this many rows on, a column with a single value is passed to Polars as one row.
 _MANY = 1 << 16
 
 
@@ -27,14 +27,16 @@ def items(of: Column | Table) -> Iterator[Any]:
 
 
 def array(column: Column, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
-    """Return a column as a NumPy array; strings and maps as objects."""
+    """Return a column as a NumPy array. Strings and maps become objects."""
     import numpy
 
     try:
         found = numpy.asarray(memoryview(column))
     except BufferError:
         if copy is False:
-            raise ValueError(f"{column.name}: strings cannot become an array without a copy") from None
+            raise ValueError(
+                f"{column.name}: strings cannot become an array without a copy"
+            ) from None
         found = _objects(column)
         copy = None
     if dtype is not None and found.dtype != dtype:
@@ -69,9 +71,11 @@ def to_polars(table: Table) -> polars.DataFrame:
     varying, constant = table._apart() if len(table) >= _MANY else (table, None)
     found: polars.DataFrame = library.DataFrame(varying)
     if constant is not None and constant.columns:
-        # One value for all rows; Polars stores it once.
+        # One value for all rows. Polars stores it once.
         row = library.DataFrame(constant)
-        found = found.with_columns(library.lit(row[name]).first().alias(name) for name in row.columns).select(table.columns)
+        found = found.with_columns(
+            library.lit(row[name]).first().alias(name) for name in row.columns
+        ).select(table.columns)
     return found
 
 
@@ -85,7 +89,8 @@ def to_arrow(table: Table) -> pyarrow.Table:
 def to_pandas(table: Table) -> pandas.DataFrame:
     """Return the table as a pandas DataFrame.
 
-    Columns of repeated strings become categories, integers with missing values `IntegerArray`s.
+    Columns of repeated strings become categories. Integers with missing values become
+    `IntegerArray`s.
     """
     library = _imported("pandas")
     columns: dict[str, Any] = {}
@@ -95,7 +100,9 @@ def to_pandas(table: Table) -> pandas.DataFrame:
             codes = array(column.codes)
             columns[name] = library.Categorical.from_codes(codes, categories=column.values)
         elif column.null_count and column.kind != "map":
-            columns[name] = library.arrays.IntegerArray(array(column, copy=True), array(column.missing, dtype=bool))
+            columns[name] = library.arrays.IntegerArray(
+                array(column, copy=True), array(column.missing, dtype=bool)
+            )
         else:
             columns[name] = array(column)
     found: pandas.DataFrame = library.DataFrame(columns, copy=False)
@@ -110,7 +117,9 @@ def _imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ModuleNotFoundError(f"{name} is not installed: `pip install {name}`", name=name) from None
+        raise ModuleNotFoundError(
+            f"{name} is not installed: `pip install {name}`", name=name
+        ) from None
 
 
 def _rows(table: Table) -> Iterator[tuple[str, ...]]:
@@ -144,13 +153,22 @@ def text(table: Table) -> str:
     names = tuple(table.columns)
     rows = [names, *_rows(table)]
     widths = [min(max(len(row[at]) for row in rows), 40) for at in range(len(names))]
-    lines = ["  ".join(cell[:width].ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell[:width].ljust(width) for cell, width in zip(row, widths)).rstrip()
+        for row in rows
+    ]
     return "\n".join([f"{len(table)} rows", *lines, *(["…"] if len(table) > _SHOWN else [])])
 
 
 def html(table: Table, caption: str | None = None) -> str:
     """Format the first rows of a table as HTML."""
     head = "".join(f"<th>{_html.escape(name)}</th>" for name in table.columns)
-    body = "".join("<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>" for row in _rows(table))
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in _rows(table)
+    )
     more = f"{len(table):,} rows" if caption is None else caption
-    return f"<table><caption>{_html.escape(more)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f"<table><caption>{_html.escape(more)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

@@ -1,4 +1,4 @@
-"""Imported first by every interpreter that a recorded program starts: records that one too."""
+"""Records each interpreter that a recorded program starts, which imports this module first."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ def _chain() -> None:
         if error.name != "sitecustomize":
             raise
     finally:
-        # The import system looks for this file here.
+        # The import system looks up this module here.
         if this is not None:
             sys.modules.setdefault("sitecustomize", this)
 

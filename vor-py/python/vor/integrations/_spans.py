@@ -10,7 +10,7 @@ import vor
 class Spans:
     """Spans that begin and end by name.
 
-    Hooks of a framework come in pairs, except where an exception skips the second one.
+    Hooks of a framework come in pairs, unless an exception skips the second one.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Wait:
         self._since = perf_counter_ns()
 
     def begin_anew(self) -> None:
-        """Begin again a wait that has begun: the time since then was not spent waiting."""
+        """Restart a wait that has begun, because the time since then was not spent waiting."""
         if self._since is not None:
             self.begin()
 

@@ -22,7 +22,8 @@ else:
             from pytorch_lightning.callbacks import Callback as _Callback
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
-                "neither lightning nor pytorch_lightning is installed: `pip install lightning`", name="lightning"
+                "neither lightning nor pytorch_lightning is installed: `pip install lightning`",
+                name="lightning",
             ) from None
 
 
@@ -39,7 +40,9 @@ class VorCallback(_Callback):
         """Begin the wait for the first batch."""
         self._wait.begin()
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Begin the batch, which ends the wait for it."""
         self._wait.record()
         self._spans.begin("training_step")
@@ -57,7 +60,9 @@ class VorCallback(_Callback):
         self._spans.end("optimizer_step")
         self._spans.begin("optimizer_step")
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """End the batch and its frame."""
         self._spans.end("training_step")
         record_numbers(getattr(trainer, "callback_metrics", None))

@@ -1,4 +1,4 @@
-"""Scopes of the GPU, its memory as metrics, and NVTX ranges for Nsight, by PyTorch.
+"""GPU scopes, GPU memory as metrics, and NVTX ranges for Nsight, with PyTorch.
 
     from vor.integrations import torch as vor_torch
 
@@ -7,8 +7,8 @@
     vor_torch.record_memory()
     vor.frame_mark()
 
-Work that a scope starts on the GPU continues after the scope has ended. So its GPU time is measured
-by two events in the stream, and read when the GPU has passed both: nothing waits for the GPU.
+Work that a scope starts on the GPU continues after the scope has ended. So two events in the stream
+measure its GPU time. They are read when the GPU has passed both, and nothing waits for the GPU.
 """
 
 # pyright resolves `torch` to this file.
@@ -29,8 +29,9 @@ except ModuleNotFoundError as _error:
         raise
     raise ModuleNotFoundError("torch is not installed: `pip install torch`", name="torch") from None
 
-# Metric, begin and end event of scopes that the GPU has not passed yet, in the order of the stream.
-# The oldest are dropped beyond this: times of a GPU that far behind say nothing about a frame.
+# Metric, start event and end event of scopes that the GPU has not passed yet, in the order of the
+# stream. Beyond this number, the oldest are dropped: times of a GPU that far behind say nothing
+# about a frame.
 _MAX_PENDING = 4096
 _pending: deque[tuple[str, Any, Any]] = deque(maxlen=_MAX_PENDING)
 _nvtx = False
@@ -67,7 +68,11 @@ class scope:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         """End the span, and mark the stream."""
         if self._begin is not None:
@@ -83,9 +88,9 @@ class scope:
 
 
 def collect(*, wait: bool = False) -> None:
-    """Record the GPU times that are known by now; with `wait`, wait for the GPU and record all.
+    """Record the GPU times that are known. With `wait`, wait for the GPU and record all.
 
-    Scopes call this when they end. Times of the same name within a frame are added up.
+    Scopes call this when they end. The times of one name within a frame are added up.
     """
     if wait and _pending:
         _torch.cuda.synchronize()
@@ -120,7 +125,7 @@ def frame_mark(name: str | None = None) -> None:
 def record_memory(device: Any = None) -> None:
     """Record PyTorch's GPU memory: ``gpu_allocated_mb`` in tensors, ``gpu_reserved_mb`` in total.
 
-    In 10^6 bytes. Does nothing without a GPU.
+    Both are in 10^6 bytes. Does nothing without a GPU.
     """
     if not (vor.is_enabled() and _torch.cuda.is_available()):
         return

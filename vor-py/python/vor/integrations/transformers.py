@@ -1,6 +1,6 @@
 """A callback for the Hugging Face Trainer: a frame per step, the wait for data and logs as metrics.
 
-    trainer = transformers.Trainer(..., callbacks=[VorCallback()])
+trainer = transformers.Trainer(..., callbacks=[VorCallback()])
 """
 
 from __future__ import annotations
