@@ -288,7 +288,8 @@ fn fill_with_samples() {
     let held = LIVE_BYTES.0.load(Ordering::Relaxed) - held_before;
     let resident = resident().saturating_sub(resident_before);
     println!(
-        "{LIVE_SAMPLES} samples of {:.1} GiB: tables of {:.2} MiB, {:.0} bytes a sample; with the filter {:.2} MiB are resident, {:.3} % of the heap",
+        "{LIVE_SAMPLES} samples of {:.1} GiB: tables of {:.2} MiB, {:.0} bytes a sample; with the \
+        filter {:.2} MiB are resident, {:.3} % of the heap",
         SAMPLED_HEAP_BYTES / (1_u64 << 30) as f64,
         held as f64 / (1 << 20) as f64,
         held as f64 / LIVE_SAMPLES,
@@ -356,7 +357,8 @@ fn memory() {
     for mode in ["sampled", "exact"] {
         let more = more(mode);
         println!(
-            "256 MiB in objects of {SMALL_BYTES} bytes, {mode}: {:.2} MiB more are resident, {:.2} % of the heap, {:.2} bytes an object",
+            "256 MiB in objects of {SMALL_BYTES} bytes, {mode}: {:.2} MiB more are resident, {:.2} \
+            % of the heap, {:.2} bytes an object",
             more / (1 << 20) as f64,
             100.0 * more / heap,
             more / SMALL_OBJECTS as f64

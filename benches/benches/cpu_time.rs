@@ -103,7 +103,9 @@ fn spans(name: &str) {
     let ns_per_tick = begin.elapsed().as_nanos() as f64 / (end - start) as f64;
     let cpu_ns = (end - start - off) as f64 * ns_per_tick;
     println!(
-        "{name}: {count} spans, {with_off} of them not all the time on the processor; by the spans {:.3} ms, by the thread's clock {:.3} ms; {beyond} spans cut to their length, by {:.1} µs at most",
+        "{name}: {count} spans, {with_off} of them not all the time on the processor; by the spans \
+        {:.3} ms, by the thread's clock {:.3} ms; {beyond} spans cut to their length, by {:.1} µs \
+        at most",
         cpu_ns / 1e6,
         clock_ns as f64 / 1e6,
         max_excess_ticks as f64 * ns_per_tick / 1e3,

@@ -23,7 +23,11 @@ pub fn bare_ticks() -> u64 {
     // SAFETY: cntvct_el0 is readable in user mode on the systems that the benches run on, and
     // reading it has no effect.
     unsafe {
-        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+        core::arch::asm!(
+            "mrs {}, cntvct_el0",
+            out(reg) ticks,
+            options(nomem, nostack, preserves_flags),
+        )
     };
     ticks
 }

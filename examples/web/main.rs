@@ -2,8 +2,10 @@
 //! Performance panel of the browser's developer tools shows the same scopes.
 //!
 //! ```text
-//! cargo build --profile web --target wasm32-unknown-unknown -p vor-examples --bin web --features web
-//! wasm-bindgen --target web --no-typescript --out-dir demo target/wasm32-unknown-unknown/web/web.wasm
+//! cargo build --profile web --target wasm32-unknown-unknown \
+//!     -p vor-examples --bin web --features web
+//! wasm-bindgen --target web --no-typescript --out-dir demo \
+//!     target/wasm32-unknown-unknown/web/web.wasm
 //! cp examples/web/index.html demo
 //! ```
 //!

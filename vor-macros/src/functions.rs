@@ -283,7 +283,11 @@ mod tests {
             quote!(impl fmt::Display for Frame<'_> { fn fmt(&self) { #![allow(unused)] 1; } }),
             quote! {
                 impl fmt::Display for Frame<'_> {
-                    fn fmt(&self) { #![allow(unused)] ::vor::profile_scope!("<Frame as Display>::fmt"); 1; }
+                    fn fmt(&self) {
+                        #![allow(unused)]
+                        ::vor::profile_scope!("<Frame as Display>::fmt");
+                        1;
+                    }
                 }
             },
         );

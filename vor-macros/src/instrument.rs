@@ -256,7 +256,9 @@ mod tests {
             quote!(),
         );
         let expected = quote! {
-            telemetry::vor::profile_scope!("work!", @category = "io", @color = 0xff, x = x, half = x / 2);
+            telemetry::vor::profile_scope!(
+                "work!", @category = "io", @color = 0xff, x = x, half = x / 2
+            );
         };
         assert_eq!(expansion, expected.to_string());
     }
@@ -307,7 +309,11 @@ mod tests {
             ::vor::__private::ProfiledFuture::new(
                 ::vor::__private::call_site!("Type::work", @category = "net"),
                 async move {
-                    if let ::core::option::Option::Some(value) = ::core::option::Option::None::<Vec<u8> > { return value; }
+                    if let ::core::option::Option::Some(value) =
+                        ::core::option::Option::None::<Vec<u8> >
+                    {
+                        return value;
+                    }
                     read().await
                 }
             ).await
@@ -354,7 +360,12 @@ mod tests {
 
     #[test]
     fn parameters_are_found_in_patterns() {
-        let signature: Signature = parse_quote!(fn work(&self, (a, Point { x, y: b }): (u8, Point), mut c: [u8; { let d = 1; d }], e @ 1..=2: u8));
+        let signature: Signature = parse_quote!(fn work(
+            &self,
+            (a, Point { x, y: b }): (u8, Point),
+            mut c: [u8; { let d = 1; d }],
+            e @ 1..=2: u8
+        ));
         let check = |options: TokenStream| {
             let options = Options::parse(Attribute::Profile, options)
                 .unwrap_or_else(|error| panic!("{error}"));

@@ -68,7 +68,12 @@ mod instrument;
 /// }
 ///
 /// impl Codec {
-///     #[vor::profile(name = "codec/pack", args(level = self.level, bytes = data.len(), last), category = "codec", color = 0x3388ff)]
+///     #[vor::profile(
+///         name = "codec/pack",
+///         args(level = self.level, bytes = data.len(), last),
+///         category = "codec",
+///         color = 0x3388ff
+///     )]
 ///     fn pack(&self, data: &[u8], last: bool) -> usize {
 ///         data.len() + usize::from(last) + self.level as usize
 ///     }

@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let options = profile(quote! {
-            name = "pack", args(x, bytes = data.len(),), category = "io", color = 0x00ff00, crate = crate::telemetry::vor,
+            name = "pack", args(x, bytes = data.len(),), category = "io", color = 0x00ff00,
+            crate = crate::telemetry::vor,
         });
         assert_eq!(
             options.name.map(|name| name.value()).as_deref(),

@@ -171,7 +171,9 @@ mod tests {
             quote! {
                 #[doc = " Adds."]
                 #[track_caller]
-                pub(crate) unsafe extern "C" fn add<'a, T: Copy>(self: &'a Self, x: T) -> impl Copy + 'a where T: 'a {
+                pub(crate) unsafe extern "C" fn add<'a, T: Copy>(
+                    self: &'a Self, x: T
+                ) -> impl Copy + 'a where T: 'a {
                     #![allow(unused)]
                     x
                 }
@@ -179,7 +181,9 @@ mod tests {
             quote! {
                 #[doc = " Adds."]
                 #[track_caller]
-                pub(crate) unsafe extern "C" fn add<'a, T: Copy>(self: &'a Self, x: T) -> impl Copy + 'a where T: 'a {
+                pub(crate) unsafe extern "C" fn add<'a, T: Copy>(
+                    self: &'a Self, x: T
+                ) -> impl Copy + 'a where T: 'a {
                     #![allow(unused)]
                     ::vor::profile_scope!("add");
                     x

@@ -11,8 +11,8 @@
 //! identifies it in between, because there may be many coroutines of the same code.
 //!
 //! ```text
-//! entries   [ main | load | with "batch" ]      keys: the code object, the code object, the object of the `with`
-//! aside     [ with "fetch" ]                    of a coroutine that is suspended
+//! entries   [ main | load | with "batch" ]   keys: two code objects, the object of the `with`
+//! aside     [ with "fetch" ]                 of a coroutine that is suspended
 //! ```
 
 use std::cell::UnsafeCell;

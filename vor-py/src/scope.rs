@@ -58,7 +58,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .slot(ffi::Py_tp_repr, repr as *mut c_void)
         .doc(
             c"Scope(name, /, **args)\n--\n\n\
-              A span around a block (`with`, any number of times) or around a function (decorator).",
+             A span around a block (`with`, any number of times) or around a function (decorator).",
         );
     let scope_type = TYPE.make(py, spec)?;
     let spec = Callback::type_spec(c"vor._core.ScopeMethod")
@@ -344,7 +344,8 @@ unsafe extern "C" fn new(
             if args.len() != 1 {
                 let found = args.len();
                 return Err(PyTypeError::new_err(format!(
-                    "Scope: expected one name, and arguments by keyword; found {found} without keyword"
+                    "Scope: expected one name, and arguments by keyword; found {found} without \
+                    keyword"
                 )));
             }
             let mut names = ptr::null_mut();

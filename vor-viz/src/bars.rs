@@ -28,9 +28,11 @@ const BRACKET_HEIGHT: f32 = 5.0;
 const MAX_SORTED: usize = 4096;
 
 const HELP: &str = "A bar per frame, as high as the frame is long.\n\
-    Click to pin a frame, and drag to move the pin. Drag with shift to select frames; a double click shows all again. \
+    Click to pin a frame, and drag to move the pin. \
+    Drag with shift to select frames; a double click shows all again. \
     A secondary click unpins.\n\
-    A triangle above: spans were dropped. A cross: records are damaged. A notch: the bar is longer than there is room.";
+    A triangle above: spans were dropped. A cross: records are damaged. \
+    A notch: the bar is longer than there is room.";
 
 /// Limits for frame durations, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

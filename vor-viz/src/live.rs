@@ -351,7 +351,9 @@ impl PanelState {
 /// }
 ///
 /// const METRICS: &[Metric<Workload>] =
-///     &[Metric::new("particles", |w: &Workload| w.particles as f64, "").as_integer().describe("alive at the end of the frame")];
+///     &[Metric::new("particles", |w: &Workload| w.particles as f64, "")
+///         .as_integer()
+///         .describe("alive at the end of the frame")];
 ///
 /// let mut state = PanelState::new(PanelConfig::FRAME_MS);
 /// let mut history = VecDeque::with_capacity(PanelConfig::FRAME_MS.history_capacity);

@@ -365,7 +365,8 @@ impl Panel {
             return;
         }
         let mut shows_load = self.view.shows_load;
-        let hover = "What vor itself costs: the scopes of the frame times the cost of an empty one, and this panel's own pass";
+        let hover = "What vor itself costs: the scopes of the frame times the cost of an empty \
+            one, and this panel's own pass";
         if ui
             .toggle_value(&mut shows_load, "vor's cost")
             .on_hover_text(hover)
@@ -445,7 +446,8 @@ impl Panel {
             .and_then(|(first, last)| Some((index(first)?, index(last)?)));
         ui.horizontal(|ui| {
             let hover =
-                "Keeps the selected or pinned frames: select others, and they stand beside each other";
+                "Keeps the selected or pinned frames: select others, and they stand beside each \
+                other";
             if ui.button(format!("Keep {now}")).on_hover_text(hover).clicked() {
                 self.baseline = Some((self.store.id_at(first), self.store.id_at(last)));
             }

@@ -49,7 +49,8 @@ fn try_measure(options: &Options, table: &mut Table) -> Result<(), Box<dyn Error
     let spans = (totals.spans + totals.dropped_spans) as f64 / told("rounds")?;
     let bare_ns = told("bare_ns")?;
     let note = format!(
-        "{scopes} call sites, {spans:.0} spans a round, one per {:.0} ns of the bare run of {:.1} ms",
+        "{scopes} call sites, {spans:.0} spans a round, \
+         one per {:.0} ns of the bare run of {:.1} ms",
         bare_ns / spans,
         bare_ns / 1e6
     );
@@ -154,9 +155,11 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
             &copy.join("Cargo.toml"),
             &format!(
                 "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
-             [features]\nfull = []\nderive = []\nparsing = []\nclone-impls = []\nprinting = []\nextra-traits = []\n\
+             [features]\nfull = []\nderive = []\nparsing = []\nclone-impls = []\n\
+             printing = []\nextra-traits = []\n\
              visit = []\nvisit-mut = []\nfold = []\ntest = []\nproc-macro = []\n\n\
-             [dependencies]\nproc-macro2 = {{ version = \"1\", default-features = false }}\nunicode-ident = \"1\"\n\
+             [dependencies]\nproc-macro2 = {{ version = \"1\", default-features = false }}\n\
+             unicode-ident = \"1\"\n\
              vor = {{ path = {vor:?} }}\nvor-benches = {{ path = {ours:?} }}\n"
             ),
         )?;
@@ -164,8 +167,10 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     write_if_new(
         &folder.join("Cargo.toml"),
         &format!(
-            "[package]\nname = \"driver\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"driver\"\npath = \"driver.rs\"\n\n\
-         [dependencies]\nsyn-bare = {{ path = \"syn-bare\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
+            "[package]\nname = \"driver\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [[bin]]\nname = \"driver\"\npath = \"driver.rs\"\n\n\
+         [dependencies]\n\
+         syn-bare = {{ path = \"syn-bare\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
          syn-clock = {{ path = \"syn-clock\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
          syn-scoped = {{ path = \"syn-scoped\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
          vor = {{ path = {:?} }}\nvor-benches = {{ path = {ours:?} }}\n\n\

@@ -82,8 +82,10 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let (asked, whole, longest) = (told(asked), told(whole), told(longest));
     let memory_mb = |kib: u64| kib.saturating_sub(before_kib) as f64 / 1e3;
     eprintln!(
-        "browse: opened in {opened:.1?}, all frames summed up after {settled:.1?}; a jump: the asked frame {:.1?} ({:.1?} at most), its window of {:.1} M spans {:.1?} ({:.1?} at least, {:.1?} at most), \
-         the longest poll {:.1?} ({:.1?} at most); memory {:.0} MB, {:.0} MB at most",
+        "browse: opened in {opened:.1?}, all frames summed up after {settled:.1?}; a jump: the \
+        asked frame {:.1?} ({:.1?} at most), its window of {:.1} M spans {:.1?} ({:.1?} at least, \
+        {:.1?} at most), \
+        the longest poll {:.1?} ({:.1?} at most); memory {:.0} MB, {:.0} MB at most",
         asked.0,
         asked.1,
         spans as f64 / 1e6,

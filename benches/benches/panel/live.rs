@@ -93,7 +93,9 @@ fn run() -> Vec<Duration> {
     let mut sorted = passes.clone();
     sorted.sort_unstable();
     eprintln!(
-        "live: {:.1} M spans/s into frames, {held} of {spans} shown, {dropped} dropped; {} passes, median {:?}, p99 {:?}; {before_mb:.0} MB before, {lowest_mb:.0} to {highest_mb:.0} in the second half, {:.0} of them spans",
+        "live: {:.1} M spans/s into frames, {held} of {spans} shown, {dropped} dropped; {} passes, \
+        median {:?}, p99 {:?}; {before_mb:.0} MB before, {lowest_mb:.0} to {highest_mb:.0} in the \
+        second half, {:.0} of them spans",
         spans as f64 / seconds / 1e6,
         sorted.len(),
         sorted[sorted.len() / 2],

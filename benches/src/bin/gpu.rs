@@ -39,8 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "polls" => polls(),
         "launches" => launches(),
         _ => Err(format!(
-            "unknown task `{task}`; the tasks are load SECONDS, copies SECONDS, rows SECONDS, polls \
-             and launches"
+            "unknown task `{task}`; the tasks are load SECONDS, copies SECONDS, rows SECONDS, \
+             polls and launches"
         )
         .into()),
     }

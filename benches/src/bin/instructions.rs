@@ -64,7 +64,8 @@ fn main() -> ExitCode {
         "phase" => (counted_phase, true),
         _ => {
             eprintln!(
-                "instructions: expected empty, scope, scope-counted, scope-off, two-args or phase, found `{kind}`"
+                "instructions: expected empty, scope, scope-counted, scope-off, two-args or phase, \
+                found `{kind}`"
             );
             return ExitCode::from(2);
         }

@@ -172,7 +172,10 @@ impl Icicle {
             if self.found.made_for.is_some() {
                 let share = crate::scopes::percent(self.found.share);
                 ui.colored_label(theme.text, format!("“{}” takes {share}", view.search))
-                    .on_hover_text("Time in scopes that the search is for, with all inside them, of the time in all scopes");
+                    .on_hover_text(
+                        "Time in scopes that the search is for, with all inside them, \
+                        of the time in all scopes",
+                    );
             }
         });
         let Some(stacks) = self.job.output() else {

@@ -66,7 +66,8 @@ const COLUMNS: [Column; 10] = [
     },
     Column {
         title: "share",
-        hint: "The total of the time that these frames took; threads together may take more than that",
+        hint: "The total of the time that these frames took; threads together may take more than \
+            that",
         digits: 19.0,
     },
 ];

@@ -93,9 +93,19 @@ mod tests {
             let rows = find(&batches, &mut depths);
             prop_assert_eq!(rows.is_some(), spans.is_sorted_by_key(|span| span.1));
             if let Some(rows) = rows {
-                let mut found: Vec<_> = spans.iter().zip(&depths).map(|(span, depth)| (span.0, span.1 - span.0, *depth)).collect();
+                let mut found: Vec<_> = spans
+                    .iter()
+                    .zip(&depths)
+                    .map(|(span, depth)| (span.0, span.1 - span.0, *depth))
+                    .collect();
                 found.sort_unstable();
-                prop_assert_eq!(depths.iter().max().map_or(0, |&deepest| usize::from(deepest) + 1), rows);
+                prop_assert_eq!(
+                    depths
+                        .iter()
+                        .max()
+                        .map_or(0, |&deepest| usize::from(deepest) + 1),
+                    rows
+                );
                 prop_assert_eq!(found, by_tree(&batches));
             }
         }

@@ -181,14 +181,24 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
             }));
         }
         rows.extend(share.messages.iter().map(|message| {
-            json!({ "kind": "message", "tid": thread.os_id, "ts": ns(message.ticks), "name": &*message.text })
+            json!({
+                "kind": "message",
+                "tid": thread.os_id,
+                "ts": ns(message.ticks),
+                "name": &*message.text,
+            })
         }));
         for event in &share.task_events {
             match event.kind {
                 TaskEventKind::Begin { .. } => tasks.begun.push(event.task),
                 TaskEventKind::Step if tasks.begun.contains(&event.task) => {
                     let name = catalog.site_name(event.site);
-                    let row = json!({ "kind": "in task", "name": name, "ts": ns(event.start_ticks), "dur": 0 });
+                    let row = json!({
+                        "kind": "in task",
+                        "name": name,
+                        "ts": ns(event.start_ticks),
+                        "dur": 0,
+                    });
                     tasks.steps.push((event.task, row));
                 }
                 TaskEventKind::Step | TaskEventKind::Poll { .. } => {}
@@ -231,9 +241,13 @@ fn recorded(capture: &Path) -> Vec<Value> {
                     let start = frame.catalog.unix_ns(frame.start_ticks);
                     let dur = frame.catalog.unix_ns(frame.end_ticks) - start;
                     let index = frame.index;
-                    rows.push(
-                        json!({ "kind": "frame", "set": set, "index": index, "ts": start, "dur": dur }),
-                    );
+                    rows.push(json!({
+                        "kind": "frame",
+                        "set": set,
+                        "index": index,
+                        "ts": start,
+                        "dur": dur,
+                    }));
                     for metric in frame
                         .metrics
                         .iter()
@@ -241,7 +255,13 @@ fn recorded(capture: &Path) -> Vec<Value> {
                     {
                         let column = &frame.catalog.columns[metric.column as usize].metric;
                         let (name, unit, value) = (&column.name, &column.unit, metric.value);
-                        rows.push(json!({ "kind": "counter", "name": name, "unit": unit, "ts": start, "value": value }));
+                        rows.push(json!({
+                            "kind": "counter",
+                            "name": name,
+                            "unit": unit,
+                            "ts": start,
+                            "value": value,
+                        }));
                     }
                 }
                 batches.clear();

@@ -323,18 +323,36 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn stacks_sum_up_to_the_table(frames in 1u64..20, seed in 0u64..1000, first in 0usize..20, number in 0usize..20) {
+    fn stacks_sum_up_to_the_table(
+        frames in 1u64..20,
+        seed in 0u64..1000,
+        first in 0usize..20,
+        number in 0usize..20,
+    ) {
         let store = store(frames, seed, 0);
         let last = frames as usize - 1;
         let range = (first.min(last), (first + number).min(last));
-        let (mut stacks, mut table): (Job<Stacks>, Job<ScopeSums>) = (Job::default(), Job::default());
+        let (mut stacks, mut table): (Job<Stacks>, Job<ScopeSums>) =
+            (Job::default(), Job::default());
         stacks.finish(&store, Some(range), &StackOptions::default());
         table.finish(&store, Some(range), &());
         let stacks = stacks.output().unwrap();
-        for row in table.output().unwrap().rows.iter().filter(|row| !row.is_task()) {
-            let of_site = stacks.tree.nodes()[1..].iter().filter(|node| node.key == StackKey::Scope(row.site));
+        for row in table
+            .output()
+            .unwrap()
+            .rows
+            .iter()
+            .filter(|row| !row.is_task())
+        {
+            let of_site = stacks.tree.nodes()[1..]
+                .iter()
+                .filter(|node| node.key == StackKey::Scope(row.site));
             let sums = of_site.fold((0, 0, 0), |sums, node| {
-                (sums.0 + node.sums.count, sums.1 + node.sums.total_ns, sums.2 + node.sums.self_ns)
+                (
+                    sums.0 + node.sums.count,
+                    sums.1 + node.sums.total_ns,
+                    sums.2 + node.sums.self_ns,
+                )
             });
             prop_assert_eq!(sums, (row.count, row.total_ns, row.self_ns));
         }

@@ -45,10 +45,21 @@ proptest! {
     ) {
         let pyramid = pyramid(&values);
         prop_assert_eq!(pyramid.len(), values.len());
-        prop_assert_eq!(pyramid.gaps(), values.iter().filter(|value| !value.is_finite()).count());
+        prop_assert_eq!(
+            pyramid.gaps(),
+            values.iter().filter(|value| !value.is_finite()).count()
+        );
         for (from, to) in ends {
-            let inside = values.get(from.min(values.len())..to.min(values.len())).unwrap_or_default();
-            prop_assert_eq!(pyramid.min_max(from..to), brute_force(inside), "{}..{}", from, to);
+            let inside = values
+                .get(from.min(values.len())..to.min(values.len()))
+                .unwrap_or_default();
+            prop_assert_eq!(
+                pyramid.min_max(from..to),
+                brute_force(inside),
+                "{}..{}",
+                from,
+                to
+            );
         }
         for (i, value) in values.iter().enumerate() {
             prop_assert_eq!(pyramid.get(i).map(f32::to_bits), Some(value.to_bits()));
@@ -63,13 +74,24 @@ proptest! {
         let pyramid = pyramid(&values);
         let range = from..from + length;
         let columns: Vec<_> = pyramid.columns(range.clone(), width).collect();
-        let inside = values.get(from.min(values.len())..(from + length).min(values.len())).unwrap_or_default();
+        let inside = values
+            .get(from.min(values.len())..(from + length).min(values.len()))
+            .unwrap_or_default();
         prop_assert_eq!(columns.len(), if inside.is_empty() { 0 } else { width });
-        let bounds: Vec<f32> = columns.iter().flatten().flat_map(|&(min, max)| [min, max]).collect();
+        let bounds: Vec<f32> = columns
+            .iter()
+            .flatten()
+            .flat_map(|&(min, max)| [min, max])
+            .collect();
         prop_assert_eq!(brute_force(&bounds), brute_force(inside));
         for (i, column) in columns.iter().enumerate() {
             let (first, end) = (i * inside.len() / width, (i + 1) * inside.len() / width);
-            prop_assert_eq!(*column, brute_force(&inside[first..end.max(first + 1)]), "column {}", i);
+            prop_assert_eq!(
+                *column,
+                brute_force(&inside[first..end.max(first + 1)]),
+                "column {}",
+                i
+            );
         }
     }
 }

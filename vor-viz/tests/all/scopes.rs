@@ -491,8 +491,22 @@ proptest! {
         prop_assert_eq!(rows.len(), expected.len());
         for (row, expected) in rows.iter().zip(&expected) {
             prop_assert_eq!(
-                (row.site, row.count, row.total_ns, row.self_ns, row.min_ns, row.max_ns),
-                (expected.site, expected.count, expected.total_ns, expected.self_ns, expected.min_ns, expected.max_ns)
+                (
+                    row.site,
+                    row.count,
+                    row.total_ns,
+                    row.self_ns,
+                    row.min_ns,
+                    row.max_ns
+                ),
+                (
+                    expected.site,
+                    expected.count,
+                    expected.total_ns,
+                    expected.self_ns,
+                    expected.min_ns,
+                    expected.max_ns
+                )
             );
             prop_assert_eq!(
                 (row.p50_ns, row.p95_ns, row.p99_ns),
@@ -514,17 +528,29 @@ proptest! {
             for (begin, length, shift, row) in sorted {
                 rows[row].push(begin, length.checked_shr(shift).unwrap_or(0), SiteId(shift));
             }
-            let (begin, end) = if number == 0 { (cuts.0, cuts.1) } else { (cuts.1, cuts.2) };
+            let (begin, end) = if number == 0 {
+                (cuts.0, cuts.1)
+            } else {
+                (cuts.1, cuts.2)
+            };
             store.push_block(block(number as u64, begin, end, rows));
         }
         let all = Some((0, store.frames().len() - 1));
         let mut table: Job<ScopeSums> = Job::default();
         table.finish(&store, all, &());
-        prop_assert!(table.output().is_none_or(|rows| rows.spans <= spans.len() as u64));
+        prop_assert!(
+            table
+                .output()
+                .is_none_or(|rows| rows.spans <= spans.len() as u64)
+        );
         let mut stacks: Job<Stacks> = Job::default();
         stacks.finish(&store, all, &StackOptions { by_thread: true });
         let counted = stacks.output().map(|stacks| {
-            let scopes = stacks.tree.nodes().iter().filter(|node| node.parent != 0 && node.parent != u32::MAX);
+            let scopes = stacks
+                .tree
+                .nodes()
+                .iter()
+                .filter(|node| node.parent != 0 && node.parent != u32::MAX);
             scopes.map(|node| node.sums.count).sum::<u64>()
         });
         prop_assert_eq!(counted, table.output().map(|rows| rows.spans));
@@ -536,12 +562,16 @@ proptest! {
         let cut = (end as f64 * cut) as u64;
         let store = store_of(&batch, &[cut, end]);
         let catalog = Catalog::default();
-        let first = (0..batch.sites.len()).find(|&i| batch.start_ticks[i] + batch.duration_ticks[i] > cut);
+        let first =
+            (0..batch.sites.len()).find(|&i| batch.start_ticks[i] + batch.duration_ticks[i] > cut);
         let first = first.unwrap_or(batch.sites.len());
-        let part = |from: usize, to: usize| filled!(ThreadBatch {
-            start_ticks: batch.start_ticks[from..to].to_vec(),
-            duration_ticks: batch.duration_ticks[from..to].to_vec(),
-            sites: batch.sites[from..to].to_vec() });
+        let part = |from: usize, to: usize| {
+            filled!(ThreadBatch {
+                start_ticks: batch.start_ticks[from..to].to_vec(),
+                duration_ticks: batch.duration_ticks[from..to].to_vec(),
+                sites: batch.sites[from..to].to_vec()
+            })
+        };
         let mut builder = StatsBuilder::new();
         builder.add(&catalog.timeline, &part(0, first));
         builder.restart();
@@ -550,9 +580,15 @@ proptest! {
         job.finish(&store, Some((1, 1)), &());
         let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
         rows.sort_by_key(|row| row.site);
-        let mine: Vec<_> = rows.iter().map(|row| (row.site, row.count, row.total_ns, row.self_ns)).collect();
+        let mine: Vec<_> = rows
+            .iter()
+            .map(|row| (row.site, row.count, row.total_ns, row.self_ns))
+            .collect();
         let expected = builder.scope_stats(&catalog);
-        let expected: Vec<_> = expected.iter().map(|row| (row.site, row.count, row.total_ns, row.self_ns)).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|row| (row.site, row.count, row.total_ns, row.self_ns))
+            .collect();
         prop_assert_eq!(mine, expected);
     }
 }

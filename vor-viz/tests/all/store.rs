@@ -198,7 +198,11 @@ proptest! {
 
     #[test]
     fn a_pixel_is_occupied_where_a_span_is_and_nowhere_else(
-        all in row_of_spans(), from in 0.0f64..1.0, zoom in 0.0f64..1.0, width in 1usize..2000, searched in 0u32..40,
+        all in row_of_spans(),
+        from in 0.0f64..1.0,
+        zoom in 0.0f64..1.0,
+        width in 1usize..2000,
+        searched in 0u32..40,
     ) {
         let mut store = Store::new(10, usize::MAX);
         store.push_block(frame(0, 0, i64::MAX, vec![all.clone()]));
@@ -210,13 +214,34 @@ proptest! {
         let wanted = (searched > 0).then(|| SiteSet::new([SiteId(searched)]));
         let mut colors = vec![Color32::TRANSPARENT; width];
         let mut wide = Vec::new();
-        row.paint(&scale, wanted.as_ref(), |_, _| Color32::WHITE, RowPixels { colors: &mut colors, wide: &mut wide });
-        let painted: Vec<bool> = colors.iter().map(|&color| color != Color32::TRANSPARENT).collect();
+        row.paint(
+            &scale,
+            wanted.as_ref(),
+            |_, _| Color32::WHITE,
+            RowPixels {
+                colors: &mut colors,
+                wide: &mut wide,
+            },
+        );
+        let painted: Vec<bool> = colors
+            .iter()
+            .map(|&color| color != Color32::TRANSPARENT)
+            .collect();
         let expected = brute_force(&all, &scale, |site| searched == 0 || site == searched);
-        let near = |pixels: &[bool], i: usize| pixels[i.saturating_sub(1)..width.min(i + 2)].iter().any(|&on| on);
+        let near = |pixels: &[bool], i: usize| {
+            pixels[i.saturating_sub(1)..width.min(i + 2)]
+                .iter()
+                .any(|&on| on)
+        };
         for i in 0..width {
-            prop_assert!(!painted[i] || near(&expected, i), "pixel {i} is painted, and no span is near");
-            prop_assert!(!expected[i] || near(&painted, i), "pixel {i} should show a span");
+            prop_assert!(
+                !painted[i] || near(&expected, i),
+                "pixel {i} is painted, and no span is near"
+            );
+            prop_assert!(
+                !expected[i] || near(&painted, i),
+                "pixel {i} should show a span"
+            );
         }
     }
 
@@ -230,7 +255,10 @@ proptest! {
         prop_assert_eq!(spans(row), all.clone());
         for &(begin, length, site) in all.iter().filter(|span| span.1 > 0).take(100) {
             let found = row.span_at(begin + length as i64 / 2).unwrap();
-            prop_assert_eq!((found.begin_ns, found.duration_ns, found.site.0), (begin, length, site));
+            prop_assert_eq!(
+                (found.begin_ns, found.duration_ns, found.site.0),
+                (begin, length, site)
+            );
         }
     }
 }

@@ -354,7 +354,8 @@ fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
                             assert!(
                                 is_bright == (site == 3 && view.search != "nothing")
                                     || view.search.is_empty(),
-                                "seed {seed}, case {case}: a search for {:?} and site {site} at {from} to {to}",
+                                "seed {seed}, case {case}: a search for {:?} and site {site} at \
+                                {from} to {to}",
                                 view.search
                             );
                         }

@@ -225,7 +225,12 @@ fn all_functions_adds_the_path_to_the_name() {
     assert_eq!(names(&spans), expected);
 }
 
-#[vor::profile(name = "frame/pack", category = "codec", color = 0x3388ff, args(level, len = text.len(), text, ok, ratio))]
+#[vor::profile(
+    name = "frame/pack",
+    category = "codec",
+    color = 0x3388ff,
+    args(level, len = text.len(), text, ok, ratio)
+)]
 fn pack(level: i8, text: &str, ok: bool, ratio: f32) -> usize {
     level as usize + text.len() + usize::from(ok) + ratio as usize
 }

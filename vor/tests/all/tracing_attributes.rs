@@ -40,7 +40,12 @@ fn plain(number: u64, text: &str, what: Option<i32>) -> u64 {
     number + text.len() as u64 + u64::from(what.is_some())
 }
 
-#[instrument(name = "renamed", level = "debug", skip(secret), fields(len = secret.len(), extra = "yes", late))]
+#[instrument(
+    name = "renamed",
+    level = "debug",
+    skip(secret),
+    fields(len = secret.len(), extra = "yes", late)
+)]
 fn with_options(shown: u8, secret: &str) {
     Span::current().record("late", shown);
 }

@@ -360,7 +360,14 @@ fn fields_have_the_values_from_when_the_span_is_left() {
             span.in_scope(|| {});
             // The next span reuses the memory of its texts.
             drop(span);
-            info_span!("request", path = %format_args!("{:>5}", "x"), status = Empty, size = 3_i8, ok = false).in_scope(|| {});
+            info_span!(
+                "request",
+                path = %format_args!("{:>5}", "x"),
+                status = Empty,
+                size = 3_i8,
+                ok = false
+            )
+            .in_scope(|| {});
         },
         |kept| {
             let args: Vec<String> = kept

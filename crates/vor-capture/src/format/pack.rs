@@ -384,7 +384,8 @@ mod tests {
             4 => 0..20_u64,
             4 => 500..3000_u64,
             1 => any::<u64>(),
-            1 => (0..64_u32, any::<bool>()).prop_map(|(bit, minus)| (1_u64 << bit).wrapping_sub(u64::from(minus))),
+            1 => (0..64_u32, any::<bool>())
+                .prop_map(|(bit, minus)| (1_u64 << bit).wrapping_sub(u64::from(minus))),
         ]
     }
 
@@ -406,10 +407,15 @@ mod tests {
         /// been as it is now.
         #[test]
         fn widths_follow_the_packed_values(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
-            let value = |i: u64| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1));
+            let value =
+                |i: u64| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1));
             let values: Vec<u64> = (0..100).map(value).collect();
             let mut packer = Packer::default();
-            let alone = { let mut bytes = Vec::new(); packer.put(&mut bytes, Column::Gaps, &values); bytes.len() };
+            let alone = {
+                let mut bytes = Vec::new();
+                packer.put(&mut bytes, Column::Gaps, &values);
+                bytes.len()
+            };
             packer.short_widths[Column::Gaps as usize] = near;
             let mut bytes = Vec::new();
             for _ in 0..32 {
@@ -427,7 +433,9 @@ mod tests {
         #[test]
         fn fixed_columns_round_trip(width in 0..=32_u8, seed: Vec<u32>, len in 0..600_usize) {
             let mask = ((1_u64 << width) - 1) as u32;
-            let values: Vec<u32> = (0..len).map(|i| seed.get(i).copied().unwrap_or(i as u32 * 77) & mask).collect();
+            let values: Vec<u32> = (0..len)
+                .map(|i| seed.get(i).copied().unwrap_or(i as u32 * 77) & mask)
+                .collect();
             let mut bytes = Vec::new();
             put_fixed(&mut bytes, &values, width);
             let mut back = vec![1; len];

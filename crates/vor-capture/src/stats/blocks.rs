@@ -197,7 +197,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_hold_consecutive_spans_and_all_of_them(durations in proptest::collection::vec(0_u64..100_000, 0..700)) {
+        fn blocks_hold_consecutive_spans_and_all_of_them(
+            durations in proptest::collection::vec(0_u64..100_000, 0..700),
+        ) {
             let mut blocks = Blocks::new(true);
             for &ns in &durations {
                 blocks.add(ns, ns / 3);
@@ -210,10 +212,15 @@ mod tests {
                 prop_assert_eq!(block.total_ns, own.iter().sum::<u64>());
                 prop_assert_eq!(block.self_ns, own.iter().map(|ns| ns / 3).sum::<u64>());
                 for bucket in &buckets {
-                    let within = own.iter().filter(|&ns| (bucket.low_ns..bucket.low_ns + bucket.width_ns).contains(ns));
+                    let within = own.iter().filter(|&ns| {
+                        (bucket.low_ns..bucket.low_ns + bucket.width_ns).contains(ns)
+                    });
                     prop_assert_eq!(bucket.counts[i], within.count() as u64);
                 }
-                prop_assert_eq!(buckets.iter().map(|bucket| bucket.counts[i]).sum::<u64>(), block.count);
+                prop_assert_eq!(
+                    buckets.iter().map(|bucket| bucket.counts[i]).sum::<u64>(),
+                    block.count
+                );
             }
             prop_assert!(rest.is_empty());
             prop_assert!(buckets.is_sorted_by(|a, b| a.low_ns + a.width_ns <= b.low_ns));

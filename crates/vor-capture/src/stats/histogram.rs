@@ -209,7 +209,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_within_a_64th_of_the_exact_ones(mut values in mixed_values(), quantile in 0.0_f64..=1.0) {
+        fn quantiles_are_within_a_64th_of_the_exact_ones(
+            mut values in mixed_values(),
+            quantile in 0.0_f64..=1.0,
+        ) {
             let mut histogram = Histogram::default();
             for &value in &values {
                 histogram.add(value);
@@ -218,8 +221,14 @@ mod tests {
             let rank = ((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len());
             let exact = values[rank - 1];
             let found = histogram.value_at(quantile);
-            prop_assert!(exact.abs_diff(found) <= exact / 64 + 1, "{found} instead of {exact}");
-            prop_assert!(exact >= 64 || found == exact, "values below 64 are exact: {found} instead of {exact}");
+            prop_assert!(
+                exact.abs_diff(found) <= exact / 64 + 1,
+                "{found} instead of {exact}"
+            );
+            prop_assert!(
+                exact >= 64 || found == exact,
+                "values below 64 are exact: {found} instead of {exact}"
+            );
         }
 
         #[test]

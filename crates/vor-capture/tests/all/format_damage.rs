@@ -252,7 +252,8 @@ fn damage_costs_only_the_records_it_touches_and_is_always_reported() {
             let untouched = range.end <= touched.start || range.start >= touched.end;
             assert!(
                 !untouched || decoded.records.contains_key(&seq),
-                "case {case}: record {seq} at {range:?} is lost, though only {touched:?} was touched"
+                "case {case}: record {seq} at {range:?} is lost, though only {touched:?} was \
+                touched"
             );
         }
         let complete = decoded.records.len() == capture_a.contents.len();

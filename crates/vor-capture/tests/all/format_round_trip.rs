@@ -213,10 +213,23 @@ prop_compose! {
         });
         filled!(ThreadBatch {
             thread: ThreadId(thread),
-            sites: (0..spans.len() as u32).map(|i| SiteId((i * i % site_count).wrapping_mul(site_step))).collect(),
+            sites: (0..spans.len() as u32)
+                .map(|i| SiteId((i * i % site_count).wrapping_mul(site_step)))
+                .collect(),
             args: args.take_while(|args| (args.span as usize) < spans.len()).collect(),
-            messages: messages.into_iter().map(|(ticks, text)| filled!(Message { ticks, text: text.into() })).collect(),
-            async_spans: tasks.into_iter().map(|(id, site, start_ticks, duration_ticks)| filled!(AsyncSpan { id, site: SiteId(site), start_ticks, duration_ticks })).collect(),
+            messages: messages
+                .into_iter()
+                .map(|(ticks, text)| filled!(Message { ticks, text: text.into() }))
+                .collect(),
+            async_spans: tasks
+                .into_iter()
+                .map(|(id, site, start_ticks, duration_ticks)| filled!(AsyncSpan {
+                    id,
+                    site: SiteId(site),
+                    start_ticks,
+                    duration_ticks,
+                }))
+                .collect(),
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
             task_events,
@@ -254,14 +267,16 @@ prop_compose! {
         metrics in vec((any::<u32>(), any::<u64>(), -100..100_i32, any::<f32>(), 0..3_u8), 0..9),
         counts: (u64, u64, u64),
     ) -> FrameSnapshot {
-        let metrics = metrics.into_iter().map(|(column, bits, small, single, shape)| filled!(MetricValue {
-            column,
-            value: match shape {
-                0 => f64::from_bits(bits),
-                1 => f64::from(small),
-                _ => f64::from(single),
-            },
-        }));
+        let metrics = metrics
+            .into_iter()
+            .map(|(column, bits, small, single, shape)| filled!(MetricValue {
+                column,
+                value: match shape {
+                    0 => f64::from_bits(bits),
+                    1 => f64::from(small),
+                    _ => f64::from(single),
+                },
+            }));
         filled!(FrameSnapshot {
             index,
             frame_set,
@@ -305,13 +320,25 @@ fn assert_frame(read: &FrameRecord, written: &FrameSnapshot) {
 proptest! {
     #[test]
     fn batches(threads in vec(thread_batch(), 1..4), piece_bytes in 1..3000_usize) {
-        let batch = filled!(SpanBatch { catalog: Arc::default(), threads });
+        let batch = filled!(SpanBatch {
+            catalog: Arc::default(),
+            threads
+        });
         let records = through(RecordRef::Batch(&batch), piece_bytes);
         let read = joined(records.clone());
         let (with_events, has_events) = (batch.event_count() > 0, records.len() > 1);
-        prop_assert_eq!(with_events, has_events, "events are in a record of their own");
-        let Some(Record::Batch(spans)) = records.last() else { panic!("expected a batch, found {records:?}") };
-        prop_assert_eq!(format!("{spans:?}"), format!("{:?}", without_events(&batch.threads)));
+        prop_assert_eq!(
+            with_events,
+            has_events,
+            "events are in a record of their own"
+        );
+        let Some(Record::Batch(spans)) = records.last() else {
+            panic!("expected a batch, found {records:?}")
+        };
+        prop_assert_eq!(
+            format!("{spans:?}"),
+            format!("{:?}", without_events(&batch.threads))
+        );
         prop_assert_eq!(events(&read), events(&batch.threads));
     }
 
@@ -344,7 +371,10 @@ proptest! {
         let (mut behind, mut main) = (0_u64, 0_u64);
         for (frame, thread) in &steps {
             if let Some(thread) = thread {
-                let batch = filled!(SpanBatch { catalog: Arc::default(), threads: vec![thread.clone()] });
+                let batch = filled!(SpanBatch {
+                    catalog: Arc::default(),
+                    threads: vec![thread.clone()]
+                });
                 encoder.encode(RecordRef::Batch(&batch), &mut file);
                 expected.spans += thread.len() as u64;
                 expected.messages += thread.messages.len() as u64;
@@ -364,7 +394,12 @@ proptest! {
                 expected.dropped_spans = expected.dropped_spans.saturating_add(frame.dropped_spans);
                 behind = 0;
                 // With so few frames, the index has a place for each.
-                expected.seeks.push(Seek { ordinal: main, index: frame.index, offset: begin, start_ticks: frame.start_ticks });
+                expected.seeks.push(Seek {
+                    ordinal: main,
+                    index: frame.index,
+                    offset: begin,
+                    start_ticks: frame.start_ticks,
+                });
                 main += 1;
                 begin = file.len() as u64;
             }
@@ -374,13 +409,17 @@ proptest! {
         encoder.close(&Catalog::default(), &mut file);
         let (records, damage) = read(&file, 1000);
         prop_assert!(damage.is_empty(), "{damage:?}");
-        let place = records.iter().position(|record| matches!(record, Record::Index(_)));
+        let place = records
+            .iter()
+            .position(|record| matches!(record, Record::Index(_)));
         let Some(Record::Index(found)) = place.map(|place| records[place].clone()) else {
             panic!("no index in {records:?}")
         };
         expected.records = place.unwrap_or(0) as u64;
         prop_assert_eq!(found, expected);
-        let Some(Record::End { index_offset }) = records.last() else { panic!("no end in {records:?}") };
+        let Some(Record::End { index_offset }) = records.last() else {
+            panic!("no end in {records:?}")
+        };
         prop_assert_eq!(Some(*index_offset), parse_end(&HEADER, &file));
     }
 
@@ -393,23 +432,71 @@ proptest! {
         names in vec(text(), 1..4),
         sync: (u64, i64, u64, i64),
         process in (any::<u32>(), text(), text()),
-        machine in (text(), text(), any::<bool>(), proptest::option::of((any::<u64>(), any::<i64>(), any::<i64>()))),
+        machine in (
+            text(),
+            text(),
+            any::<bool>(),
+            proptest::option::of((any::<u64>(), any::<i64>(), any::<i64>())),
+        ),
     ) {
         let sites: Vec<_> = sites.into_iter().map(|site| site.map(Arc::new)).collect();
-        let threads: Vec<_> = threads.into_iter().map(|(os_id, name)| Some(Arc::new(filled!(ThreadInfo { os_id, name })))).collect();
-        let columns: Vec<_> = columns.into_iter().map(|(name, unit, system)| filled!(Column { metric: MetricColumn { name, unit }, system })).collect();
-        let sync = filled!(ClockSync { ticks: sync.0, unix_ns: sync.1, rate: sync.2, wall_ns: sync.3 });
-        let process = filled!(ProcessInfo { pid: process.0, name: process.1, recorder: process.2 });
+        let threads: Vec<_> = threads
+            .into_iter()
+            .map(|(os_id, name)| Some(Arc::new(filled!(ThreadInfo { os_id, name }))))
+            .collect();
+        let columns: Vec<_> = columns
+            .into_iter()
+            .map(|(name, unit, system)| {
+                filled!(Column {
+                    metric: MetricColumn { name, unit },
+                    system
+                })
+            })
+            .collect();
+        let sync = filled!(ClockSync {
+            ticks: sync.0,
+            unix_ns: sync.1,
+            rate: sync.2,
+            wall_ns: sync.3
+        });
+        let process = filled!(ProcessInfo {
+            pid: process.0,
+            name: process.1,
+            recorder: process.2
+        });
         let (host, boot_id, hardware_ticks, clocks) = machine;
-        let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| filled!(ClockSnapshot { ticks, monotonic_ns, boottime_ns }));
-        let machine = filled!(MachineInfo { host, boot_id, hardware_ticks, clocks });
+        let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| {
+            filled!(ClockSnapshot {
+                ticks,
+                monotonic_ns,
+                boottime_ns
+            })
+        });
+        let machine = filled!(MachineInfo {
+            host,
+            boot_id,
+            hardware_ticks,
+            clocks
+        });
         let declarations = [
             RecordRef::Process(&process),
             RecordRef::Machine(&machine),
-            RecordRef::Sites { first: SiteId(first), sites: &sites },
-            RecordRef::Threads { first: ThreadId(0), threads: &threads },
-            RecordRef::Columns { first: 0, columns: &columns },
-            RecordRef::FrameSets { first: 0, names: &names },
+            RecordRef::Sites {
+                first: SiteId(first),
+                sites: &sites,
+            },
+            RecordRef::Threads {
+                first: ThreadId(0),
+                threads: &threads,
+            },
+            RecordRef::Columns {
+                first: 0,
+                columns: &columns,
+            },
+            RecordRef::FrameSets {
+                first: 0,
+                names: &names,
+            },
             RecordRef::Clock(&sync),
         ];
         let mut catalog = Catalog::default();
@@ -434,37 +521,76 @@ proptest! {
     }
 
     #[test]
-    fn open_scopes(at in ticks(), threads in vec((any::<u32>(), vec((any::<u32>(), ticks()), 0..5)), 0..4)) {
+    fn open_scopes(
+        at in ticks(),
+        threads in vec((any::<u32>(), vec((any::<u32>(), ticks()), 0..5)), 0..4),
+    ) {
         let threads = threads.into_iter().map(|(thread, scopes)| {
-            (ThreadId(thread), scopes.into_iter().map(|(site, start)| (SiteId(site), start)).collect())
+            (
+                ThreadId(thread),
+                scopes
+                    .into_iter()
+                    .map(|(site, start)| (SiteId(site), start))
+                    .collect(),
+            )
         });
-        let open = filled!(OpenScopes { ticks: at, threads: threads.collect() });
-        prop_assert_eq!(through(RecordRef::OpenScopes(&open), 99), [Record::OpenScopes(open)]);
+        let open = filled!(OpenScopes {
+            ticks: at,
+            threads: threads.collect()
+        });
+        prop_assert_eq!(
+            through(RecordRef::OpenScopes(&open), 99),
+            [Record::OpenScopes(open)]
+        );
     }
 
     #[test]
     fn heaps(
         at in ticks(),
         interval_bytes in prop_oneof![Just(0), 1_u64..],
-        stacks in proptest::collection::btree_map(vec(0_u32..4, 0..5), (any::<u64>(), any::<u64>(), any::<u64>(), 0.0..1e18, 0.0..1e18), 0..40),
+        stacks in proptest::collection::btree_map(
+            vec(0_u32..4, 0..5),
+            (
+                any::<u64>(),
+                any::<u64>(),
+                any::<u64>(),
+                0.0..1e18,
+                0.0..1e18,
+            ),
+            0..40,
+        ),
     ) {
         let is_exact = interval_bytes == 0;
-        let stack = |(sites, (inuse_objects, inuse_bytes, samples, objects_error, bytes_error)): (Vec<u32>, _)| filled!(HeapStack {
-            scopes: sites.into_iter().map(|site| filled!(HeapScope { site: SiteId(site) })).collect(),
-            inuse_objects,
-            inuse_bytes,
-            samples: if is_exact { 0 } else { samples },
-            objects_error: if is_exact { 0.0 } else { objects_error },
-            bytes_error: if is_exact { 0.0 } else { bytes_error },
-        });
+        let stack =
+            |(sites, (inuse_objects, inuse_bytes, samples, objects_error, bytes_error)): (
+                Vec<u32>,
+                _,
+            )| {
+                filled!(HeapStack {
+                    scopes: sites
+                        .into_iter()
+                        .map(|site| filled!(HeapScope { site: SiteId(site) }))
+                        .collect(),
+                    inuse_objects,
+                    inuse_bytes,
+                    samples: if is_exact { 0 } else { samples },
+                    objects_error: if is_exact { 0.0 } else { objects_error },
+                    bytes_error: if is_exact { 0.0 } else { bytes_error },
+                })
+            };
         let mut heap = HeapSnapshot::default();
-        heap.mode = if is_exact { HeapMode::Exact } else { HeapMode::Sampled { interval_bytes } };
+        heap.mode = if is_exact {
+            HeapMode::Exact
+        } else {
+            HeapMode::Sampled { interval_bytes }
+        };
         heap.ticks = at;
         heap.stacks = stacks.into_iter().map(stack).collect();
         let records = through(RecordRef::Heap(&heap), 99);
         // Sorted by bytes, most first; equal ones keep the order of their scopes, which is the
         // order here.
-        heap.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
+        heap.stacks
+            .sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
         prop_assert_eq!(records, [Record::Heap(heap)]);
     }
 

@@ -78,9 +78,18 @@ proptest! {
             for _ in 0..1 + random.below(3) {
                 let mut threads = Vec::new();
                 for thread in 0..2 {
-                    threads.push(batch(&mut random, thread as u32, &mut now[thread], &mut open[thread], deep));
+                    threads.push(batch(
+                        &mut random,
+                        thread as u32,
+                        &mut now[thread],
+                        &mut open[thread],
+                        deep,
+                    ));
                 }
-                let batch = filled!(SpanBatch { catalog: Arc::clone(&catalog), threads });
+                let batch = filled!(SpanBatch {
+                    catalog: Arc::clone(&catalog),
+                    threads
+                });
                 trees.add_batch(&batch);
                 stats.add_batch(&batch);
                 builder.add_batch(batch);
@@ -104,9 +113,17 @@ proptest! {
         for run in &columns.runs {
             for at in row..row + run.rows {
                 // The times of this catalog are ticks, so the times of a row identify it.
-                let key = (run.thread.0, columns.start_ns[at] as u64, columns.dur_ns[at] as u64, columns.sites[at]);
+                let key = (
+                    run.thread.0,
+                    columns.start_ns[at] as u64,
+                    columns.dur_ns[at] as u64,
+                    columns.sites[at],
+                );
                 if at >= kept {
-                    found.entry((run.frame.unwrap(), key)).or_default().push(columns.depths[at]);
+                    found
+                        .entry((run.frame.unwrap(), key))
+                        .or_default()
+                        .push(columns.depths[at]);
                 }
             }
             row += run.rows;
@@ -115,7 +132,11 @@ proptest! {
         prop_assert_eq!(found, expected);
         prop_assert_eq!(row, columns.sites.len());
         let self_ns: i64 = columns.self_ns[kept..].iter().sum();
-        let by_stats: u64 = stats.scope_stats(&catalog).iter().map(|row| row.self_ns).sum();
+        let by_stats: u64 = stats
+            .scope_stats(&catalog)
+            .iter()
+            .map(|row| row.self_ns)
+            .sum();
         prop_assert_eq!(self_ns, by_stats as i64);
     }
 }

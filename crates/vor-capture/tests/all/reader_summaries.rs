@@ -103,7 +103,8 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
                 for (i, found) in found.iter().enumerate() {
                     let frame = capture.recovered(i as u64);
                     let what = format!(
-                        "frame {i}, {lost} bytes cut out of the record at {at}: {found:?}, {frame:?}"
+                        "frame {i}, {lost} bytes cut out of the record at {at}: {found:?}, \
+                        {frame:?}"
                     );
                     match (found, frame) {
                         (Ok(found), Ok(frame)) => assert_eq!(

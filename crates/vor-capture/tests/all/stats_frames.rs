@@ -46,7 +46,9 @@ fn durations_out_of_range_are_clamped_and_counted() {
 
 proptest! {
     #[test]
-    fn percentiles_have_three_digits(mut frames in proptest::collection::vec(0_u64..20_000_000_000, 1..500)) {
+    fn percentiles_have_three_digits(
+        mut frames in proptest::collection::vec(0_u64..20_000_000_000, 1..500),
+    ) {
         let mut stats = FrameStats::new();
         for &ns in &frames {
             stats.record_ns(ns);
@@ -54,9 +56,19 @@ proptest! {
         frames.sort_unstable();
         prop_assert_eq!(stats.count(), frames.len() as u64);
         prop_assert_eq!(stats.clamped(), 0);
-        for (found, quantile) in [(stats.p50_ns(), 0.50), (stats.p95_ns(), 0.95), (stats.p99_ns(), 0.99)] {
+        for (found, quantile) in [
+            (stats.p50_ns(), 0.50),
+            (stats.p95_ns(), 0.95),
+            (stats.p99_ns(), 0.99),
+        ] {
             let exact = exact(&frames, quantile);
-            prop_assert!(close(found, exact), "{} instead of {} at {}", found, exact, quantile);
+            prop_assert!(
+                close(found, exact),
+                "{} instead of {} at {}",
+                found,
+                exact,
+                quantile
+            );
         }
         let mean = frames.iter().sum::<u64>() as f64 / frames.len() as f64;
         prop_assert!((stats.mean_ns() - mean).abs() <= mean * 1e-9);

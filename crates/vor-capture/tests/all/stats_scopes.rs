@@ -238,7 +238,10 @@ proptest! {
     ) {
         let thread = |steps: &[Step], thread: u32| {
             let (nodes, ended) = run(steps, 7);
-            filled!(ThreadBatch { thread: ThreadId(thread), ..batch_of(&nodes, &ended) })
+            filled!(ThreadBatch {
+                thread: ThreadId(thread),
+                ..batch_of(&nodes, &ended)
+            })
         };
         let threads = [thread(&left, 0), thread(&right, 1)];
         let catalog = Catalog::default();
@@ -248,7 +251,10 @@ proptest! {
             stats
         });
         let mut together = StatsBuilder::new();
-        together.add_batch(&filled!(SpanBatch { catalog: Arc::new(catalog.clone()), threads: threads.to_vec() }));
+        together.add_batch(&filled!(SpanBatch {
+            catalog: Arc::new(catalog.clone()),
+            threads: threads.to_vec()
+        }));
         let (first, second) = parts.split_at_mut(1);
         first[0].merge(&second[0]);
         let rows = together.scope_stats(&catalog);

@@ -121,7 +121,7 @@ impl Dataset {
 
     /// Returns the number of spans whose self time is an estimate. They began among more unfinished
     /// siblings than are held one by one; see
-    /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
+    /// [`estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         self.timer.estimated_self_times()

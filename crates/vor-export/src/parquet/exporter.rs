@@ -95,7 +95,7 @@ impl<T: Table, W: Write + Send> ParquetExporter<T, W> {
 
     /// Returns the number of spans whose self time is an estimate. They began among more unfinished
     /// siblings than are held one by one; see
-    /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
+    /// [`estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
     /// It is 0 for a table without spans.
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {

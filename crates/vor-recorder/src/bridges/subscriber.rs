@@ -24,7 +24,8 @@ use crate::drain;
 ///
 /// ```
 /// # mod vor { pub use vor_recorder::{setup::enable, bridges::subscriber as tracing}; }
-/// let subscriber = vor::tracing::TracingSubscriber::new().with_filter(|what| !what.target().starts_with("hyper"));
+/// let subscriber = vor::tracing::TracingSubscriber::new();
+/// let subscriber = subscriber.with_filter(|what| !what.target().starts_with("hyper"));
 /// tracing::subscriber::set_global_default(subscriber)?;
 /// vor::enable();
 /// tracing::info_span!("load", files = 3).in_scope(|| {

@@ -129,7 +129,13 @@ impl Halves {
             // SAFETY: As for `hardware_ticks`. RDTSC writes the two named registers and nothing
             // else, and the padding does nothing.
             unsafe {
-                core::arch::asm!("rdtsc", ".p2align 5", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+                core::arch::asm!(
+                    "rdtsc",
+                    ".p2align 5",
+                    out("eax") low,
+                    out("edx") high,
+                    options(nomem, nostack, preserves_flags),
+                )
             };
             Self { low, high }
         }
@@ -167,7 +173,11 @@ pub(crate) fn hardware_ticks() -> u64 {
     // SAFETY: cntvct_el0 is readable in user mode on the systems that `has_hardware` accepts, and
     // reading it has no effect.
     unsafe {
-        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+        core::arch::asm!(
+            "mrs {}, cntvct_el0",
+            out(reg) ticks,
+            options(nomem, nostack, preserves_flags),
+        )
     };
     ticks
 }
@@ -267,7 +277,11 @@ fn frequency_rate() -> u64 {
     // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no
     // effect.
     unsafe {
-        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
+        core::arch::asm!(
+            "mrs {}, cntfrq_el0",
+            out(reg) hertz,
+            options(nomem, nostack, preserves_flags),
+        )
     };
     ((1_000_000_000_u128 << RATE_BITS) / u128::from(hertz.max(1))) as u64
 }

@@ -14,7 +14,8 @@ pub(super) use unix::{install, spawn};
 #[cfg(unix)]
 #[expect(
     unsafe_code,
-    reason = "only the C library reports when a process forks, and starts threads without the standard library"
+    reason = "only the C library reports when a process forks, and starts threads without the \
+        standard library"
 )]
 mod unix {
     use std::any::Any;

@@ -70,7 +70,8 @@ fn report_none() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !REPORTED.swap(true, Ordering::Relaxed) {
         report::line(
-            "heap snapshots need a `TrackingAllocator` that is `sampled` or `exact`; no snapshots are taken",
+            "heap snapshots need a `TrackingAllocator` that is `sampled` or `exact`; no snapshots \
+            are taken",
         );
     }
 }

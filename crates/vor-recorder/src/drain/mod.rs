@@ -121,7 +121,8 @@ impl Settings {
         watchdog::set_limit(limit);
         if self.options.inline {
             report::line(
-                "the watchdog needs the worker thread, which `inline_drain` switches off; it stays off",
+                "the watchdog needs the worker thread, which `inline_drain` switches off; it stays \
+                off",
             );
         }
         wake(true);

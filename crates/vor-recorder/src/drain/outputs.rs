@@ -61,7 +61,8 @@ impl Loss {
             ..
         } = self;
         report::line(&format!(
-            "{name} is incomplete: it was switched off before the last {spans} spans and {frames} frames"
+            "{name} is incomplete: it was switched off before the last {spans} spans and {frames} \
+            frames"
         ));
     }
 }

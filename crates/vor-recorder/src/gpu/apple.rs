@@ -114,14 +114,36 @@ mod tests {
 
     /// Output of `ioreg -r -c IOAccelerator` for GPUs of real Macs, as their owners published it.
     /// Shortened to the keys that a reader could confuse with those it needs, and some others.
-    const M3_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=16749051904,"Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"Renderer Utilization %"=11,"TiledSceneBytes"=1441792,"Device Utilization %"=16,"SplitSceneCount"=0,"Allocated PB Size"=89915392,"In use system memory"=568164352}"#;
-    const M1_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=14511046656,"Tiler Utilization %"=34,"recoveryCount"=0,"Renderer Utilization %"=34,"Device Utilization %"=34,"In use system memory"=7688503296}"#;
+    const M3_PRO: &str = concat!(
+        r#"{"In use system memory (driver)"=0,"Alloc system memory"=16749051904,"#,
+        r#""Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"#,
+        r#""Renderer Utilization %"=11,"TiledSceneBytes"=1441792,"Device Utilization %"=16,"#,
+        r#""SplitSceneCount"=0,"Allocated PB Size"=89915392,"In use system memory"=568164352}"#,
+    );
+    const M1_PRO: &str = concat!(
+        r#"{"In use system memory (driver)"=0,"Alloc system memory"=14511046656,"#,
+        r#""Tiler Utilization %"=34,"recoveryCount"=0,"Renderer Utilization %"=34,"#,
+        r#""Device Utilization %"=34,"In use system memory"=7688503296}"#,
+    );
     /// A phone's, which reports no memory.
-    const PHONE: &str = r#"{"CommandBufferRenderCount"=1,"Device Utilization %"=0,"Renderer Utilization %"=0,"SplitSceneCount"=0,"TiledSceneBytes"=217088,"Tiler Utilization %"=0,"gartUsedBytes"=30801920,"hardwareWaitTime"=0,"recoveryCount"=0,"textureCount"=521}"#;
+    const PHONE: &str = concat!(
+        r#"{"CommandBufferRenderCount"=1,"Device Utilization %"=0,"Renderer Utilization %"=0,"#,
+        r#""SplitSceneCount"=0,"TiledSceneBytes"=217088,"Tiler Utilization %"=0,"#,
+        r#""gartUsedBytes"=30801920,"hardwareWaitTime"=0,"recoveryCount"=0,"textureCount"=521}"#,
+    );
     /// Integrated graphics of an Intel processor, without its own memory.
-    const INTEL: &str = r#"{"gartUsedBytes"=33492992,"gartSizeBytes"=7516192768,"gartFreeBytes"=7482699776,"gartCacheBytes"=33554432,"Device Utilization % at cur p-state"=0,"Device Utilization %"=0,"Device Unit 0 Utilization %"=0,"Device Unit 2 Utilization %"=0,"inUseVidMemoryBytes"=0,"inUseSysMemoryBytes"=33492992,"orphanedReusableVidMemoryBytes"=0,"textureCount"=52}"#;
+    const INTEL: &str = concat!(
+        r#"{"gartUsedBytes"=33492992,"gartSizeBytes"=7516192768,"gartFreeBytes"=7482699776,"#,
+        r#""gartCacheBytes"=33554432,"Device Utilization % at cur p-state"=0,"#,
+        r#""Device Utilization %"=0,"Device Unit 0 Utilization %"=0,"#,
+        r#""Device Unit 2 Utilization %"=0,"inUseVidMemoryBytes"=0,"#,
+        r#""inUseSysMemoryBytes"=33492992,"orphanedReusableVidMemoryBytes"=0,"textureCount"=52}"#,
+    );
     /// An AMD card, at rest.
-    const RADEON: &str = r#"{"Core Clock(MHz)"=48,"GPU Activity(%)"=2,"Fan Speed(RPM)"=0,"Temperature(C)"=57,"Total Power(W)"=15}"#;
+    const RADEON: &str = concat!(
+        r#"{"Core Clock(MHz)"=48,"GPU Activity(%)"=2,"Fan Speed(RPM)"=0,"Temperature(C)"=57,"#,
+        r#""Total Power(W)"=15}"#,
+    );
 
     /// Reads a dictionary in the notation of `ioreg`: numbers, texts in quotes, and dictionaries.
     fn parse(text: &str) -> Property {
@@ -199,7 +221,10 @@ mod tests {
 
     #[test]
     fn a_card_with_its_own_memory_reports_that() {
-        let text = r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"vramUsedBytes"=2147483648}"#;
+        let text = concat!(
+            r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"#,
+            r#""vramUsedBytes"=2147483648}"#,
+        );
         assert_eq!(statistics(&parse(text)).mem_bytes, Some(1_073_741_824.0));
     }
 
@@ -323,8 +348,16 @@ mod tests {
             for percent in [found.util_pct, found.renderer_pct].into_iter().flatten() {
                 prop_assert!((0.0..=100.0).contains(&percent));
             }
-            prop_assert!(found.mem_bytes.is_none_or(|bytes| (0.0..IMPLAUSIBLE_BYTES).contains(&bytes)));
-            prop_assert!(found.power_w.is_none_or(|watts| watts.is_finite() && watts > 0.0));
+            prop_assert!(
+                found
+                    .mem_bytes
+                    .is_none_or(|bytes| (0.0..IMPLAUSIBLE_BYTES).contains(&bytes))
+            );
+            prop_assert!(
+                found
+                    .power_w
+                    .is_none_or(|watts| watts.is_finite() && watts > 0.0)
+            );
         }
     }
 }

@@ -24,7 +24,8 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 /// ```
 /// # mod vor { pub use vor_recorder::heap; }
 /// #[global_allocator]
-/// static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system().sampled(512 << 10);
+/// static ALLOCATOR: vor::heap::TrackingAllocator =
+///     vor::heap::TrackingAllocator::system().sampled(512 << 10);
 /// # fn main() {}
 /// ```
 #[derive(Clone, Copy, Debug)]

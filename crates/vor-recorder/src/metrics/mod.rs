@@ -366,7 +366,8 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
         None if sets.len() >= MAX_NAMED_FRAME_SETS => {
             if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
                 crate::os::report::line(&format!(
-                    "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
+                    "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later \
+                    names are not recorded"
                 ));
             }
             return None;

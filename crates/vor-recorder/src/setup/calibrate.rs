@@ -151,7 +151,8 @@ impl SpanBudget {
             && ratio > max_ratio
         {
             let message = format!(
-                "an empty scope takes {ratio:.2} times two clock readings ({scope_ns:.1} ns, clock {floor_ns:.1} ns); the budget is {max_ratio} times"
+                "an empty scope takes {ratio:.2} times two clock readings ({scope_ns:.1} ns, clock \
+                {floor_ns:.1} ns); the budget is {max_ratio} times"
             );
             return Err(Error::config(message));
         }

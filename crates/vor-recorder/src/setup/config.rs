@@ -228,7 +228,9 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// # mod vor { pub use vor_recorder::{drain::stats, profile_scope, setup::Config, setup::disable}; }
+    /// # mod vor {
+    /// #     pub use vor_recorder::{drain::stats, profile_scope, setup::Config, setup::disable};
+    /// # }
     /// vor::Config::new().count_scopes(true).print_stats(false).enable();
     /// for _ in 0..1000 {
     ///     vor::profile_scope!("step");

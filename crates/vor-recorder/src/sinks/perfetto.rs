@@ -72,7 +72,8 @@ impl PerfettoSink {
 ///
 /// ```
 /// # mod vor { pub use vor_recorder::{clock::ticks, profile_scope}; pub mod sinks {
-/// #     pub use vor_export::perfetto::CounterUnit; pub use vor_recorder::sinks::perfetto::TraceBuilder;
+/// #     pub use vor_export::perfetto::CounterUnit;
+/// #     pub use vor_recorder::sinks::perfetto::TraceBuilder;
 /// # } }
 /// # use vor_recorder::profile_scope;
 /// let trace = vor::sinks::TraceBuilder::new();

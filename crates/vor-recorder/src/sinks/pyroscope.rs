@@ -284,7 +284,8 @@ impl PyroscopeSink {
             value.is_empty() || !value.bytes().all(allowed)
         }) {
             return Err(Error::config(format!(
-                "Pyroscope at {}: the header `{name}` is empty or has characters that are not printable ASCII",
+                "Pyroscope at {}: the header `{name}` is empty or has characters that are not \
+                printable ASCII",
                 address.shown
             )));
         }
@@ -560,7 +561,8 @@ fn form(boundary: &str, profile: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(profile.len() + 1_024);
     let mut put = |name: &str, file: &str, kind: &str, content: &[u8]| {
         let head = format!(
-            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\nContent-Type: {kind}\r\n\r\n"
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; \
+            filename=\"{file}\"\r\nContent-Type: {kind}\r\n\r\n"
         );
         body.extend_from_slice(head.as_bytes());
         body.extend_from_slice(content);
@@ -596,7 +598,8 @@ fn type_config() -> String {
             unit => unit,
         };
         format!(
-            "\"{0}\":{{\"units\":\"{units}\",\"display-name\":\"{0}\",\"aggregation\":\"{aggregation}\",\"cumulative\":false,\"sampled\":false}}",
+            "\"{0}\":{{\"units\":\"{units}\",\"display-name\":\"{0}\",\
+             \"aggregation\":\"{aggregation}\",\"cumulative\":false,\"sampled\":false}}",
             of.name
         )
     };

@@ -176,7 +176,10 @@ fn the_table_agrees_with_the_model() {
         seed_samples(7);
         run_requests(&EVERY, &requests, |_, (objects, bytes)| {
             let total = heap_snapshot().total();
-            assert_eq!((total.samples, total.inuse_objects, total.inuse_bytes), (objects, objects, bytes));
+            assert_eq!(
+                (total.samples, total.inuse_objects, total.inuse_bytes),
+                (objects, objects, bytes)
+            );
         });
         // The first sample of the next test is drawn with that test's interval, which the snapshots
         // use.

@@ -465,7 +465,8 @@ fn functions_missing_from_an_old_driver_are_absent_rows() {
             for told in [
                 "rows are absent: gpu_mem, gpu_mem_total (function symbol failed to load",
                 "nvmlDeviceGetMemoryInfo_v2",
-                "gpu_sm, gpu_sm_occupancy, gpu_tensor, gpu_dram, gpu_nvlink_tx, gpu_nvlink_rx (function symbol failed to load",
+                "gpu_sm, gpu_sm_occupancy, gpu_tensor, gpu_dram, gpu_nvlink_tx, gpu_nvlink_rx \
+                (function symbol failed to load",
                 "nvmlGpmQueryDeviceSupport",
             ] {
                 assert!(events[0].contains(told), "{told}: {events:?}");

@@ -320,7 +320,8 @@ fn tls_server(folder: &Path) -> Option<TlsServer> {
         &format!("req {key} -keyout key.pem -out csr.pem -subj /CN=localhost"),
     ) && openssl(
         folder,
-        "x509 -req -in csr.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 9 -extfile names",
+        "x509 -req -in csr.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 9 \
+        -extfile names",
     );
     if !is_made {
         return None;

@@ -235,14 +235,25 @@ impl Recorded<'_> {
 
     fn events(&mut self, tid: u64, batch: &ThreadBatch) {
         for message in &batch.messages {
-            let row = json!({ "kind": "message", "tid": tid, "ts": self.ns(message.ticks), "name": &*message.text });
+            let row = json!({
+                "kind": "message",
+                "tid": tid,
+                "ts": self.ns(message.ticks),
+                "name": &*message.text,
+            });
             self.rows.push(row);
         }
         for FlowPoint {
             ticks, flow, stage, ..
         } in &batch.flows
         {
-            let row = json!({ "kind": "flow", "tid": tid, "ts": self.ns(*ticks), "flow": flow, "stage": format!("{stage:?}") });
+            let row = json!({
+                "kind": "flow",
+                "tid": tid,
+                "ts": self.ns(*ticks),
+                "flow": flow,
+                "stage": format!("{stage:?}"),
+            });
             self.rows.push(row);
         }
         for event in &batch.task_events {
@@ -254,13 +265,23 @@ impl Recorded<'_> {
                 TaskEventKind::Step => (self.catalog.site_name(event.site), 0),
                 kind => panic!("this test does not know {kind:?}"),
             };
-            let row = json!({ "kind": "in task", "name": what, "ts": self.ns(event.start_ticks), "dur": dur });
+            let row = json!({
+                "kind": "in task",
+                "name": what,
+                "ts": self.ns(event.start_ticks),
+                "dur": dur,
+            });
             self.rows.push(row);
         }
         for task in &batch.async_spans {
             let name = self.catalog.site_name(task.site);
             let dur = self.length_ns(task.start_ticks, task.end_ticks());
-            let row = json!({ "kind": "task", "name": name, "ts": self.ns(task.start_ticks), "dur": dur });
+            let row = json!({
+                "kind": "task",
+                "name": name,
+                "ts": self.ns(task.start_ticks),
+                "dur": dur,
+            });
             self.rows.push(row);
         }
     }
@@ -317,16 +338,26 @@ fn recorded(path: &Path) -> Vec<Value> {
                 let set = &catalog.frame_sets[frame.frame_set as usize];
                 let start = recorded.ns(frame.start_ticks);
                 let dur = recorded.length_ns(frame.start_ticks, frame.end_ticks);
-                recorded.rows.push(
-                    json!({ "kind": "frame", "set": set, "index": frame.index, "ts": start, "dur": dur }),
-                );
+                recorded.rows.push(json!({
+                    "kind": "frame",
+                    "set": set,
+                    "index": frame.index,
+                    "ts": start,
+                    "dur": dur,
+                }));
                 for metric in frame
                     .metrics
                     .iter()
                     .filter(|metric| metric.value.is_finite())
                 {
                     let column = &catalog.columns[metric.column as usize].metric;
-                    let row = json!({ "kind": "counter", "name": column.name, "unit": column.unit, "ts": start, "value": metric.value });
+                    let row = json!({
+                        "kind": "counter",
+                        "name": column.name,
+                        "unit": column.unit,
+                        "ts": start,
+                        "value": metric.value,
+                    });
                     recorded.rows.push(row);
                 }
             }

@@ -23,7 +23,8 @@ pub const NAMES: [&str; 14] = [
     "decode",
     "inflate",
     "load texture",
-    "a scope whose name goes on and on, as those of closures within generic functions within impls do",
+    "a scope whose name goes on and on, as those of closures within generic functions within impls \
+    do",
     "audio",
 ];
 

@@ -176,7 +176,8 @@ fn arguments_that_make_no_sense() {
         (&["export", "a.vor"], "--to <FORMAT> is missing"),
         (
             &["export", "--to", "svg", "a.vor"],
-            "--to <FORMAT>: unknown value `svg`; choose one of chrome, perfetto, firefox, speedscope, collapsed, pprof, csv, metrics-csv",
+            "--to <FORMAT>: unknown value `svg`; choose one of chrome, perfetto, firefox, \
+            speedscope, collapsed, pprof, csv, metrics-csv",
         ),
         (
             &["frames", "--slowest", "0", "a.vor"],

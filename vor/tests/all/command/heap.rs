@@ -30,7 +30,8 @@ fn the_leak_comes_first() {
     assert_eq!(
         lines,
         [
-            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.17 KiB live, then 9.18 KiB",
+            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.17 KiB live, then 9.18 \
+            KiB",
             "number 3 was taken when the recording ended and is left out; --to 3 includes it",
             "    bytes  objects  allocated in        at",
             "+7.81 KiB      +80  request > remember  made.rs:20",

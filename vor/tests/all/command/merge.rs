@@ -254,7 +254,8 @@ fn captures_of_different_machines_share_the_wall_clock_and_report_it() {
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(
         run.stderr,
-        "vor: aligned by the wall clocks of an unknown machine, here, there: each capture is within 3.00 µs of its own machine's clock; the difference between the clocks is unknown\n"
+        "vor: aligned by the wall clocks of an unknown machine, here, there: each capture is \
+        within 3.00 µs of its own machine's clock; the difference between the clocks is unknown\n"
     );
     let found = begins(&std::fs::read(folder.path().join("all.pftrace")).unwrap());
     let unix = UNIX_NS as u64 + 1_000;

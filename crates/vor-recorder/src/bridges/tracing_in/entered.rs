@@ -136,7 +136,8 @@ pub(super) fn push(entered: Entered) {
 fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
     #[expect(
         unsafe_code,
-        reason = "a closure over the array becomes a function behind two others, which costs half as much again for a span that is entered and left"
+        reason = "a closure over the array becomes a function behind two others, which costs half \
+            as much again for a span that is entered and left"
     )]
     // SAFETY: the array has no destructor, so it exists as long as the thread does. References to
     // its cells cannot go to another thread.

@@ -158,12 +158,20 @@ fn thread_pointer() -> *mut u8 {
     // SAFETY: By the system's convention for threads, the pointer points to itself, so this reads a
     // valid word.
     unsafe {
-        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly))
+        core::arch::asm!(
+            "mov {}, qword ptr fs:[0]",
+            out(reg) pointer,
+            options(nostack, preserves_flags, readonly),
+        )
     };
     #[cfg(target_arch = "aarch64")]
     // SAFETY: The register is readable in user mode, and reading it has no effect.
     unsafe {
-        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags))
+        core::arch::asm!(
+            "mrs {}, tpidr_el0",
+            out(reg) pointer,
+            options(nomem, nostack, preserves_flags),
+        )
     };
     pointer
 }

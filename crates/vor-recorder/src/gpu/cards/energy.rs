@@ -124,7 +124,11 @@ mod tests {
             loads in prop::collection::vec(0_u64..5000, 8),
         ) {
             // The load changes every 1000 ticks.
-            let counter = |ticks: u64| (0..ticks / 100).map(|step| loads[(step / 10) as usize % loads.len()] * 100).sum::<u64>();
+            let counter = |ticks: u64| {
+                (0..ticks / 100)
+                    .map(|step| loads[(step / 10) as usize % loads.len()] * 100)
+                    .sum::<u64>()
+            };
             let mut ends: Vec<u64> = Vec::new();
             let mut at = 200;
             for step in steps {
@@ -139,7 +143,10 @@ mod tests {
             prop_assert!(joules[1..].iter().all(|joules| joules.unwrap() >= 0.0));
             let expected = (counter(at + 20_000) - counter(ends[0])) as f64 / 1e3;
             // Largest error of the line: one interval at either end, at the highest load.
-            prop_assert!((all - expected).abs() <= 2.0 * 100.0 * 5.0 + 1e-6, "{all} {expected}");
+            prop_assert!(
+                (all - expected).abs() <= 2.0 * 100.0 * 5.0 + 1e-6,
+                "{all} {expected}"
+            );
         }
     }
 }

@@ -167,7 +167,8 @@ fn run() {
         for (limiter, reported) in [&fast, &slow, &round_robin].into_iter().zip(&mut reported) {
             if limiter.is_throttled() && !std::mem::replace(reported, true) {
                 report::detail(&format!(
-                    "a poll of the GPUs takes {:.1?} of CPU time, so its interval is {:.1?} instead of {:.1?}",
+                    "a poll of the GPUs takes {:.1?} of CPU time, so its interval is {:.1?} \
+                    instead of {:.1?}",
                     limiter.cost(),
                     limiter.interval(),
                     limiter.every()

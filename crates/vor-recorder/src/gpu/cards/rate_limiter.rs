@@ -202,7 +202,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn polls_of_any_cost_stay_within_the_share(costs_us in prop::collection::vec(0_u64..5000, 1..50)) {
+        fn polls_of_any_cost_stay_within_the_share(
+            costs_us in prop::collection::vec(0_u64..5000, 1..50),
+        ) {
             let cost = |time: u32| Duration::from_micros(costs_us[time as usize % costs_us.len()]);
             let (_, taken) = poll(2000.0, cost);
             // The first poll is free, and the last one is not paid for yet.

@@ -409,7 +409,8 @@ fn draw_scope() -> (ScopeId, ScopeDetails) {
     let details = lock(&drawn).take();
     #[expect(
         clippy::expect_used,
-        reason = "one scope was registered, so one id came back and the frame, delivered within `new_frame`, carries one scope"
+        reason = "one scope was registered, so one id came back and the frame, delivered within \
+            `new_frame`, carries one scope"
     )]
     let drawn = ids
         .first()

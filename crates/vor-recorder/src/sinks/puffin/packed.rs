@@ -193,32 +193,64 @@ mod tests {
         fn frames_are_as_puffin_writes_them(
             index: u64,
             threads in prop::collection::vec(
-                (any::<Option<i64>>(), ".{0,9}", prop::collection::vec(any::<u8>(), 0..600), any_number(), any_number()),
+                (
+                    any::<Option<i64>>(),
+                    ".{0,9}",
+                    prop::collection::vec(any::<u8>(), 0..600),
+                    any_number(),
+                    any_number(),
+                ),
                 1..4,
             ),
             names in prop::collection::vec((".{0,300}", ".{0,9}", any::<u32>()), 0..4),
         ) {
             let mut ours = Vec::new();
             let mut theirs = BTreeMap::new();
-            for (i, (start_time_ns, name, bytes, number, other)) in threads.into_iter().enumerate() {
-                let thread = ThreadInfo { start_time_ns, name };
+            for (i, (start_time_ns, name, bytes, number, other)) in threads.into_iter().enumerate()
+            {
+                let thread = ThreadInfo {
+                    start_time_ns,
+                    name,
+                };
                 let range_ns = (number.min(other), number.max(other));
                 let num_scopes = number.unsigned_abs() as usize / 8;
-                let info = StreamInfo { stream: Stream::from(bytes.clone()), num_scopes, depth: i, range_ns };
+                let info = StreamInfo {
+                    stream: Stream::from(bytes.clone()),
+                    num_scopes,
+                    depth: i,
+                    range_ns,
+                };
                 theirs.insert(thread.clone(), info);
-                ours.push((thread, ThreadStream { bytes, num_scopes, depth: i, range_ns }));
+                ours.push((
+                    thread,
+                    ThreadStream {
+                        bytes,
+                        num_scopes,
+                        depth: i,
+                        range_ns,
+                    },
+                ));
             }
-            let scopes: Vec<_> = names.into_iter().map(|(name, file, line_nr)| {
-                let (id, mut details) = draw_scope();
-                details.scope_name = (line_nr % 3 > 0).then(|| name.clone().into());
-                details.function_name = name.into();
-                details.file_path = file.into();
-                details.line_nr = line_nr;
-                (id, details)
-            }).collect();
-            let delta = scopes.iter().map(|(_, details)| Arc::new(details.clone())).collect();
+            let scopes: Vec<_> = names
+                .into_iter()
+                .map(|(name, file, line_nr)| {
+                    let (id, mut details) = draw_scope();
+                    details.scope_name = (line_nr % 3 > 0).then(|| name.clone().into());
+                    details.function_name = name.into();
+                    details.file_path = file.into();
+                    details.line_nr = line_nr;
+                    (id, details)
+                })
+                .collect();
+            let delta = scopes
+                .iter()
+                .map(|(_, details)| Arc::new(details.clone()))
+                .collect();
             let mut expected = Vec::new();
-            FrameData::new(index, theirs, delta, true).unwrap().write_into(None, &mut expected).unwrap();
+            FrameData::new(index, theirs, delta, true)
+                .unwrap()
+                .write_into(None, &mut expected)
+                .unwrap();
             let written = frame(index, ours, &scopes).unwrap();
             prop_assert_eq!(parts(&written), parts(&expected));
         }

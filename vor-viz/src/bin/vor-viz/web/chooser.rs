@@ -164,7 +164,8 @@ impl Chooser {
             ui.label(awaited);
         } else {
             ui.label(
-                "Drop one on this page, or type its address above. It stays in your browser. To record one:",
+                "Drop one on this page, or type its address above. It stays in your browser. To \
+                record one:",
             );
             ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
             ui.add_space(6.0);
