@@ -146,6 +146,7 @@ pub trait FrameSink: Send {
 
 /// What a [`FrameSink`] needs; work that no sink needs is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interest {
     /// Batches, as they are drained.
     pub batches: bool,
@@ -168,5 +169,10 @@ impl Interest {
     pub const BATCHES: Self = Self {
         batches: true,
         trees: false,
+    };
+    /// Batches, and frames with their span trees.
+    pub const ALL: Self = Self {
+        batches: true,
+        trees: true,
     };
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 incomplete_frames += u64::from(recovered.lost_records > 0);
                 dropped_spans += recovered.frame.dropped_spans;
             }
-            Piece::Frame(_) => {}
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     })?;

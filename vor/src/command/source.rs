@@ -62,7 +62,7 @@ impl Source {
         while let Some(piece) = pieces.next_piece().map_err(named)? {
             let spans = match &piece {
                 Piece::Batch(batch) => batch.span_count() as u64,
-                Piece::Frame(_) => 0,
+                _ => 0,
             };
             let flow = visit(piece)?;
             let (done, total) = pieces.progress();

@@ -305,7 +305,7 @@ fn gather_once(
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Piece::Frame(_) => {}
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     })?;

@@ -39,10 +39,7 @@ struct RecordingSink(Arc<Mutex<Recording>>);
 
 impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: true,
-            trees: true,
-        }
+        Interest::ALL
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {

@@ -145,10 +145,7 @@ struct Delivered {
 
 impl vor::sinks::FrameSink for Delivered {
     fn interest(&self) -> vor::sinks::Interest {
-        vor::sinks::Interest {
-            batches: true,
-            ..vor::sinks::Interest::default()
-        }
+        vor::sinks::Interest::BATCHES
     }
 
     fn accept_batch(&mut self, batch: &vor::capture::SpanBatch) -> Result<(), vor::Error> {

@@ -18,6 +18,7 @@ use crate::model::catalog::Catalog;
 
 /// The next part of a capture.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Piece {
     /// Spans that ended in the frame to come.
     Batch(SpanBatch),

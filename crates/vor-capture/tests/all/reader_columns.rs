@@ -152,7 +152,7 @@ fn columns_of(path: &std::path::Path) -> Columns {
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
                 builder.end_frame(recovered.frame.index)
             }
-            Piece::Frame(_) => {}
+            _ => {}
         }
     }
     assert_eq!(pieces.damage().count, 0);

@@ -107,6 +107,7 @@ fn the_frame_follows_its_batches() {
             match piece {
                 Piece::Batch(_) => batches += 1,
                 Piece::Frame(recovered) => frames.push((batches, recovered.frame.span_count)),
+                _ => {}
             }
         }
         assert_eq!(frames, [(BATCHES, made.spans)], "closed: {close}");

@@ -120,6 +120,7 @@ impl SampleType {
 
 /// A frame of a stack. An unknown file is empty; an unknown line is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Frame<'a> {
     /// The name of the function.
     pub name: &'a str,
@@ -127,6 +128,24 @@ pub struct Frame<'a> {
     pub file: &'a str,
     /// Its line there, 1-based.
     pub line: u32,
+}
+
+impl<'a> Frame<'a> {
+    /// Makes a frame of a function whose file and line are unknown.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the place of the frame.
+    #[must_use]
+    pub fn at(mut self, file: &'a str, line: u32) -> Self {
+        (self.file, self.line) = (file, line);
+        self
+    }
 }
 
 /// Makes a profile of stacks and values, such as that of a heap.
@@ -138,8 +157,8 @@ pub struct Frame<'a> {
 ///
 /// let mut heap = ProfileBuilder::new(&[SampleType::INUSE_OBJECTS, SampleType::INUSE_BYTES]);
 /// heap.set_period(&SampleType::new("space", "bytes"), 512 * 1024);
-/// let main = Frame { name: "main", file: "src/main.rs", line: 3 };
-/// let load = Frame { name: "load", file: "src/main.rs", line: 17 };
+/// let main = Frame::new("main").at("src/main.rs", 3);
+/// let load = Frame::new("load").at("src/main.rs", 17);
 /// heap.add([main, load], &[12, 768 * 1024], [("thread", "main")]);
 /// let mut file = Vec::new();
 /// heap.write_gzipped(&mut file)?;

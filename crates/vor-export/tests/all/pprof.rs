@@ -378,11 +378,7 @@ fn a_custom_profile_has_the_added_samples() {
     builder.set_program("app");
     builder.add_comment("a note");
     assert!(builder.is_empty());
-    let frame = |name, line| Frame {
-        name,
-        file: "a.rs",
-        line,
-    };
+    let frame = |name, line| Frame::new(name).at("a.rs", line);
     builder.add(
         [frame("main", 1), frame("load", 2)],
         &[3, 4_096],

@@ -35,10 +35,7 @@ struct RecordingSink {
 
 impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: true,
-            trees: true,
-        }
+        Interest::ALL
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {

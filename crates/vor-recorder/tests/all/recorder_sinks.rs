@@ -55,10 +55,7 @@ impl Fails {
 
 impl FrameSink for Fails {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: true,
-            trees: true,
-        }
+        Interest::ALL
     }
 
     fn accept_batch(&mut self, _: &SpanBatch) -> Result<(), Error> {
@@ -87,10 +84,7 @@ struct CountingSink {
 
 impl FrameSink for CountingSink {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: true,
-            trees: true,
-        }
+        Interest::ALL
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {

@@ -29,9 +29,10 @@ struct RecordingSink {
 
 impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: self.takes,
-            trees: false,
+        if self.takes {
+            Interest::BATCHES
+        } else {
+            Interest::METRICS
         }
     }
 

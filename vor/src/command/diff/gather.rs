@@ -123,7 +123,7 @@ fn gather_once(
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Piece::Frame(_) => {}
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     })?;

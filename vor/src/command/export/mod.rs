@@ -367,7 +367,7 @@ impl Export<'_> {
                     }
                     sink.accept_frame(&recovered.frame).map_err(failed)?;
                 }
-                Piece::Batch(_) | Piece::Frame(_) => {}
+                _ => {}
             }
             Ok(ControlFlow::Continue(()))
         })?;

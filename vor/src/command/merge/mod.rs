@@ -131,6 +131,7 @@ impl Merge<'_> {
                     frame.catalog = part.placed(&frame.catalog);
                     exporter.accept_frame(&recovered.frame).map_err(failed)?;
                 }
+                _ => {}
             }
             Ok(ControlFlow::Continue(()))
         })?;

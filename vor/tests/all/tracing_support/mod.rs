@@ -92,10 +92,7 @@ struct RecordingSink(Arc<Mutex<Recording>>);
 
 impl FrameSink for RecordingSink {
     fn interest(&self) -> Interest {
-        Interest {
-            batches: true,
-            trees: false,
-        }
+        Interest::BATCHES
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
