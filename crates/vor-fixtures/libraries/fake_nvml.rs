@@ -130,17 +130,17 @@ impl State {
             [] => (),
             ["gpus", count] => self.gpus = count.parse().unwrap(),
             ["error", function, code] => {
-                drop(self.errors.insert(function.into(), code.parse().unwrap()))
+                _ = self.errors.insert(function.into(), code.parse().unwrap());
             }
             ["delay", function, ms] => {
-                drop(self.delays.insert(function.into(), ms.parse().unwrap()))
+                _ = self.delays.insert(function.into(), ms.parse().unwrap());
             }
-            ["lost", card] => drop(self.lost.insert(card.parse().unwrap())),
-            ["found", card] => drop(self.lost.remove(&card.parse().unwrap())),
-            ["spin", function, ms] => drop(self.spins.insert(function.into(), ms.parse().unwrap())),
+            ["lost", card] => _ = self.lost.insert(card.parse().unwrap()),
+            ["found", card] => _ = self.lost.remove(&card.parse().unwrap()),
+            ["spin", function, ms] => _ = self.spins.insert(function.into(), ms.parse().unwrap()),
             ["gpm", "on"] => (self.gpm, self.gpm_stuck) = (true, false),
             ["gpm", "stuck"] => self.gpm_stuck = true,
-            ["gpm", "lacks", metric] => drop(self.gpm_lacks.insert(metric.parse().unwrap())),
+            ["gpm", "lacks", metric] => _ = self.gpm_lacks.insert(metric.parse().unwrap()),
             ["nvlink", "on"] => self.nvlink = true,
             ["note", "calls"] => self.notes = true,
             _ => panic!("no command: {command}"),

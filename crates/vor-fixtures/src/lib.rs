@@ -10,6 +10,7 @@
 //! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
 //! | [`process`] | tests in processes of their own |
+//! | [`mod@skip`] | reports of checks that do not run |
 //! | [`libraries`] | test libraries in place of NVIDIA's |
 //! | `late` | code that runs when a thread ends |
 //! | [`server`] | an HTTP server on loopback that stores its requests |
@@ -47,8 +48,10 @@ pub mod process;
 pub mod programs;
 pub mod random;
 pub mod server;
+pub mod skip;
 pub mod views;
 pub mod wire;
 
 pub use captures::{TestCapture, catalog, make, make_without_marks, thread_batch};
 pub use random::Random;
+pub use skip::skip;

@@ -76,6 +76,7 @@ pub fn run_alone(test: &str) {
     );
     print!("{stdout}");
     eprint!("{stderr}");
+    crate::skip::show_those_in(&stderr);
 }
 
 /// Returns the command that runs a test of this program in a child with this environment.

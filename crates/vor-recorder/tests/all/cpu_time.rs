@@ -48,10 +48,11 @@ fn has_source() -> bool {
     let _ = ticks_per_ns();
     let source = init_cpu();
     if source == Source::None {
-        eprintln!("SKIPPED: this system does not report a thread's CPU time");
+        vor_fixtures::skip("CPU time", "this system does not report a thread's");
     } else if source == Source::Clock && std::env::var_os(FORCED).is_none() {
-        eprintln!(
-            "SKIPPED: marks; this system has no usable ones; the thread's clock is tested instead"
+        vor_fixtures::skip(
+            "CPU time by marks of switches",
+            "the kernel writes none; the thread's clock is tested instead",
         );
     }
     source != Source::None
@@ -245,7 +246,7 @@ fn every_test_holds_without_marks() {
         // processor.
         Err(error) => {
             assert_ne!(error.kind(), std::io::ErrorKind::NotFound);
-            eprintln!("SKIPPED: the thread's clock: {error}");
+            vor_fixtures::skip("CPU time by the thread's clock", &error.to_string());
         }
     }
 }

@@ -38,7 +38,7 @@ fn cpu_time_of_some_scopes_and_then_of_all() {
     // Wine has none, for example.
     let has_source = init_cpu() != Source::None;
     if !has_source {
-        eprintln!("SKIPPED: CPU time; this system does not report a thread's");
+        vor_fixtures::skip("CPU time", "this system does not report a thread's");
     }
     let kept = Arc::default();
     Config::new()

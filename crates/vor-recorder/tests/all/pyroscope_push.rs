@@ -380,7 +380,7 @@ fn tls_trusts_the_given_certificates_and_no_others() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let Some(server) = tls_server(folder.path()) else {
-        eprintln!("SKIPPED: TLS: openssl is missing");
+        vor_fixtures::skip("TLS", "openssl is missing");
         return;
     };
     let of = |certificates: Option<&str>| {
