@@ -10,8 +10,19 @@ pub struct Mutant {
     pub intact: Vec<Range<usize>>,
     /// Whether only whole records were removed, moved or repeated.
     pub is_clean: bool,
+    /// A range of the file or of the donor that was copied into the file.
+    pub copied: Option<Copied>,
     /// A description of the damage.
     pub what: String,
+}
+
+/// A range that was copied, and where to.
+pub struct Copied {
+    pub range: Range<usize>,
+    /// Whether it comes from the donor.
+    pub is_foreign: bool,
+    /// The byte of the original that follows the copy.
+    pub before: usize,
 }
 
 impl Mutant {
@@ -31,6 +42,7 @@ impl Mutant {
             bytes,
             intact,
             is_clean,
+            copied: None,
             what,
         }
     }
@@ -138,12 +150,16 @@ pub fn mutate(
                 Other(&original[block.clone()]),
                 Original(to..end),
             ];
-            Mutant::new(
-                &pieces,
-                original,
-                true,
-                format!("{block:?} repeated at {to}"),
-            )
+            let what = format!("{block:?} repeated at {to}");
+            let mutant = Mutant::new(&pieces, original, true, what);
+            Mutant {
+                copied: Some(Copied {
+                    range: block,
+                    is_foreign: false,
+                    before: to,
+                }),
+                ..mutant
+            }
         }
         5 => {
             let block = block(random);
@@ -176,7 +192,15 @@ pub fn mutate(
                 Original(place + over..end),
             ];
             let what = format!("{len} bytes of another capture at {place}, over {over}");
-            Mutant::new(&pieces, original, false, what)
+            let mutant = Mutant::new(&pieces, original, false, what);
+            Mutant {
+                copied: Some(Copied {
+                    range: begin..begin + len,
+                    is_foreign: true,
+                    before: place + over,
+                }),
+                ..mutant
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Damaged captures of both versions: 5 000 seeded mutations.
 //!
 //! A mutation keeps pieces of the original and may insert bytes between them. A frame is whole if
-//! all its bytes are in one kept piece. In version 3, all whole frames must come back, no other
-//! frame may pass for one, and losses must be reported. Version 2 has no checksum. There, nothing
-//! can detect a changed number in a record that still unpacks, or a record that is cut out
-//! completely.
+//! all its bytes are in one kept piece. In version 3, all whole frames must come back, unless
+//! another end with their number precedes them. No other frame may pass for one, and losses must be reported.
+//! Version 2 has no checksum. There, nothing can detect a changed number in a record that still
+//! unpacks, or a record that is cut out completely.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -62,19 +62,41 @@ struct Tally {
     found: usize,
 }
 
+/// Returns the record that ends a frame.
+fn mark(made: &TestCapture, frame: usize) -> Range<usize> {
+    let end = made.frame_ends[frame];
+    let at = made.records.partition_point(|&begin| begin < end) - 1;
+    made.records[at]..end
+}
+
+/// Returns whether a copy of the record that ends a frame precedes the frame, or one of another
+/// capture with the same number. For a reader, that one is the frame's.
+fn has_earlier_mark(
+    made: &TestCapture,
+    donor: &TestCapture,
+    mutant: &Mutant,
+    frame: usize,
+) -> bool {
+    mutant.copied.as_ref().is_some_and(|copied| {
+        let of = if copied.is_foreign { donor } else { made };
+        let mark = mark(of, frame);
+        copied.before < made.frame_ends[frame]
+            && copied.range.start <= mark.start
+            && mark.end <= copied.range.end
+    })
+}
+
 /// Checks the frames that a reader returned for a version-3 mutant.
 fn check_frames(
     made: &TestCapture,
+    donor: &TestCapture,
     mutant: &Mutant,
     frames: &[Recovered],
     is_reported: bool,
     tally: &mut Tally,
 ) {
-    let marks = made.frame_ends.iter().map(|&end| {
-        let at = made.records.partition_point(|&begin| begin < end) - 1;
-        made.records[at]..end
-    });
-    if !marks.into_iter().any(|mark| mutant.contains(&mark)) && !frames.is_empty() {
+    let marks = 0..made.frames.len();
+    if !marks.into_iter().any(|i| mutant.contains(&mark(made, i))) && !frames.is_empty() {
         // The rest is one frame, as in a program without marks.
         assert!(is_reported, "{}: no mark and no damage", mutant.what);
         assert_eq!(frames.len(), 1, "{}: frames without marks", mutant.what);
@@ -118,10 +140,9 @@ fn check_frames(
         if mutant.contains(&range) {
             tally.expected += 1;
             tally.found += usize::from(found);
-            let before_damage = mutant.intact[0].start == 0 && range.end <= mutant.intact[0].end;
             assert!(
-                found || !before_damage,
-                "{}: frame {i} before the damage is lost",
+                found || has_earlier_mark(made, donor, mutant, i),
+                "{}: the whole frame {i} is lost",
                 mutant.what
             );
         }
@@ -252,6 +273,7 @@ fn version_3() {
         }
         check_frames(
             original,
+            donor,
             &mutant,
             &frames,
             !reader.damage().is_none(),
@@ -307,7 +329,7 @@ fn version_3() {
             .into_iter()
             .map(|(_, recovered)| recovered)
             .collect();
-        check_frames(original, &mutant, &frames, is_reported, &mut sought);
+        check_frames(original, donor, &mutant, &frames, is_reported, &mut sought);
         let took = cpu_time() - began;
         assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
     }
@@ -317,12 +339,6 @@ fn version_3() {
             tally.found, tally.expected
         );
         assert!(tally.expected > 50 * CASES);
-        assert!(
-            tally.found * 100 >= tally.expected * 99,
-            "{} of {}",
-            tally.found,
-            tally.expected
-        );
     }
     assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }
@@ -491,11 +507,7 @@ fn version_2() {
         tally.found, tally.expected
     );
     assert!(tally.expected > 10 * CASES);
-    assert!(
-        tally.found * 100 >= tally.expected * 97,
-        "{} of {}",
-        tally.found,
-        tally.expected
-    );
+    // The mutants are the same in every run. The others are behind a length that leads past them.
+    assert_eq!(tally.expected - tally.found, 1_407);
     assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }
