@@ -63,6 +63,8 @@ fn all(criterion: &mut Criterion) {
             empty: two_ticks,
             two_args: two_ticks,
             discard: nothing,
+            has_recorded: || true,
+            data: "",
         },
     );
     bench(
@@ -72,6 +74,8 @@ fn all(criterion: &mut Criterion) {
             empty: vor_empty,
             two_args: vor_two_args,
             discard: vor::flush,
+            has_recorded: || true,
+            data: "drained, with no sink",
         },
     );
     for peer in peers::start() {

@@ -1,10 +1,11 @@
 //! Other profilers that record the same two scopes: an empty one, and one with two integers.
 //!
 //! Each is set up according to its documentation, in its cheapest situation: scopes of puffin and
-//! fastrace run inside an open one. Their recordings are discarded between rounds if they allow it.
-//! Tracy has no server here, so it keeps its events in memory.
+//! fastrace run inside an open one. Their recordings are discarded between rounds if they allow it;
+//! [`Peer::data`] says what happens to them.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrace::prelude::{LocalSpan, Span, SpanContext, SpanRecord};
 
@@ -19,7 +20,16 @@ pub struct Peer {
     pub two_args: fn(u32),
     /// Discards the recording.
     pub discard: fn(),
+    /// Returns whether it has recorded anything, once a recording was discarded. One that has not
+    /// must not be compared.
+    pub has_recorded: fn() -> bool,
+    /// What happens to the recorded data.
+    pub data: &'static str,
 }
+
+/// Spans that reached puffin's sinks and fastrace's reporter.
+static PUFFIN_SPANS: AtomicU64 = AtomicU64::new(0);
+static FASTRACE_SPANS: AtomicU64 = AtomicU64::new(0);
 
 /// The clock of perfetto-recorder in this build.
 pub const PERFETTO: &str = if cfg!(feature = "peers-fastant") {
@@ -36,7 +46,7 @@ struct Ignore;
 
 impl fastrace::collector::Reporter for Ignore {
     fn report(&mut self, spans: Vec<SpanRecord>) {
-        drop(spans);
+        FASTRACE_SPANS.fetch_add(spans.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -50,6 +60,10 @@ impl fastrace::collector::Reporter for Ignore {
 pub fn start() -> Vec<Peer> {
     tracy_client::Client::start();
     puffin::set_scopes_on(true);
+    puffin::GlobalProfiler::lock().add_sink(Box::new(|frame| {
+        PUFFIN_SPANS.fetch_add(frame.meta().num_scopes as u64, Ordering::Relaxed);
+    }));
+    let puffin_has_recorded = || PUFFIN_SPANS.load(Ordering::Relaxed) > 0;
     assert!(
         perfetto_recorder::start().is_ok(),
         "perfetto-recorder is built with its feature `enable`"
@@ -61,30 +75,44 @@ pub fn start() -> Vec<Peer> {
             empty: tracy_empty,
             two_args: tracy_two_args,
             discard: || {},
+            has_recorded: tracy_client::Client::is_running,
+            data: "stays in memory: no server is connected",
         },
         Peer {
             name: PUFFIN,
             empty: puffin_empty,
             two_args: puffin_two_args,
             discard: puffin_discard,
+            has_recorded: puffin_has_recorded,
+            data: "one frame each four rounds, to a sink that counts",
         },
         Peer {
             name: PUFFIN_AND_TRACING,
             empty: both_empty,
             two_args: both_two_args,
             discard: puffin_discard,
+            has_recorded: puffin_has_recorded,
+            data: "as puffin's; no subscriber takes the spans",
         },
         Peer {
             name: PERFETTO,
             empty: perfetto_empty,
             two_args: perfetto_two_args,
             discard: perfetto_discard,
+            // `start` above would have failed.
+            has_recorded: || true,
+            data: "taken from the thread and dropped, not converted",
         },
         Peer {
             name: "fastrace",
             empty: fastrace_empty,
             two_args: fastrace_two_args,
             discard: || {},
+            has_recorded: || {
+                fastrace::flush();
+                FASTRACE_SPANS.load(Ordering::Relaxed) > 0
+            },
+            data: "to a reporter that counts",
         },
     ]
 }
@@ -98,6 +126,8 @@ pub fn perfetto_with_room() -> Peer {
         empty: perfetto_empty,
         two_args: perfetto_two_args,
         discard: perfetto_discard_and_reserve,
+        has_recorded: || true,
+        data: "taken from the thread and dropped, not converted",
     }
 }
 
@@ -113,6 +143,8 @@ pub fn with_tracing_chrome<R>(measure: impl FnOnce(Peer) -> R) -> R {
         empty: tracing_empty,
         two_args: tracing_two_args,
         discard: || {},
+        has_recorded: || true,
+        data: "as JSON by a thread of its own, to a writer that does nothing",
     };
     let result =
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {

@@ -1,4 +1,5 @@
-//! Interleaved rounds: A B C, A B C, …, each a short loop, compared round by round.
+//! Interleaved rounds: A B C, B C A, …, each a short loop, compared round by round. The first of a
+//! round is another one each time, so none always runs behind the same neighbour.
 //!
 //! Other load on a machine slows whole periods of time. Contestants that run within the same
 //! hundred microseconds are slowed alike, so the median of the ratios within rounds is stable while
@@ -30,12 +31,12 @@ pub fn contest(
     }
     let mut times = vec![Times(Vec::with_capacity(rounds)); contestants.len()];
     for round in 0..rounds {
-        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
+        for place in 0..contestants.len() {
+            let which = (round + place) % contestants.len();
             let begin = Instant::now();
-            contestant(iterations);
-            times
-                .0
-                .push(begin.elapsed().as_nanos() as f64 / f64::from(iterations));
+            contestants[which](iterations);
+            let passed_ns = begin.elapsed().as_nanos() as f64;
+            times[which].0.push(passed_ns / f64::from(iterations));
         }
         if round % every == every - 1 {
             between();
@@ -108,6 +109,23 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_contestant_is_first_in_turn() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let note = |name: char| -> Loop<'_> {
+            let order = &order;
+            Box::new(move |_| order.borrow_mut().push(name))
+        };
+        let mut contestants = [note('a'), note('b'), note('c')];
+        let times = contest(3, 1, &mut contestants, 1, &mut || {});
+        drop(contestants);
+        assert_eq!(
+            order.into_inner(),
+            "abcabcbcacab".chars().collect::<Vec<_>>()
+        );
+        assert!(times.iter().all(|times| times.0.len() == 3));
+    }
 
     #[test]
     fn a_slow_stretch_moves_the_times_and_not_the_ratio() {

@@ -31,6 +31,12 @@ pub fn measure(_: &Options, table: &mut Table) {
         }
         let mut times = contest(ROUNDS, SCOPES, &mut contestants, 4, &mut { discard });
         keep_quiet(&mut times);
+        for peer in &peers {
+            (peer.discard)();
+            if !(peer.has_recorded)() {
+                table.not_measured(peer.name, "it has recorded nothing");
+            }
+        }
         for (peer, theirs) in peers.iter().zip(&times[2..]) {
             let least = match peer.name {
                 PUFFIN | PUFFIN_AND_TRACING => 3.0,
@@ -40,9 +46,10 @@ pub fn measure(_: &Options, table: &mut Table) {
                 _ => 1.0,
             };
             let note = format!(
-                "{:.1} ns, {:.2} x the floor",
+                "{:.1} ns, {:.2} x the floor; its data: {}",
                 theirs.median_ns(),
-                theirs.ratio_to(&times[0])
+                theirs.ratio_to(&times[0]),
+                peer.data
             );
             let question = format!("{} / vor, {kind}", peer.name);
             table.add_noted(
