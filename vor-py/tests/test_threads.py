@@ -373,3 +373,32 @@ def test_a_child_of_threads_goes_on(tmp_path: Path) -> None:
     assert run.capture.counts["busy"] > 0 and run.capture.counts["child"] == 0
     children = [capture for capture in run.captures if capture.path.name != "run.vor"]
     assert len(children) == 20 and all(capture.counts["child"] == 1 for capture in children)
+
+
+def test_recording_imports_no_module() -> None:
+    # A child that is forked while another thread imports a module waits for that module forever.
+    source = """
+import sys, vor
+vor.enable()
+before = set(sys.modules)
+@vor.profile
+class Class:
+    def method(self, x): return x
+@vor.profile(args=True)
+def function(x): return x
+@vor.scope("block")
+def block(): return 1
+def generator(): yield 1
+Class().method(1), function(1), block(), list(vor.profile(generator)()), vor.profile(len)([])
+with vor.scope("with"): vor.record_metric("metric", 1)
+vor.frame_mark()
+assert set(sys.modules) == before, sorted(set(sys.modules) - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

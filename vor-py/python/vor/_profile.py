@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+# `weakref.finalize` imports `atexit` when it is first called. All imports happen here: a child that
+# is forked while another thread imports a module would wait for that module forever.
+import atexit  # noqa: F401
 import inspect
+import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar, overload
@@ -126,8 +130,6 @@ def _own_code(function: FunctionType, name: str) -> None:
 
     Functions that a decorator returns share one, and so do closures. Their calls would look alike.
     """
-    import weakref
-
     code = function.__code__
     is_wrapper = hasattr(function, "__wrapped__") or code.co_qualname != function.__qualname__
     if is_wrapper or _names.get(id(code), name) != name:
