@@ -37,6 +37,7 @@ mod recorder_choice;
 mod recorder_chrome;
 mod recorder_drops;
 mod recorder_frames;
+mod recorder_interval;
 mod recorder_manual;
 mod recorder_marks;
 mod recorder_perfetto;
@@ -45,7 +46,9 @@ mod recorder_sinks;
 mod recorder_stress;
 mod recorder_truth;
 mod recorder_unseen;
+mod recorder_variables;
 mod recorder_views;
+mod recorder_watchdog;
 mod signal_steps;
 #[cfg(all(target_os = "linux", not(feature = "off")))]
 mod signal_support;

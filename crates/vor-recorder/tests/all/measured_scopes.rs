@@ -103,3 +103,60 @@ fn cpu_time_of_some_scopes_and_then_of_all() {
     }
     setup::disable();
 }
+
+/// Passes the time in calls of the system.
+fn call_the_system(time: Duration) {
+    let begin = Instant::now();
+    let path = std::env::current_exe().unwrap();
+    while begin.elapsed() < time {
+        assert!(std::fs::metadata(&path).unwrap().is_file());
+    }
+}
+
+#[test]
+fn the_split_divides_cpu_time_between_program_and_kernel() {
+    own_process!();
+    if init_cpu() == Source::None {
+        eprintln!("SKIPPED: CPU time; this system does not report a thread's");
+        return;
+    }
+    let kept = Arc::default();
+    Config::new()
+        .cpu_split(true)
+        .sink("kept", SpanSink(Arc::clone(&kept)))
+        .enable();
+    // Some systems count CPU time in ticks of their timer, and a busy machine gives the thread only
+    // a part of the time. So the spans become longer until both have CPU time of their kind.
+    let mut time = Duration::from_millis(50);
+    loop {
+        {
+            profile_scope!("burned", n = 5);
+            burn(time);
+        }
+        {
+            profile_scope!("called");
+            call_the_system(time);
+        }
+        drain::flush();
+        let spans: Vec<Span> = std::mem::take(&mut *kept.lock().unwrap());
+        let [burned, called] = &spans[..] else {
+            panic!("{} spans", spans.len());
+        };
+        assert_eq!(burned.args[0], ArgValue::I64(5));
+        for span in [burned, called] {
+            let expected = Measures::CPU | Measures::CPU_SPLIT;
+            assert_eq!(Measures::of(&span.site), expected);
+        }
+        let [burned, called] = [burned, called].map(Span::measured);
+        if burned.cpu_user_ns > 0 && burned.cpu_user_ns > burned.cpu_sys_ns && called.cpu_sys_ns > 0
+        {
+            break;
+        }
+        time *= 2;
+        assert!(
+            time < Duration::from_secs(10),
+            "{burned:?} {called:?}: no CPU time"
+        );
+    }
+    setup::disable();
+}

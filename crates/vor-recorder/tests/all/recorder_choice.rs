@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,7 +48,13 @@ fn run(options: CaptureOptions) -> Vec<(u64, i64)> {
     }
     drain::flush();
     drop(handle);
-    let mut reader = Reader::open(&path).unwrap();
+    frames_in(&path)
+}
+
+/// Returns the number of spans of each of the twenty frames of a capture, and its duration in
+/// nanoseconds.
+fn frames_in(path: &Path) -> Vec<(u64, i64)> {
+    let mut reader = Reader::open(path).unwrap();
     let mut frames = Vec::new();
     while let Some(recovered) = reader.next_recovered().unwrap() {
         assert_eq!(recovered.lost_records, 0);
@@ -127,6 +134,75 @@ fn slow_frames_and_the_frames_before_them() {
         // frames are found by their durations.
         let is_slow = |i: usize| frames[i].1 > SLOW_NS as i64;
         assert!(is_slow(7) && is_slow(15));
+        let expected = (0..20).map(|i| match (i..20).find(|later| is_slow(*later)) {
+            Some(next) if next - i <= before => '#',
+            _ => '.',
+        });
+        let counts: Vec<_> = frames.iter().map(|(spans, _)| *spans).collect();
+        assert_eq!(
+            kept(&counts),
+            expected.collect::<String>(),
+            "{before} before"
+        );
+    }
+}
+
+/// Runs twenty frames under the settings that `choose` makes from the usual ones, of which frame 7
+/// is slow if `has_slow`. Returns them as [`run`] does.
+fn run_settings(has_slow: bool, choose: impl FnOnce(Config) -> Config) -> Vec<(u64, i64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().enable();
+    drain::frame_mark();
+    drain::flush();
+    choose(Config::new()).capture(&path).enable();
+    for frame in 0..20 {
+        for _ in 0..10 {
+            profile_scope!("work");
+        }
+        if has_slow && frame == 7 {
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        drain::frame_mark();
+    }
+    assert_eq!(drain::close_capture(), Some(path.clone()));
+    frames_in(&path)
+}
+
+#[test]
+fn the_settings_choose_the_frames() {
+    own_process!();
+    let kept_by = |choose: fn(Config) -> Config| {
+        let frames = run_settings(false, choose);
+        kept(
+            &frames
+                .into_iter()
+                .map(|(spans, _)| spans)
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(kept_by(|config| config), "#".repeat(20));
+    assert_eq!(kept_by(|config| config.every(0)), "#".repeat(20));
+    assert_eq!(kept_by(|config| config.spans(false)), ".".repeat(20));
+    let one_in_four = kept_by(|config| config.every(4));
+    // The process had frames before: one in four of all its frames.
+    let first = one_in_four.find('#').unwrap();
+    assert!(first < 4, "{one_in_four}");
+    let expected = (0..20).map(|i| if i % 4 == first { '#' } else { '.' });
+    assert_eq!(one_in_four, expected.collect::<String>());
+    let five = format!("{}{}", "#".repeat(5), ".".repeat(15));
+    assert_eq!(kept_by(|config| config.max_frames(5)), five);
+    assert_eq!(kept_by(|config| config.max_frames(0)), ".".repeat(20));
+}
+
+#[test]
+fn the_settings_keep_slow_frames_and_the_frames_before() {
+    own_process!();
+    let limit = Duration::from_millis(400);
+    for before in [0, 3] {
+        let frames = run_settings(true, |config| config.slow_frames(limit, before));
+        let is_slow = |i: usize| frames[i].1 > limit.as_nanos() as i64;
+        assert!(is_slow(7));
         let expected = (0..20).map(|i| match (i..20).find(|later| is_slow(*later)) {
             Some(next) if next - i <= before => '#',
             _ => '.',

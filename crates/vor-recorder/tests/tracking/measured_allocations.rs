@@ -2,12 +2,13 @@
 #![cfg(not(feature = "off"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::measured::SpanSink;
 use vor_capture::filled;
 use vor_capture::model::measures::{Measured, Measures};
-use vor_fixtures::own_process;
+use vor_fixtures::process::{child, role, run_to_success};
+use vor_fixtures::{own_process, test_name};
 use vor_recorder::allocations::untracked;
 use vor_recorder::hot::scope;
 use vor_recorder::setup::Config;
@@ -80,4 +81,40 @@ fn a_span_has_the_allocations_and_frees_within_it() {
     assert_eq!(on_threads, allocated(4000, expected, 4000, expected));
     drop(stays);
     setup::disable();
+}
+
+#[test]
+fn a_variable_switches_off_the_allocations_of_spans() {
+    if role().is_some() {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        Config::from_env()
+            .sink("kept", SpanSink(Arc::clone(&kept)))
+            .enable();
+        {
+            profile_scope!("allocates");
+            drop(bytes(1000));
+        }
+        drain::flush();
+        let kept = std::mem::take(&mut *kept.lock().unwrap());
+        assert_eq!(kept.len(), 1);
+        let measured = kept[0].measured();
+        println!(
+            "said: {} {}",
+            Measures::of(&kept[0].site).has(Measures::ALLOC),
+            measured.alloc_bytes
+        );
+        return;
+    }
+    for (value, expected) in [
+        (None, "true 1000"),
+        (Some("1"), "true 1000"),
+        (Some("0"), "false 0"),
+    ] {
+        let mut command = child(test_name!(), "child");
+        command.envs(value.map(|value| ("VOR_ALLOCATIONS", value)));
+        let output = run_to_success(&mut command);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (_, said) = text.split_once("said: ").unwrap();
+        assert_eq!(said.lines().next(), Some(expected), "{value:?}");
+    }
 }
