@@ -36,6 +36,7 @@ mod recorder_capture_file;
 mod recorder_choice;
 mod recorder_chrome;
 mod recorder_drops;
+mod recorder_flows;
 mod recorder_frames;
 mod recorder_interval;
 mod recorder_manual;
