@@ -35,6 +35,7 @@ mod recorder_calibration;
 mod recorder_capture_file;
 mod recorder_choice;
 mod recorder_chrome;
+mod recorder_clock;
 mod recorder_drops;
 mod recorder_flows;
 mod recorder_frames;

@@ -7,12 +7,13 @@
     reason = "a test fails by panicking"
 )]
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::batch::{ArgValue, SpanBatch, ThreadBatch};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 use vor_fixtures::own_process;
@@ -402,6 +403,140 @@ fn handles_with_one_name_are_one_metric() {
         .iter()
         .map(|column| &column.metric.name);
     assert_eq!(names.filter(|name| name.starts_with("shared")).count(), 4);
+}
+
+/// Values below 2048 have all their digits.
+#[test]
+fn a_histogram_has_rows_of_its_median_its_99th_percentile_and_its_maximum() {
+    own_process!();
+    static SIZES: Histogram = Histogram::new("spread", "B");
+    let frames = frames_of(false, || {
+        for n in [1, 2] {
+            (1..=1000).rev().for_each(|value| SIZES.record(n * value));
+            drain::frame_mark();
+        }
+        drain::frame_mark();
+        SIZES.record(7);
+        drain::frame_mark();
+    });
+    let rows = |frame: &FrameSnapshot| {
+        ["spread.p50", "spread.p99", "spread.max"].map(|name| frame.metric(name))
+    };
+    let seen: Vec<_> = frames.iter().map(|(frame, _)| rows(frame)).collect();
+    assert_eq!(
+        seen,
+        [
+            [Some(500.0), Some(990.0), Some(1000.0)],
+            [Some(1000.0), Some(1980.0), Some(2000.0)],
+            // A frame without values has no rows.
+            [None; 3],
+            [Some(7.0); 3],
+        ]
+    );
+    let catalog = &frames[0].0.catalog;
+    let columns = catalog.columns.iter().map(|column| &column.metric);
+    let units = columns.filter(|metric| metric.name.starts_with("spread."));
+    assert!(units.map(|metric| &*metric.unit).eq(["B"; 3]));
+}
+
+/// The numbers of the spans of a batch, by thread, in order.
+type Numbers = Vec<(u32, Vec<u64>)>;
+
+#[derive(Clone, Default)]
+struct NumbersSink {
+    batches: Arc<Mutex<Vec<Numbers>>>,
+    frames: Arc<Mutex<Vec<Arc<FrameSnapshot>>>>,
+}
+
+fn number(args: &[ArgValue]) -> u64 {
+    match args {
+        [ArgValue::U64(number)] => *number,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl FrameSink for NumbersSink {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+        let numbers = |share: &ThreadBatch| {
+            // Every span has its number.
+            assert_eq!(share.args.len(), share.len());
+            let args = share.args.iter();
+            (
+                share.thread.0,
+                args.map(|args| number(&args.values)).collect(),
+            )
+        };
+        let numbers = batch.threads.iter().map(numbers).collect();
+        self.batches.lock().unwrap().push(numbers);
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+        self.frames.lock().unwrap().push(Arc::clone(frame));
+        Ok(())
+    }
+}
+
+/// Only marks drain here, so a thread's spans before a mark fill several batches.
+#[test]
+fn a_frame_of_many_batches_has_all_its_spans_in_order() {
+    own_process!();
+    const MANY: u64 = 40_000;
+    const FEW: u64 = 10_000;
+    /// Most spans of a thread in a batch.
+    const MAX_SHARE: usize = 1 << 13;
+    fn make(numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            profile_scope!("numbered", number = number);
+        }
+    }
+    let sink = NumbersSink::default();
+    Config::new()
+        .inline_drain(true)
+        .sink("numbers", sink.clone())
+        .enable();
+    // Either thread may be the first to record.
+    fn longest_first(mut all: Vec<Vec<u64>>) -> Vec<Vec<u64>> {
+        all.sort_by_key(|numbers| std::cmp::Reverse(numbers.len()));
+        all
+    }
+    // The numbers that each thread makes in a frame.
+    let made = |frame: u64| {
+        [MANY, FEW].map(|count| (frame * count..(frame + 1) * count).collect::<Vec<_>>())
+    };
+    for frame in 0..2 {
+        let other = std::thread::spawn(move || make(frame * FEW..(frame + 1) * FEW));
+        make(frame * MANY..(frame + 1) * MANY);
+        other.join().unwrap();
+        drain::frame_mark();
+        let batches = std::mem::take(&mut *sink.batches.lock().unwrap());
+        let mut by_thread = BTreeMap::<u32, Vec<u64>>::new();
+        for (thread, numbers) in batches.iter().flatten() {
+            assert!(numbers.len() <= MAX_SHARE);
+            by_thread.entry(*thread).or_default().extend(numbers);
+        }
+        let all = by_thread.into_values().collect();
+        assert!(
+            longest_first(all) == made(frame),
+            "in order, and none twice"
+        );
+        assert_eq!(batches.len(), (MANY as usize).div_ceil(MAX_SHARE));
+    }
+    drain::flush();
+    let frames = std::mem::take(&mut *sink.frames.lock().unwrap());
+    assert_eq!(frames.len(), 2);
+    for (frame, index) in frames.iter().zip(0..) {
+        assert_eq!((frame.span_count, frame.dropped_spans), (MANY + FEW, 0));
+        let trees = frame.threads.iter().map(|tree| {
+            let spans = tree.spans.iter();
+            spans.map(|span| number(tree.args(span))).collect()
+        });
+        assert!(longest_first(trees.collect()) == made(index));
+    }
 }
 
 #[test]
