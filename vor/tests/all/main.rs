@@ -23,6 +23,7 @@ mod puffin_scopes;
 mod puffin_viewer;
 mod robust_crash;
 mod robust_end;
+mod robust_exit;
 mod robust_fork;
 mod robust_kill;
 mod robust_pipe;

@@ -138,3 +138,44 @@ fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
     let refused = run("export", &recording().path, &options);
     assert!(refused.refusal().contains("`planet`"), "{refused:?}");
 }
+
+/// A text of a column is in the file as it is, at least among the column's statistics.
+#[cfg(feature = "parquet")]
+#[test]
+fn the_version_of_the_program_is_in_every_table() {
+    const VERSION: &str = "of-version-9.8.7";
+    let has_version = |path: &std::path::Path| {
+        let bytes = std::fs::read(path).unwrap();
+        let version = VERSION.as_bytes();
+        bytes.windows(version.len()).any(|part| part == version)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.parquet");
+    for table in ["spans", "metrics", "sketches"] {
+        let mut options = vec!["--to", "parquet", "--table", table];
+        options.extend(["-o", out.to_str().unwrap()]);
+        assert_eq!(run("export", &recording().path, &options).code, 0);
+        assert!(!has_version(&out), "{table}");
+        options.extend(["--program-version", VERSION]);
+        assert_eq!(run("export", &recording().path, &options).code, 0);
+        assert!(has_version(&out), "{table}");
+    }
+    // It is not taken for the host.
+    let out = folder.path().join("data");
+    let mut options = vec!["--to", "parquet", "-o", out.to_str().unwrap()];
+    options.extend(["--partition", "host", "--host", "web-17"]);
+    options.extend(["--program-version", VERSION]);
+    assert_eq!(run("export", &recording().path, &options).code, 0);
+    for table in ["spans", "metrics", "sketches"] {
+        let files = std::fs::read_dir(out.join(table).join("host=web-17")).unwrap();
+        for file in files {
+            assert!(has_version(&file.unwrap().path()), "{table}");
+        }
+    }
+    let options = ["--to", "csv", "--program-version", VERSION];
+    let refused = run("export", &recording().path, &options);
+    assert!(
+        refused.refusal().contains("need --to parquet"),
+        "{refused:?}"
+    );
+}
