@@ -221,7 +221,9 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
                 .take_while(|(a, b)| a == b)
                 .count()
         };
-        let nearest = KNOWN.iter().copied().max_by_key(alike)?;
+        // The first of several, which is the most common one: `VOR_CPU_TIME` before
+        // `VOR_CPU_SPLIT`.
+        let nearest = KNOWN.iter().copied().rev().max_by_key(alike)?;
         Some((name, nearest))
     };
     let mut unknown: Vec<_> = set
@@ -287,6 +289,8 @@ mod tests {
             "VOR_HEAPS",
             "VOR_COUNT_SCOPE",
             "VOR_ALLOC",
+            "VOR_CPU",
+            "VOR_RECORD_SLOW_MS",
             "VORTEX",
             // Names of vor's own CPU account, build, tests and Python package.
             "VOR_CPU_SOURCE",
@@ -312,9 +316,11 @@ mod tests {
             [
                 ("VOR_ALLOC", "VOR_ALLOCATIONS"),
                 ("VOR_COUNT_SCOPE", "VOR_COUNT_SCOPES"),
+                ("VOR_CPU", "VOR_CPU_TIME"),
                 ("VOR_HEAPS", "VOR_HEAP_SNAPSHOTS_S"),
                 ("VOR_RCEORD", "VOR_RECORD"),
                 ("VOR_RECORD_FLAMES", "VOR_RECORD_FLAME"),
+                ("VOR_RECORD_SLOW_MS", "VOR_RECORD_SLOW_FRAMES_MS"),
                 ("VOR_RECRD", "VOR_RECORD"),
                 ("VOR_RING", "VOR_RING_KIB"),
             ]
