@@ -56,6 +56,12 @@ impl Synchroniser {
         Self::from_reading(read_both(), rate).since(begin_ticks)
     }
 
+    /// Begins as [`start`](Self::start) does, with a rate that is one part in `divisor` too high.
+    #[cfg(all(test, not(any(loom, feature = "off", target_family = "wasm"))))]
+    pub(crate) fn start_too_fast(divisor: u64) -> Self {
+        Self::from_reading(read_both(), rate() + rate() / divisor)
+    }
+
     /// Moves the first point to an earlier tick on the same line: threads record while the clock is
     /// being calibrated, and no record may lie before the timeline.
     fn since(mut self, begin_ticks: u64) -> Self {

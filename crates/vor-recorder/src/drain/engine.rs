@@ -6,6 +6,9 @@
 //! since a future mark may still divide them. So a span belongs to the frame in which it ended,
 //! whenever the worker runs.
 
+#[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
+mod tests;
+
 use std::sync::Arc;
 use vor_capture::sort::sort_by;
 

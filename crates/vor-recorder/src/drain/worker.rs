@@ -161,8 +161,71 @@ fn run(interval: Duration) {
 
 #[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use vor_capture::model::batch::SpanBatch;
+    use vor_capture::model::frame::FrameSnapshot;
+    use vor_capture::sink::{FrameSink, Interest};
+    use vor_fixtures::own_process;
+
     use super::*;
-    use crate::drain::{frame_mark, lock_engine, start_for_tests};
+    use crate::drain::{Options, add_sink, configure, frame_mark, lock_engine, start_for_tests};
+    use crate::profile_scope;
+
+    /// Adds up the spans of batches.
+    #[derive(Clone, Default)]
+    struct CountSink(Arc<AtomicU64>);
+
+    impl FrameSink for CountSink {
+        fn interest(&self) -> Interest {
+            Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+            let spans = batch.span_count() as u64;
+            self.0.fetch_add(spans, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+            Ok(())
+        }
+    }
+
+    /// The interval is so long that only a wake-up makes the worker's second pass.
+    #[test]
+    fn a_ring_that_fills_wakes_the_worker() {
+        own_process!();
+        const BURSTS: u64 = 20;
+        let options = Options {
+            // The high watermark is a quarter of the 4096 slots.
+            ring_kib: 64,
+            inline: false,
+            interval: Duration::from_secs(24 * 3600),
+            max_spans_per_frame: 1 << 20,
+            stats: false,
+        };
+        configure(options, |_, _| record_state::set(true));
+        let count = CountSink::default();
+        let _handle = add_sink("counts", count.clone());
+        let taken = || count.0.load(Ordering::Relaxed);
+        for burst in 1..=BURSTS {
+            let before = taken();
+            for _ in 0..3_000 {
+                profile_scope!("burst");
+            }
+            // The worker's pass may begin before the end of the burst.
+            let begun = Instant::now();
+            while taken() < before + 1_000 {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "burst {burst}: nothing wakes the worker"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
 
     #[test]
     fn many_marks_call_the_worker_before_its_interval_is_over() {
