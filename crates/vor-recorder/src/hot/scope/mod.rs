@@ -315,3 +315,88 @@ impl PhaseChain {
         self.phase = Scope::from_opened(next_slow(last.opened(), site), []);
     }
 }
+
+#[cfg(all(test, not(any(feature = "off", loom)), not(target_family = "wasm")))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::{Arc, Mutex};
+
+    use vor_capture::model::batch::SpanBatch;
+    use vor_capture::model::frame::FrameSnapshot;
+    use vor_capture::sink::{FrameSink, Interest};
+    use vor_fixtures::own_process;
+
+    use super::*;
+    use crate::drain;
+    use crate::setup::Config;
+
+    static SITE: CallSite = CallSite::new("steps back", "", "", 0);
+
+    /// Keeps start and duration of every span.
+    #[derive(Clone, Default)]
+    struct SpanSink(Arc<Mutex<Vec<(u64, u64)>>>);
+
+    impl FrameSink for SpanSink {
+        fn interest(&self) -> Interest {
+            Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
+            for thread in &batch.threads {
+                assert_eq!(thread.dropped_spans, 0);
+                let starts = thread.start_ticks.iter().copied();
+                let spans = starts.zip(thread.duration_ticks.iter().copied());
+                self.0.lock().unwrap().extend(spans);
+            }
+            Ok(())
+        }
+
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
+            Ok(())
+        }
+    }
+
+    /// Opens a scope as [`Scope::begin`] does, on a processor whose clock is ahead of this one's.
+    fn open_ahead(ticks: u64) -> Scope {
+        let (id, start_ticks) = (SITE.word(), clock::ticks() + ticks);
+        let state = thread::hot();
+        let place = state.free_place().unwrap();
+        state.push_open_at(place, id, start_ticks);
+        Scope::new(start_ticks, id, place, [])
+    }
+
+    #[test]
+    fn a_span_in_which_the_clock_steps_back_is_counted_and_has_no_duration() {
+        own_process!();
+        let spans = SpanSink::default();
+        Config::new().sink("spans", spans.clone()).enable();
+        let taken = || {
+            drain::flush();
+            spans.0.lock().unwrap().clone()
+        };
+        drop(open(&SITE));
+        assert_eq!(backward_ticks(), 0);
+        let ahead = clock::approximate_ticks(20_000_000);
+        let mut made = 1;
+        // A thread that loses its core for longer does not see the clock step back.
+        while backward_ticks() < 3 {
+            let before = backward_ticks();
+            let scope = open_ahead(ahead);
+            let start_ticks = scope.start_ticks;
+            drop(scope);
+            made += 1;
+            // A span is delivered when the clock has passed its end.
+            while taken().len() < made {
+                std::hint::spin_loop();
+            }
+            let (start, duration) = taken()[made - 1];
+            assert_eq!(start, start_ticks);
+            assert_eq!(duration == 0, backward_ticks() == before + 1);
+        }
+        assert_eq!(thread::open_scopes(), []);
+        // Other spans are not counted.
+        drop(open(&SITE));
+        assert_eq!((taken().len(), backward_ticks()), (made + 1, 3));
+    }
+}

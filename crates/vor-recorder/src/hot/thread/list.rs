@@ -156,3 +156,63 @@ pub(crate) fn forget_all() {
     threads.spare.clear();
     threads.infos.clear();
 }
+
+#[cfg(all(test, not(any(feature = "off", loom)), not(target_family = "wasm")))]
+mod tests {
+    #![allow(
+        clippy::expect_used,
+        clippy::unwrap_used,
+        reason = "a test fails by panicking"
+    )]
+
+    use vor_fixtures::own_process;
+
+    use super::*;
+    use crate::drain;
+    use crate::profile_scope;
+    use crate::setup::Config;
+
+    /// Records on a thread that ends, and returns its state.
+    fn state_of_a_thread() -> Arc<ThreadState> {
+        let record = || {
+            {
+                profile_scope!("on a thread");
+            }
+            let own = current::current().map(std::ptr::from_ref);
+            let threads = threads();
+            let mut live = threads.live.iter();
+            let state = live.find(|state| Some(Arc::as_ptr(state)) == own);
+            state.map(Arc::clone)
+        };
+        let state = std::thread::spawn(record).join().unwrap();
+        state.expect("a thread that records has a state")
+    }
+
+    /// The test holds every state, so no other one can have its address.
+    #[test]
+    fn the_states_of_ended_threads_are_reused() {
+        own_process!();
+        const THREADS: usize = 500;
+        // The worker would be an owner of states.
+        Config::new().inline_drain(true).enable();
+        let mut states: Vec<Arc<ThreadState>> = Vec::new();
+        for number in 0..THREADS {
+            let state = state_of_a_thread();
+            assert_eq!(state.id().0, number as u32, "each thread has its number");
+            if !states.iter().any(|known| Arc::ptr_eq(known, &state)) {
+                states.push(state);
+            }
+            if number % 4 == 3 {
+                drain::flush();
+            }
+        }
+        assert_eq!(states.len(), 4, "as many as end between two passes");
+        // Not under the lock: a panic flushes, which takes it.
+        let lens = |threads: &Threads| {
+            let infos = threads.infos.len();
+            (threads.live.len(), threads.spare.len(), infos)
+        };
+        let lens = lens(&threads());
+        assert_eq!(lens, (0, 4, THREADS));
+    }
+}
