@@ -3,10 +3,16 @@
 //! The fuzz targets call these functions. So do ordinary tests with the committed corpus, so an
 //! input that once failed is tested everywhere.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::sync::{Arc, Mutex};
 
 use vor_capture::format::{Checkpoint, DamageReason, Decoder, Event, Header, PayloadDecoder, v2};
-use vor_capture::reader::{Capture, Reader, Recovered};
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::reader::{self, Capture, ColumnsBuilder, Piece, Pieces, Reader, Recovered};
+
+use crate::invariants;
+use crate::random::Random;
+use crate::sealed::file_of_input;
 
 /// The maximum number of frames that a target reads; a small file can declare far more.
 const MAX_FRAMES: u64 = 256;
@@ -30,16 +36,20 @@ pub fn reader(bytes: &[u8]) {
     }
     if let Ok(mut reader) = Reader::new(bytes) {
         for _ in 0..MAX_FRAMES {
-            let Ok(Some(_)) = reader.next_recovered() else {
+            let Ok(Some(recovered)) = reader.next_recovered() else {
                 break;
             };
+            invariants::frame(&recovered);
         }
     }
     if let Ok(mut reader) = Reader::new(bytes) {
         for _ in 0..MAX_FRAMES {
-            let Ok(Some(_)) = reader.next_event() else {
+            let Ok(Some(event)) = reader.next_event() else {
                 break;
             };
+            if let reader::Event::Batch(batch) = event {
+                invariants::batch(&batch.threads);
+            }
         }
     }
     decoder(bytes);
@@ -114,14 +124,17 @@ pub fn capture(bytes: &[u8]) {
     let recovered: Vec<_> = (0..frames.min(MAX_FRAMES))
         .filter_map(|i| Some((i, capture.recovered(i).ok()?)))
         .collect();
+    recovered.iter().for_each(|(_, recovered)| {
+        // A capture of version 2 gives its frames' own counts.
+        if info.version == 3 {
+            invariants::frame(recovered);
+        }
+    });
     check_summaries(&mut capture, &recovered, "fuzzed");
     check_backwards(bytes, &recovered);
     if let Ok(batches) = capture.batches() {
         for batch in batches.take(MAX_FRAMES as usize).flatten() {
-            for share in &batch.threads {
-                assert_eq!(share.start_ticks.len(), share.duration_ticks.len());
-                assert_eq!(share.start_ticks.len(), share.sites.len());
-            }
+            invariants::batch(&batch.threads);
         }
     }
     if let Ok(damage) = capture.verify() {
@@ -215,6 +228,285 @@ pub fn header(bytes: &[u8]) {
             header.columns.len() <= bytes.len(),
             "more columns than bytes"
         );
+    }
+}
+
+/// Tests the decoders of payloads: an input is a [description](file_of_input) of a file whose
+/// checksums are right. Every record is decoded as the format says, and every reader returns.
+pub fn sealed(input: &[u8]) {
+    read_everything(&file_of_input(input));
+}
+
+/// Reads a file in all ways.
+pub fn read_everything(file: &[u8]) {
+    invariants::records(file);
+    reader(file);
+    capture(file);
+    check_pieces(file);
+}
+
+/// Tests pieces and columns against the events of the streaming reader; an input is a
+/// [description](file_of_input) of a file.
+pub fn pieces(input: &[u8]) {
+    check_pieces(&file_of_input(input));
+}
+
+fn check_pieces(file: &[u8]) {
+    // Pieces are read from a path.
+    let name = format!(
+        "vor-pieces-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, file).unwrap();
+    let (pieces, columns) = pieces_of(&path);
+    std::fs::remove_file(&path).unwrap();
+    let is_v3 = matches!(Header::decode(file), Ok(Some(_)));
+    let batches: Vec<_> = pieces.iter().filter_map(|piece| piece.batch()).collect();
+    if let Some(columns) = columns {
+        invariants::columns(&columns, &batches);
+    }
+    if !is_v3 {
+        return;
+    }
+    let events = events_of(&mut Reader::new(file).unwrap());
+    let events: Vec<_> = events.into_iter().filter_map(Part::of_event).collect();
+    // The frame of a file without marks comes last, where the file has no end record.
+    let common = events.len().min(MAX_PARTS);
+    assert!(
+        (common..=common + 1).contains(&pieces.len()),
+        "{} pieces of {common} events",
+        pieces.len()
+    );
+    for (found, expected) in pieces.iter().zip(&events) {
+        invariants::assert_same(found, expected, "a piece");
+    }
+    if let [
+        ..,
+        Part::Frame {
+            index, frame_set, ..
+        },
+    ] = pieces[common..]
+    {
+        assert_eq!((index, frame_set), (0, 0), "a frame without marks");
+    }
+}
+
+/// Most batches and frames that are compared.
+const MAX_PARTS: usize = 4096;
+
+/// A batch or a frame, without its catalog.
+#[derive(Debug, PartialEq)]
+enum Part {
+    Batch(Vec<ThreadBatch>),
+    Frame {
+        index: u64,
+        frame_set: u32,
+        ticks: (u64, u64),
+        spans: u64,
+        losses: (u64, u64),
+        metrics: String,
+    },
+}
+
+impl Part {
+    fn of_event(event: reader::Event) -> Option<Self> {
+        match event {
+            reader::Event::Batch(batch) => Some(Self::Batch(batch.threads)),
+            reader::Event::Frame(recovered) => Some(Self::of_frame(&recovered)),
+            _ => None,
+        }
+    }
+
+    fn of_frame(recovered: &Recovered) -> Self {
+        let frame = &recovered.frame;
+        Self::Frame {
+            index: frame.index,
+            frame_set: frame.frame_set,
+            ticks: (frame.start_ticks, frame.end_ticks),
+            spans: frame.span_count,
+            losses: (frame.dropped_spans, recovered.lost_records),
+            metrics: format!("{:?}", frame.metrics),
+        }
+    }
+
+    fn batch(&self) -> Option<Vec<ThreadBatch>> {
+        match self {
+            Self::Batch(threads) => Some(threads.clone()),
+            Self::Frame { .. } => None,
+        }
+    }
+}
+
+/// Returns the pieces of a capture, and its columns.
+fn pieces_of(path: &std::path::Path) -> (Vec<Part>, Option<reader::Columns>) {
+    let mut parts = Vec::new();
+    let Ok(mut capture) = Capture::open(path) else {
+        return (parts, None);
+    };
+    let mut pieces = Pieces::open(path, &mut capture).expect("a capture that was just opened");
+    let mut columns = ColumnsBuilder::with_room(0);
+    while parts.len() < MAX_PARTS {
+        let Ok(Some(piece)) = pieces.next_piece() else {
+            break;
+        };
+        parts.push(match piece {
+            Piece::Batch(batch) => {
+                let threads = batch.threads.clone();
+                columns.add_batch(batch);
+                Part::Batch(threads)
+            }
+            Piece::Frame(recovered) => {
+                if recovered.frame.frame_set == 0 {
+                    columns.end_frame(recovered.frame.index);
+                }
+                Part::of_frame(&recovered)
+            }
+            _ => continue,
+        });
+    }
+    let (read, whole) = pieces.progress();
+    assert!(read <= whole, "{read} of {whole} were read");
+    (parts, Some(columns.finish()))
+}
+
+fn events_of<R: Read>(reader: &mut Reader<R>) -> Vec<reader::Event> {
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().expect("memory can be read") {
+        if !matches!(event, reader::Event::Loss(_)) {
+            events.push(event);
+        }
+    }
+    events
+}
+
+/// Tests both readers on a file that arrives in pieces: they return what they return for the whole
+/// file. An input is a seed of the pieces' sizes, 1 byte, and a [description](file_of_input) of the
+/// file.
+pub fn growing(input: &[u8]) {
+    let Some((&seed, input)) = input.split_first() else {
+        return;
+    };
+    check_growing(&file_of_input(input), u64::from(seed));
+}
+
+/// Reads a file as it grows; see [`growing`].
+pub fn check_growing(file: &[u8], seed: u64) {
+    let Ok(Some((_, header_bytes))) = Header::decode(file) else {
+        return;
+    };
+    let is_ambiguous = invariants::is_ambiguous(file);
+    let mut random = Random(seed);
+    let most = [3, 40, 700, 9000][random.below(4)];
+    // Every piece of a large file costs a pass over its end.
+    let most = most.max(file.len() / 500);
+    let growing = Growing::default();
+    growing.push(&file[..header_bytes]);
+    let mut stream = Reader::new(growing.clone()).expect("a whole header");
+    let mut frames = Reader::new(growing.clone()).expect("a whole header");
+    let mut capture = Capture::new(growing.clone()).expect("a whole header");
+    let (mut events, mut recovered) = (Vec::new(), Vec::new());
+    let mut rest = &file[header_bytes..];
+    loop {
+        events.extend(events_of(&mut stream));
+        while let Some(frame) = frames.next_recovered().expect("memory can be read") {
+            invariants::frame(&frame);
+            recovered.push(frame);
+        }
+        capture.extend().expect("memory can be read");
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, after) = rest.split_at((1 + random.below(most)).min(rest.len()));
+        growing.push(piece);
+        rest = after;
+    }
+    if is_ambiguous {
+        return;
+    }
+    let whole = events_of(&mut Reader::new(file).unwrap());
+    assert_eq!(events.len(), whole.len(), "number of events");
+    for (found, expected) in events.iter().zip(&whole) {
+        invariants::assert_same(found, expected, "an event");
+    }
+    let mut whole = Reader::new(file).unwrap();
+    for found in &recovered {
+        let expected = whole.next_recovered().unwrap().expect("a frame");
+        invariants::assert_same(found, &expected, "a frame");
+    }
+    assert!(whole.next_recovered().unwrap().is_none(), "a frame less");
+    let mut whole = Capture::new(Cursor::new(file.to_vec())).unwrap();
+    let info = whole.info();
+    if info.indexed || !info.marked && !info.closed {
+        // The index of a closed file counts frames that a growing file only loses. And a file
+        // without marks is read again at its end, not whenever it grows.
+        return;
+    }
+    assert_eq!(capture.frame_count(), whole.frame_count(), "frames");
+    for i in 0..whole.frame_count().min(MAX_FRAMES) {
+        match (capture.recovered(i), whole.recovered(i)) {
+            (Ok(found), Ok(expected)) => {
+                assert_eq!(found.lost_records, expected.lost_records, "frame {i}");
+                let (found, expected) = (&found.frame, &expected.frame);
+                assert_eq!(found.index, expected.index, "frame {i}");
+                invariants::assert_same(&found.threads, &expected.threads, "trees of a frame");
+            }
+            (found, expected) => {
+                let (found, expected) = (found.err(), expected.err());
+                assert_eq!(
+                    found.is_some(),
+                    expected.is_some(),
+                    "{found:?}, {expected:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A file in memory that grows. Its clones share the bytes, and each has a place of its own.
+#[derive(Debug, Default)]
+struct Growing {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    at: u64,
+}
+
+impl Clone for Growing {
+    fn clone(&self) -> Self {
+        Self {
+            bytes: Arc::clone(&self.bytes),
+            at: 0,
+        }
+    }
+}
+
+impl Growing {
+    fn push(&self, bytes: &[u8]) {
+        self.bytes.lock().unwrap().extend_from_slice(bytes);
+    }
+}
+
+impl Read for Growing {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes.lock().unwrap();
+        let left = bytes.get(self.at as usize..).unwrap_or(&[]);
+        let len = left.len().min(into.len());
+        into[..len].copy_from_slice(&left[..len]);
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for Growing {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let len = self.bytes.lock().unwrap().len() as u64;
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(step) => len.checked_add_signed(step),
+            SeekFrom::Current(step) => self.at.checked_add_signed(step),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

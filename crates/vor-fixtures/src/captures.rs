@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
-use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::format::{Encoder, Header, OpenScopes, RecordRef};
+use vor_capture::model::batch::{
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
+    TaskEventKind, ThreadBatch,
+};
 use vor_capture::model::catalog::{
-    Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
-use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
 
 use crate::random::Random;
 
@@ -284,4 +288,161 @@ pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u
         }));
     }
     batch
+}
+
+/// Makes a capture with every kind of record, and with every way to store a block of spans.
+pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut catalog = catalog();
+    catalog.machine = Arc::new(filled!(MachineInfo {
+        host: "host".into(),
+        boot_id: "boot".into(),
+        hardware_ticks: true,
+        clocks: Some(filled!(ClockSnapshot {
+            ticks: 1000,
+            monotonic_ns: 77,
+            boottime_ns: 99,
+        })),
+    }));
+    let catalog = Arc::new(catalog);
+    let (mut encoder, mut bytes) = begin(&mut random, &catalog);
+    encoder.encode(RecordRef::Machine(&catalog.machine), &mut bytes);
+    let mut now = 2000;
+    for index in 0..4 {
+        let start_ticks = now;
+        // The second frame has groups of 256, the others shorter ones.
+        let spread = if index == 1 { 700 } else { 40 };
+        let mut threads = vec![
+            thread_batch(&mut random, 0, spread, &mut now),
+            flat_batch(&mut random, 1, spread / 2, &mut now),
+            filled!(ThreadBatch {
+                thread: ThreadId(0),
+                start_ticks: vec![now],
+                duration_ticks: vec![u64::MAX],
+                sites: vec![SiteId(3)],
+                dropped_spans: index,
+            }),
+        ];
+        add_rest(&mut random, &mut threads[0], now);
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads,
+        });
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        encoder.encode(RecordRef::Heap(&heap(index, now)), &mut bytes);
+        let open = filled!(OpenScopes {
+            ticks: now,
+            threads: vec![
+                (ThreadId(0), vec![(SiteId(1), now - 9), (SiteId(2), now)]),
+                (ThreadId(1), Vec::new()),
+            ],
+        });
+        encoder.encode(RecordRef::OpenScopes(&open), &mut bytes);
+        for frame_set in [1, 0] {
+            let value = |column, value| filled!(MetricValue { column, value });
+            let frame = filled!(FrameSnapshot {
+                index,
+                frame_set,
+                start_ticks,
+                end_ticks: now,
+                metrics: vec![value(0, 16.0), value(1, 0.1), value(2, 0.5)],
+                dropped_spans: index,
+                span_count: batch.span_count() as u64,
+            });
+            encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        }
+    }
+    if close {
+        encoder.close(&catalog, &mut bytes);
+    }
+    bytes
+}
+
+/// Makes spans one after the other, with all types of arguments.
+fn flat_batch(random: &mut Random, thread: u32, spans: usize, now: &mut u64) -> ThreadBatch {
+    let mut batch = filled!(ThreadBatch {
+        thread: ThreadId(thread)
+    });
+    for span in 0..spans as u32 {
+        let duration = 100 + random.below(50) as u64 + (u64::from(span == 7) << 40);
+        batch.start_ticks.push(*now);
+        batch.duration_ticks.push(duration);
+        // Sites that repeat, which become bytes.
+        batch.sites.push(SiteId(1 + span % 3));
+        *now += duration + 2;
+        if span % 9 == 4 {
+            let text = format!("text {}", span % 2);
+            let values = vec![
+                ArgValue::Bool(span % 2 == 0),
+                ArgValue::I64(-5),
+                ArgValue::F64(0.25),
+                ArgValue::Str(text.into()),
+            ];
+            batch.args.push(filled!(SpanArgs { span, values }));
+        }
+    }
+    batch
+}
+
+/// Adds messages, tasks, their events and points of flows.
+fn add_rest(random: &mut Random, batch: &mut ThreadBatch, now: u64) {
+    for (i, stage) in [FlowStage::Begin, FlowStage::Step, FlowStage::End]
+        .into_iter()
+        .enumerate()
+    {
+        let ticks = now + i as u64;
+        let text = format!("message {}", i % 2).into();
+        batch.messages.push(filled!(Message { ticks, text }));
+        let (task, site) = (7 + i as u64, SiteId(1 + i as u32));
+        batch.async_spans.push(filled!(AsyncSpan {
+            id: task,
+            site,
+            start_ticks: now - 50,
+            duration_ticks: random.below(40) as u64,
+        }));
+        let kind = [
+            TaskEventKind::Begin { given_id: 3 },
+            TaskEventKind::Step,
+            TaskEventKind::Poll { duration_ticks: 12 },
+        ][i];
+        batch.task_events.push(filled!(TaskEvent {
+            task,
+            site,
+            start_ticks: now - 30,
+            kind,
+        }));
+        batch.flows.push(filled!(FlowPoint {
+            ticks,
+            flow: 5,
+            stage,
+        }));
+    }
+}
+
+/// Makes a heap; every second one is sampled.
+fn heap(index: u64, ticks: u64) -> HeapSnapshot {
+    let mode = match index % 2 {
+        0 => HeapMode::Exact,
+        _ => HeapMode::Sampled {
+            interval_bytes: 4096,
+        },
+    };
+    let stack = |sites: &[u32]| {
+        let scope = |site: &u32| {
+            filled!(HeapScope {
+                site: SiteId(*site)
+            })
+        };
+        let error = (index % 2) as f64;
+        filled!(HeapStack {
+            scopes: sites.iter().map(scope).collect(),
+            inuse_objects: 3 + index,
+            inuse_bytes: 300 * (1 + sites.len() as u64),
+            samples: index % 2,
+            objects_error: error,
+            bytes_error: error * 8.0,
+        })
+    };
+    let stacks = [&[][..], &[1], &[1, 2], &[1, 2, 3], &[2]].map(stack);
+    HeapSnapshot::new(mode, ticks, stacks.to_vec())
 }

@@ -61,6 +61,22 @@ pub fn decode(file: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
     Ok(decode_from(header, from, &file[len..], piece_bytes))
 }
 
+/// Calls `take` with every event of a whole file. Returns its header and the length of that, if it
+/// has one.
+pub fn visit(
+    file: &[u8],
+    mut take: impl FnMut(Event<'_>, &mut PayloadDecoder),
+) -> Option<(Header, usize)> {
+    let (header, len) = Header::decode(file).ok()??;
+    let mut decoder = Decoder::new(header, Checkpoint::first(len as u64));
+    let mut payloads = PayloadDecoder::new();
+    decoder.push(&file[len..]);
+    while let Some(event) = decoder.next_event_at_end() {
+        take(event, &mut payloads);
+    }
+    Some((header, len))
+}
+
 /// Decodes the bytes of a file from a place on, in pieces.
 pub fn decode_from(header: Header, from: Checkpoint, bytes: &[u8], piece_bytes: usize) -> Decoded {
     let mut decoded = Decoded {

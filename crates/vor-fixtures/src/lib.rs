@@ -6,6 +6,9 @@
 //! | [`programs`] | spans of random programs, and the self time of their stacks |
 //! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
+//! | [`sealed`] | changed payloads under the right checksums |
+//! | [`reference`] | a second decoder of payloads, which judges the first |
+//! | [`invariants`] | what holds for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
@@ -34,6 +37,7 @@ pub mod any_input;
 pub mod captures;
 pub mod cpu_time;
 pub mod decoded;
+pub mod invariants;
 pub mod json;
 #[cfg(unix)]
 pub mod late;
@@ -47,6 +51,8 @@ pub mod pprof;
 pub mod process;
 pub mod programs;
 pub mod random;
+pub mod reference;
+pub mod sealed;
 pub mod server;
 pub mod skip;
 pub mod views;

@@ -11,6 +11,7 @@ mod reader_orders;
 mod reader_summaries;
 mod reader_unmarked;
 mod reader_v3;
+mod sealed;
 mod stats_frames;
 mod stats_recursion;
 mod stats_scopes;
