@@ -81,7 +81,7 @@ impl BatchCoder {
             totals.spans += len as u64;
             totals.messages += thread.messages.len() as u64;
             totals.async_spans += thread.async_spans.len() as u64;
-            totals.dropped_spans += thread.dropped_spans;
+            totals.dropped_spans = totals.dropped_spans.saturating_add(thread.dropped_spans);
             let (mut from, mut args, mut messages) = (0, &thread.args[..], &thread.messages[..]);
             let mut tasks = &thread.async_spans[..];
             let mut first = true;

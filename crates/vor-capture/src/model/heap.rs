@@ -141,9 +141,10 @@ impl HeapSnapshot {
         let mut total = HeapStack::default();
         let mut variances = (0.0, 0.0);
         for stack in &self.stacks {
-            total.inuse_objects += stack.inuse_objects;
-            total.inuse_bytes += stack.inuse_bytes;
-            total.samples += stack.samples;
+            // The numbers of a damaged capture may be anything.
+            total.inuse_objects = total.inuse_objects.saturating_add(stack.inuse_objects);
+            total.inuse_bytes = total.inuse_bytes.saturating_add(stack.inuse_bytes);
+            total.samples = total.samples.saturating_add(stack.samples);
             variances.0 += stack.objects_error.powi(2);
             variances.1 += stack.bytes_error.powi(2);
         }
@@ -217,7 +218,10 @@ impl HeapSnapshot {
 
 fn change(now: Option<&HeapStack>, before: Option<&HeapStack>) -> HeapChange {
     let number = |of: fn(&HeapStack) -> u64| {
-        let signed = |stack: Option<&HeapStack>| stack.map_or(0, |stack| of(stack) as i64);
+        let signed = |stack: Option<&HeapStack>| {
+            let number = stack.map_or(0, of);
+            i64::try_from(number).unwrap_or(i64::MAX)
+        };
         signed(now) - signed(before)
     };
     let error = |stack: Option<&HeapStack>| stack.map_or(0.0, |stack| stack.bytes_error);

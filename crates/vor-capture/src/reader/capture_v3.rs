@@ -402,7 +402,7 @@ impl CaptureV3 {
                 Item::Entry(entry) => {
                     if let Some(Record::Batch(threads)) = entry.record {
                         for thread in &threads {
-                            self.info.spans += thread.len() as u64;
+                            self.info.spans = self.info.spans.saturating_add(thread.len() as u64);
                             self.info.dropped_spans =
                                 self.info.dropped_spans.saturating_add(thread.dropped_spans);
                         }
@@ -414,8 +414,11 @@ impl CaptureV3 {
     }
 
     fn duration_ns(&self, start_ticks: u64, end_ticks: u64) -> u64 {
-        let ns = self.catalog.unix_ns(end_ticks) - self.catalog.unix_ns(start_ticks);
-        u64::try_from(ns).unwrap_or(0)
+        let (start_ns, end_ns) = (
+            self.catalog.unix_ns(start_ticks),
+            self.catalog.unix_ns(end_ticks),
+        );
+        u64::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(0)
     }
 
     /// Returns the number in the order of the file of frame `i` of a set, unless it is lost.

@@ -129,8 +129,8 @@ impl Pass {
         }
         let begin = std::mem::replace(&mut self.section, here.clone());
         self.sets[0].push(|| begin);
-        self.spans += frame.span_count;
-        self.dropped_spans += frame.dropped_spans;
+        self.spans = self.spans.saturating_add(frame.span_count);
+        self.dropped_spans = self.dropped_spans.saturating_add(frame.dropped_spans);
         let start_ticks = self.ticks.map_or(frame.start_ticks, |ticks| ticks.0);
         self.ticks = Some((start_ticks, frame.end_ticks));
     }

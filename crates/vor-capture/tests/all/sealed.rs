@@ -819,3 +819,54 @@ fn a_wrong_lz4_block_is_refused() {
         "a payload is 4194305 bytes long, more than 4194304",
     );
 }
+
+/// Counts and times that no program reaches.
+fn file_of_largest_numbers() -> Vec<u8> {
+    let mut sealed = declarations();
+    for index in 0..3 {
+        let drops = Payload::default().numbers(&[0]).bytes(&[1 | 1 << 6]);
+        let drops = drops.numbers(&[1, u64::MAX, u64::MAX]);
+        let block = drops.equal(1, u64::MAX).equal(1, u64::MAX).numbers(&[1]);
+        sealed.push(kind::BATCH, &[block.0.clone(), block.0].concat());
+        let stack = |sites: &[u64]| {
+            let stack = Payload::default().numbers(&[0, sites.len() as u64]);
+            stack
+                .numbers(sites)
+                .numbers(&[u64::MAX, u64::MAX, u64::MAX])
+        };
+        let stack = |sites| stack(sites).bytes(&[0xff; 16]).0;
+        let heap = Payload::default().numbers(&[u64::MAX, u64::MAX, 2]);
+        let heap = heap.bytes(&stack(&[])).bytes(&stack(&[1]));
+        sealed.push(kind::HEAP, &heap.0);
+        let most = [u64::MAX; 3];
+        let frame = Payload::default().numbers(&[index, 0, u64::MAX, u64::MAX, 2]);
+        sealed.push(kind::FRAME, &frame.numbers(&most).numbers(&[0]).0);
+    }
+    sealed.bytes()
+}
+
+#[test]
+fn sums_of_the_largest_numbers_do_not_overflow() {
+    let file = file_of_largest_numbers();
+    any_input::read_everything(&file);
+    any_input::check_growing(&file, 1);
+    let capture = Capture::new(std::io::Cursor::new(file)).unwrap();
+    assert_eq!(capture.info().frames, 3);
+    assert_eq!(capture.info().dropped_spans, u64::MAX);
+}
+
+#[test]
+fn the_time_between_the_first_and_the_last_moment_does_not_overflow() {
+    let mut sealed = declarations();
+    for (ticks, unix_ns) in [(2000, i64::MIN), (3000, i64::MAX)] {
+        let clock = Payload::default().numbers(&[ticks]).zigzag(unix_ns);
+        sealed.push(kind::CLOCK, &clock.numbers(&[1 << 40]).zigzag(0).0);
+    }
+    let frame = Payload::default().numbers(&[0, 0, 2000, 1000, 2, 0, 0, 0, 0]);
+    sealed.push(kind::FRAME, &frame.0);
+    let file = sealed.bytes();
+    any_input::read_everything(&file);
+    let mut capture = Capture::new(std::io::Cursor::new(file)).unwrap();
+    assert_eq!(capture.info().duration_ns, i64::MAX as u64);
+    assert_eq!(capture.frame(0).unwrap().duration_ns(), i64::MAX);
+}

@@ -112,7 +112,7 @@ impl TreeBuilder {
     /// in which they were drained.
     pub fn add(&mut self, batch: &ThreadBatch) {
         self.span_count += batch.len() as u64;
-        self.dropped_spans += batch.dropped_spans;
+        self.dropped_spans = self.dropped_spans.saturating_add(batch.dropped_spans);
         if batch.has_no_content() {
             return;
         }
