@@ -13,6 +13,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use vor_fixtures::captures::every_kind;
+use vor_fixtures::sealed::{Sealed, file_of_input, kind};
+
 fn corpus(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -48,6 +51,80 @@ fn capture_survives_its_corpus() {
 #[test]
 fn header_survives_its_corpus() {
     run("header", vor_fixtures::any_input::header);
+}
+
+#[test]
+fn sealed_payloads_survive_their_corpus() {
+    run("sealed", vor_fixtures::any_input::sealed);
+}
+
+#[test]
+fn growing_files_survive_their_corpus() {
+    run("growing", vor_fixtures::any_input::growing);
+}
+
+#[test]
+fn pieces_survive_their_corpus() {
+    run("pieces", vor_fixtures::any_input::pieces);
+}
+
+/// Returns the seeds of the targets whose inputs describe a file.
+fn described_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let every_kind = Sealed::of(&every_kind(1, true));
+    let given = |kind: u8, number: usize| {
+        let mut of_kind = every_kind
+            .records
+            .iter()
+            .filter(|record| record.kind == kind);
+        let payload = &of_kind.nth(number).unwrap().payload;
+        let len = (payload.len() as u16).to_le_bytes();
+        [&[kind][..], &len, payload].concat()
+    };
+    let batches = [
+        &[0x80][..],
+        &given(kind::EVENTS, 0),
+        &given(kind::BATCH, 0),
+        &given(kind::BATCH, 2),
+    ];
+    let rest = [
+        &[0x80][..],
+        &given(kind::HEAP, 0),
+        &given(kind::HEAP, 1),
+        &given(kind::OPEN_SCOPES, 0),
+        &given(kind::SITES, 0),
+        &given(kind::INDEX, 0),
+    ];
+    vec![
+        ("every_kind", vec![0]),
+        (
+            "changed",
+            [&[1][..], &[15, 3, 4, 0, 0, 0], &[17, 6, 9, 0, 99, 1]].concat(),
+        ),
+        ("not_closed", [&[2][..], &[13, 0, 7, 0, 2, 0]].concat()),
+        ("without_marks", [&[3][..], &[12, 4, 3, 0, 77, 0]].concat()),
+        ("given_batches", batches.concat()),
+        ("given_others", rest.concat()),
+    ]
+}
+
+/// With `VOR_FUZZ_SEEDS` the seeds are written again.
+#[test]
+fn described_seeds_are_in_the_corpus() {
+    for target in ["sealed", "growing", "pieces"] {
+        for (name, mut seed) in described_seeds() {
+            if target == "growing" {
+                seed.insert(0, 2);
+            }
+            let path = corpus(target).join(name);
+            if std::env::var_os("VOR_FUZZ_SEEDS").is_some() {
+                fs::create_dir_all(corpus(target)).unwrap();
+                fs::write(&path, &seed).unwrap();
+            }
+            assert!(path.exists(), "{}", path.display());
+            let file = file_of_input(&seed[usize::from(target == "growing")..]);
+            assert!(vor_capture::reader::Reader::new(&file[..]).is_ok());
+        }
+    }
 }
 
 /// The seeds of version 3 are files of `vor_fixtures::make`; with `VOR_FUZZ_SEEDS` they are written
