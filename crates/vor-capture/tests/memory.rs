@@ -1,8 +1,8 @@
 //! A small hostile file gets no more memory than its bytes justify, including its tables of
-//! declarations.
+//! declarations and its payloads.
 
 use std::io::Cursor;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use vor_capture::filled;
 use vor_capture::format::{
@@ -11,6 +11,8 @@ use vor_capture::format::{
 use vor_capture::model::catalog::{Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Reader};
+use vor_fixtures::random::Random;
+use vor_fixtures::sealed::{Mutation, Sealed, declarations, kind, put_varint, seeds};
 
 #[global_allocator]
 static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
@@ -76,9 +78,72 @@ fn hostile() -> Vec<u8> {
     file
 }
 
-// One test, because all tests of a process share the count.
+/// Held by the test that measures: all tests of a process share the count.
+static MEASURED: Mutex<()> = Mutex::new(());
+
+#[test]
+fn changed_payloads_get_little_memory() {
+    let _measured = MEASURED.lock().unwrap_or_else(|error| error.into_inner());
+    let (mut most, mut what) = (0, String::new());
+    for (seed, capture) in seeds().iter().enumerate() {
+        let whole = Sealed::of(capture);
+        for case in 0..100 {
+            let mut random = Random((seed as u64) << 40 | case);
+            let mutations = [0, 1, 2].map(|_| Mutation::random(&mut random));
+            let mut sealed = whole.clone();
+            sealed.mutate(&mutations);
+            let file = sealed.bytes();
+            let bytes = vor_fixtures::memory::peak_of(|| read(&file));
+            if bytes > most {
+                (most, what) = (bytes, format!("seed {seed}, {mutations:?}"));
+            }
+        }
+    }
+    println!("peak: {most} bytes, {what}");
+    assert!(most < MAX_LIVE_BYTES, "{most} bytes: {what}");
+}
+
+/// Every number of these payloads is made a large one, whatever it counts.
+#[test]
+fn large_counts_of_small_payloads_get_little_memory() {
+    let _measured = MEASURED.lock().unwrap_or_else(|error| error.into_inner());
+    let whole = Sealed::of(&seeds()[0]);
+    // Tables of declarations have a test of their own.
+    for kind in kind::BATCH..=kind::HEAP {
+        let payload = &whole.records[whole.find(kind)].payload;
+        for at in 0..payload.len().min(32) {
+            for count in [1 << 12, 1 << 18, u64::MAX] {
+                let mut changed = payload[..at].to_vec();
+                put_varint(&mut changed, count);
+                changed.extend_from_slice(&payload[at + 1..]);
+                let mut sealed = declarations();
+                sealed.push(kind, &changed);
+                let file = sealed.bytes();
+                let bytes = vor_fixtures::memory::peak_of(|| read(&file));
+                assert!(
+                    bytes < MAX_LIVE_BYTES,
+                    "{bytes} bytes: kind {kind}, {count} at {at}"
+                );
+            }
+        }
+    }
+}
+
+/// Reads a file with both readers.
+fn read(file: &[u8]) {
+    let mut reader = Reader::new(file).unwrap();
+    while reader.next_event().unwrap().is_some() {}
+    let mut reader = Reader::new(file).unwrap();
+    while reader.next_recovered().unwrap().is_some() {}
+    let mut capture = Capture::new(Cursor::new(file.to_vec())).unwrap();
+    for i in 0..capture.frame_count().min(100) {
+        let _ = capture.frame(i);
+    }
+}
+
 #[test]
 fn tables_of_a_hostile_file_stay_small() {
+    let _measured = MEASURED.lock().unwrap_or_else(|error| error.into_inner());
     let file = hostile();
     assert!(file.len() < 10_000, "{} bytes", file.len());
     let frames = vor_fixtures::memory::peak_of(|| {

@@ -5,6 +5,8 @@
 //! checksum and nothing behind it. [`Sealed`] takes a capture apart, changes payloads, and seals
 //! each record again.
 
+use std::sync::OnceLock;
+
 use vor_capture::format::{Header, Index, Record, Seek};
 
 use crate::captures::{every_kind, make, make_without_marks};
@@ -353,8 +355,9 @@ pub fn file_of_input(input: &[u8]) -> Vec<u8> {
         return input.to_vec();
     }
     if way < 0x80 {
-        let seeds = seeds();
-        let mut sealed = Sealed::of(&seeds[usize::from(way) % seeds.len()]);
+        static SEEDS: OnceLock<[Sealed; 4]> = OnceLock::new();
+        let seeds = SEEDS.get_or_init(|| seeds().map(|seed| Sealed::of(&seed)));
+        let mut sealed = seeds[usize::from(way) % seeds.len()].clone();
         let mutations = rest.as_chunks().0.iter().take(MAX_MUTATIONS);
         let mutations: Vec<_> = mutations.map(Mutation::of_bytes).collect();
         sealed.mutate(&mutations);
@@ -384,6 +387,11 @@ pub fn file_of_input(input: &[u8]) -> Vec<u8> {
 
 /// Returns the declarations with which a capture of every kind begins.
 pub fn declarations() -> Sealed {
+    static DECLARATIONS: OnceLock<Sealed> = OnceLock::new();
+    DECLARATIONS.get_or_init(make_declarations).clone()
+}
+
+fn make_declarations() -> Sealed {
     let mut sealed = Sealed::of(&every_kind(1, false));
     let is_declaration = |record: &SealedRecord| matches!(record.kind, 1..=6 | kind::MACHINE);
     let end = sealed

@@ -9,7 +9,10 @@
 
 use std::time::{Duration, Instant};
 
-use vor_capture::format::{MAX_PAYLOAD_BYTES, Record};
+use vor_capture::format::{
+    DamageReason, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, Record,
+};
+use vor_capture::model::catalog::{Catalog, Column, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::reader::{Capture, Event, Reader};
 use vor_fixtures::any_input;
 use vor_fixtures::decoded;
@@ -869,4 +872,127 @@ fn the_time_between_the_first_and_the_last_moment_does_not_overflow() {
     let mut capture = Capture::new(std::io::Cursor::new(file)).unwrap();
     assert_eq!(capture.info().duration_ns, i64::MAX as u64);
     assert_eq!(capture.frame(0).unwrap().duration_ns(), i64::MAX);
+}
+
+#[test]
+fn a_count_above_the_bytes_that_are_left_is_refused() {
+    let block = |flag| Payload::default().block(flag, 0).numbers(&[9]);
+    refuse(kind::BATCH, &block(MESSAGES), "a count is 9, more than 0");
+    refuse(
+        kind::BATCH,
+        &block(TASKS).bytes(&[0; 12]),
+        "a count is 9, more than 3",
+    );
+    let events = Payload::default().numbers(&[0, 9]).bytes(&[0; 8]);
+    refuse(kind::EVENTS, &events, "a count is 9, more than 2");
+    let flows = Payload::default().numbers(&[0, 0, 9]).bytes(&[0; 8]);
+    refuse(kind::EVENTS, &flows, "a count is 9, more than 2");
+    let heap = Payload::default().numbers(&[1, 0, 9]).bytes(&[0; 8]);
+    refuse(kind::HEAP, &heap, "a count is 9, more than 2");
+    let open = Payload::default().numbers(&[1, 9]).bytes(&[0; 8]);
+    refuse(kind::OPEN_SCOPES, &open, "a count is 9, more than 4");
+    let frame = Payload::default()
+        .numbers(&[0; 8])
+        .numbers(&[9])
+        .bytes(&[0; 8]);
+    refuse(kind::FRAME, &frame, "a count is 9, more than 4");
+    let index = Payload::default()
+        .bytes(&[0; 9])
+        .numbers(&[9])
+        .bytes(&[0; 8]);
+    refuse(kind::INDEX, &index, "a count is 9, more than 2");
+}
+
+#[test]
+fn unknown_kinds_and_codecs_are_skipped() {
+    for (kind, codec) in [
+        (0, 0),
+        (15, 0),
+        (255, 0),
+        (kind::BATCH, 2),
+        (kind::CLOCK, 15),
+    ] {
+        let file = file_with(kind, codec, &[0xff; 20], 0);
+        let decoded = decoded::decode(&file, file.len()).unwrap();
+        assert!(decoded.refused.is_empty() && decoded.damage.is_empty());
+        assert_eq!(decoded.records[decoded.records.len() - 2].record, None);
+    }
+}
+
+#[test]
+fn a_record_of_an_impossible_codec_or_size_is_damage() {
+    for (codec, len) in [(16, 20), (0, MAX_PAYLOAD_BYTES + 1)] {
+        let file = file_with(kind::BATCH, codec, &vec![0; len], 0);
+        let decoded = decoded::decode(&file, file.len()).unwrap();
+        let reasons: Vec<_> = decoded.damage.iter().map(|damage| damage.reason).collect();
+        assert_eq!(
+            reasons[0],
+            DamageReason::Corrupt,
+            "codec {codec}, {len} bytes"
+        );
+        assert_eq!(decoded.missing_records, 1);
+    }
+    let largest = file_with(15, 0, &[0; MAX_PAYLOAD_BYTES], 0);
+    assert!(
+        decoded::decode(&largest, largest.len())
+            .unwrap()
+            .damage
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_clock_that_is_not_later_is_not_declared() {
+    let mut sealed = declarations();
+    // The declarations have a clock of tick 1000.
+    for ticks in [1000, 999, 2000, 2000, 1500] {
+        let clock = Payload::default().numbers(&[ticks]).zigzag(9).numbers(&[3]);
+        sealed.push(kind::CLOCK, &clock.zigzag(0).0);
+    }
+    let file = sealed.bytes();
+    let mut reader = Reader::new(&file[..]).unwrap();
+    assert!(reader.next_event().unwrap().is_none());
+    let syncs = reader.catalog().unwrap().timeline.syncs();
+    let ticks: Vec<u64> = syncs.iter().map(|sync| sync.ticks).collect();
+    assert_eq!(ticks, [1000, 2000]);
+}
+
+#[test]
+fn a_site_without_a_number_is_not_declared() {
+    let site = |first| Payload::default().numbers(&[first, 1]).bytes(&[0; 7]);
+    let Record::Sites { first, .. } = accept(kind::SITES, &site(0)) else {
+        panic!("not a declaration of sites");
+    };
+    assert_eq!(first.0, 0);
+    let mut catalog = Catalog::default();
+    for (record, sites) in [(site(0), 0), (site(2), 2)] {
+        assert!(accept(kind::SITES, &record).declare_into(&mut catalog));
+        assert_eq!(catalog.sites.len(), sites);
+    }
+}
+
+#[test]
+fn declarations_beyond_the_last_id_do_not_grow_a_catalog() {
+    let mut catalog = Catalog::default();
+    for record in [
+        Record::Sites {
+            first: SiteId(u32::MAX),
+            sites: vec![SiteInfo::default()],
+        },
+        Record::Threads {
+            first: ThreadId(MAX_DECLARED_ID),
+            threads: vec![ThreadInfo::default()],
+        },
+        Record::Columns {
+            first: MAX_COLUMNS - 1,
+            columns: vec![Column::default(); 2],
+        },
+        Record::FrameSets {
+            first: MAX_FRAME_SETS,
+            names: vec![String::new()],
+        },
+    ] {
+        assert!(record.declare_into(&mut catalog));
+        assert_eq!(catalog, Catalog::default());
+    }
 }
