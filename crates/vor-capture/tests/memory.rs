@@ -1,6 +1,8 @@
 //! A small hostile file gets no more memory than its bytes justify, including its tables of
 //! declarations and its payloads.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 

@@ -7,8 +7,11 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::{Arc, Mutex};
 
 use vor_capture::format::{Checkpoint, DamageReason, Decoder, Event, Header, PayloadDecoder, v2};
-use vor_capture::model::batch::ThreadBatch;
-use vor_capture::reader::{self, Capture, ColumnsBuilder, Piece, Pieces, Reader, Recovered};
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::reader::{
+    self, Capture, ColumnsBuilder, Lookahead, Piece, Pieces, Reader, Recovered,
+};
+use vor_capture::stats::StatsBuilder;
 
 use crate::invariants;
 use crate::random::Random;
@@ -350,6 +353,8 @@ fn pieces_of(path: &std::path::Path) -> (Vec<Part>, Option<reader::Columns>) {
     };
     let mut pieces = Pieces::open(path, &mut capture).expect("a capture that was just opened");
     let mut columns = ColumnsBuilder::with_room(0);
+    let (mut stats, mut ahead) = (StatsBuilder::new(), Lookahead::default());
+    let mut batches = Vec::new();
     while parts.len() < MAX_PARTS {
         let Ok(Some(piece)) = pieces.next_piece() else {
             break;
@@ -357,6 +362,9 @@ fn pieces_of(path: &std::path::Path) -> (Vec<Part>, Option<reader::Columns>) {
         parts.push(match piece {
             Piece::Batch(batch) => {
                 let threads = batch.threads.clone();
+                stats.add_batch(&batch);
+                ahead.add(&batch);
+                batches.push(batch.clone());
                 columns.add_batch(batch);
                 Part::Batch(threads)
             }
@@ -368,6 +376,16 @@ fn pieces_of(path: &std::path::Path) -> (Vec<Part>, Option<reader::Columns>) {
             }
             _ => continue,
         });
+    }
+    let rows = stats.scope_stats(pieces.catalog());
+    let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
+    assert_eq!(stats.span_count(), spans as u64, "spans of the statistics");
+    let counts = rows.iter().map(|row| row.count);
+    assert_eq!(counts.sum::<u64>(), spans as u64, "spans of the scopes");
+    for batch in &batches {
+        for (_, starts) in &ahead.after(batch).threads {
+            assert!(starts.is_sorted(), "open scopes, outermost first");
+        }
     }
     let (read, whole) = pieces.progress();
     assert!(read <= whole, "{read} of {whole} were read");

@@ -1,8 +1,9 @@
 //! What holds for everything that a reader returns, whatever the bytes of the file were.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use vor_capture::format::{DamageReason, Event, Record};
+use vor_capture::format::{Event, RECORD_HEAD_BYTES, Record, RecordHead};
 use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
 use vor_capture::model::heap::HeapSnapshot;
@@ -30,7 +31,7 @@ pub fn records(file: &[u8]) {
         };
         let begin = raw.offset as usize;
         let end = begin + raw.head.record_bytes();
-        let stored = &file[begin + vor_capture::format::RECORD_HEAD_BYTES..end];
+        let stored = &file[begin + RECORD_HEAD_BYTES..end];
         let expected = match raw.head.kind {
             1..=14 => reference::unpack(raw.head.codec, stored).and_then(|payload| {
                 payload.map_or(Ok(None), |payload| {
@@ -215,18 +216,16 @@ pub fn columns(columns: &Columns, batches: &[Vec<ThreadBatch>]) {
 /// Returns whether bytes within a record or within damage look like the head of a record. What a
 /// reader of a growing file makes of them depends on which bytes it has.
 pub fn is_ambiguous(file: &[u8]) -> bool {
-    let mut starts = std::collections::BTreeSet::new();
-    let mut is_damaged = false;
-    let header = decoded::visit(file, |event, _| match event {
-        Event::Record(raw) => drop(starts.insert(raw.offset as usize)),
-        Event::Damage(damage) => is_damaged |= damage.reason == DamageReason::Corrupt,
-        _ => {}
+    let mut starts = BTreeSet::new();
+    let header = decoded::visit(file, |event, _| {
+        if let Event::Record(raw) = event {
+            starts.insert(raw.offset as usize);
+        }
     });
     let Some((header, len)) = header else {
         return true;
     };
-    is_damaged && starts.is_empty()
-        || (len..file.len())
-            .filter(|at| !starts.contains(at))
-            .any(|at| vor_capture::format::RecordHead::parse(&header, &file[at..]).is_some())
+    (len..file.len())
+        .filter(|at| !starts.contains(at))
+        .any(|at| RecordHead::parse(&header, &file[at..]).is_some())
 }

@@ -7,6 +7,7 @@
 //! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
 //! | [`sealed`] | changed payloads under the right checksums |
+//! | [`payload`] | payloads that a test writes field by field |
 //! | [`reference`] | a second decoder of payloads, which judges the first |
 //! | [`invariants`] | what holds for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
@@ -48,6 +49,7 @@ pub mod mutation;
 pub mod parquet_rows;
 #[cfg(feature = "pprof")]
 pub mod pprof;
+pub mod payload;
 pub mod process;
 pub mod programs;
 pub mod random;

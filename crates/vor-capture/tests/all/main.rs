@@ -12,6 +12,8 @@ mod reader_summaries;
 mod reader_unmarked;
 mod reader_v3;
 mod sealed;
+mod sealed_batches;
+mod sealed_records;
 mod stats_frames;
 mod stats_recursion;
 mod stats_scopes;
