@@ -8,7 +8,8 @@
 )]
 
 use vor_capture::format::{
-    DamageReason, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, Record,
+    DamageReason, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, MAX_PAYLOAD_BYTES,
+    RECORD_HEAD_BYTES, Record, RecordHead, decode_payload,
 };
 use vor_capture::model::catalog::{Catalog, Column, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::reader::Reader;
@@ -471,4 +472,23 @@ fn declarations_beyond_the_last_id_do_not_grow_a_catalog() {
         assert!(record.declare_into(&mut catalog));
         assert_eq!(catalog, Catalog::default());
     }
+}
+
+#[test]
+fn a_payload_of_another_checksum_is_refused_wherever_it_comes_from() {
+    let file = declarations().bytes();
+    let (header, begin) = Header::decode(&file).unwrap().unwrap();
+    let head = RecordHead::parse(&header, &file[begin..]).unwrap();
+    let payload = &file[begin + RECORD_HEAD_BYTES..begin + head.record_bytes()];
+    let found = decode_payload(&header, &head, payload).unwrap();
+    assert!(matches!(found, Some(Record::Process(_))));
+    let mut changed = payload.to_vec();
+    changed[0] ^= 1;
+    let error = decode_payload(&header, &head, &changed).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("the checksum of a record is not"),
+        "{error}"
+    );
 }
