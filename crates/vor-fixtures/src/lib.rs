@@ -8,7 +8,7 @@
 //! | [`mutation`] | damage to a capture |
 //! | [`sealed`] | changed payloads under the right checksums |
 //! | [`payload`] | payloads that a test writes field by field |
-//! | [`reference`] | a second decoder of payloads, which judges the first |
+//! | [`mod@reference`] | a second decoder of payloads, which judges the first |
 //! | [`invariants`] | what holds for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
