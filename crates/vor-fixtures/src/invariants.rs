@@ -22,8 +22,8 @@ pub fn assert_same<T: Debug + PartialEq>(found: &T, expected: &T, what: &str) {
     }
 }
 
-/// Checks every record of a file against the [second decoder](reference): either both return the
-/// same contents, or both refuse the payload.
+/// Checks every record of a file against the [second decoder](mod@reference): either both return
+/// the same contents, or both refuse the payload.
 pub fn records(file: &[u8]) {
     decoded::visit(file, |event, payloads| {
         let Event::Record(raw) = event else {
