@@ -168,7 +168,7 @@ fn stream(
                     return ControlFlow::Break(());
                 }
             }
-            Piece::Batch(_) | Piece::Frame(_) => {}
+            _ => {}
         }
         ControlFlow::Continue(())
     })?;
@@ -271,7 +271,7 @@ fn statistics_once(
                     return ControlFlow::Break(());
                 }
             }
-            Piece::Frame(_) => {}
+            _ => {}
         }
         ControlFlow::Continue(())
     })?;

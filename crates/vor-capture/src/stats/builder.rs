@@ -258,12 +258,10 @@ impl<F: FnMut(SiteId, u64, u64)> SiteSums<u64> for Sums<'_, F> {
         (self.each)(site, duration_ns, self_ns);
     }
 
-    fn add_nested(&mut self, site: SiteId, duration_ns: u64, inside: Nested<u64>) {
+    #[inline]
+    fn add_nested(&mut self, site: SiteId, nested: Nested<u64>) {
         let stats = self.sites.of(site);
-        stats.nested = stats.nested.plus(Nested {
-            sum: inside.sum.min(duration_ns),
-            ..inside
-        });
+        stats.nested = stats.nested.plus(nested);
     }
 }
 

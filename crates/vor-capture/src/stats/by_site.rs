@@ -44,6 +44,11 @@ impl<T: Default> BySite<T> {
         dense.chain(sparse).map(|(id, value)| (SiteId(id), value))
     }
 
+    /// Returns all values to change, in no particular order.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.dense.iter_mut().chain(self.sparse.values_mut())
+    }
+
     /// Resets all values to the default.
     pub(super) fn clear(&mut self) {
         self.dense.clear();

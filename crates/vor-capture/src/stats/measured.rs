@@ -12,7 +12,7 @@ use super::nested::Nested;
 use super::thread_spans::{SiteSums, ThreadSpans};
 use crate::model::batch::{SpanArgs, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
-use crate::model::measures::{Measured, Measures, Weight};
+use crate::model::measures::{Measured, Measures};
 
 /// Sums per call site, and the state to add more spans.
 #[derive(Clone, Debug, Default)]
@@ -38,9 +38,9 @@ impl SiteSums<Measured> for FxHashMap<SiteId, Sums> {
         sums.own = sums.own.plus(measured.less(inside.sum));
     }
 
-    fn add_nested(&mut self, site: SiteId, measured: Measured, inside: Nested<Measured>) {
+    fn add_nested(&mut self, site: SiteId, nested: Nested<Measured>) {
         let sums = self.entry(site).or_default();
-        sums.total = sums.total.less(inside.sum.each(measured, u64::min));
+        sums.total = sums.total.less(nested.sum);
     }
 }
 

@@ -1,38 +1,33 @@
 //! Finds the spans of a call site that lie inside another span of the same call site, while spans
 //! arrive in the order in which they ended.
 //!
-//! The time during which a scope was open at all counts the time of a recursive call once. The
-//! outer call ends last: by then, the calls inside it were added already. So each span is linked to
-//! the last one of its site that it does not contain, and the links of a site form a stack:
+//! The time during which a scope was open at all counts the time of a recursive call once. So the
+//! spans inside another one of their site are *nested*, and their weights are subtracted. The
+//! descendants of a span are those that ended just before it. So from the last span of a batch to
+//! the first, every span comes after those around it, and one number per call site decides:
 //!
 //! ```text
-//! on the end of span s, with n descendants, the k-th to end on the thread:
-//!     last = the last span of the site
-//!     while last ended as the (k - n)-th or later: s contains it; last = its link
-//!     union(site) += weight(s) - sum of the weights of those that s contains
-//!     link s to last
+//! for each span, from the last to the first, in steps that are counted:
+//!     nested = step < covered_until(site)
+//!     covered_until(site) = max(covered_until(site), next step + descendants)
 //! ```
 //!
-//! Few spans contain one of their site. These are collected, and the loop runs for them once their
-//! batch has been added.
-//!
-//! The links are in a log of the last spans of the thread. Spans leave the log in two cases:
+//! If a span contains spans of earlier batches, the walk continues in the log of the last spans of
+//! the thread. Spans leave the log in two cases:
 //!
 //! - [`NestedSpans::settle`] is told which scopes are open, and empties the log. Only spans of the
 //!   sites of these scopes can be contained by later ones of their site.
 //! - Without that knowledge, a log of [`MAX_LOG`] spans gives up its older half.
 //!
 //! Where spans of a site that leave the log may be contained by later ones, the site is *tracked*:
-//! they go onto a stack of their own. Without knowledge of open scopes, these are the sites that
-//! have recursed. A span that contains others of its site which left the log before the site was
-//! tracked is an estimate. A [second pass](NestedSpans::for_second_pass) tracks such sites from the
-//! beginning.
+//! those that are not nested go onto a stack of their own. Without knowledge of open scopes, these
+//! are the sites that have recursed. A span that contains others of its site which left the log
+//! before the site was tracked is an estimate. A [second pass](NestedSpans::for_second_pass) tracks
+//! such sites from the beginning.
 //!
 //! Entries of a stack whose spans lie in the same ended subtree have the same ancestors from then
 //! on. Where a thread holds many entries, such entries become one: then there is at most one per
 //! site and waiting subtree.
-
-use rustc_hash::FxHashMap;
 
 use super::by_site::BySite;
 use super::ended::EndedSpans;
@@ -56,16 +51,25 @@ const MAX_ENTRIES: usize = if cfg!(miri) { 64 } else { 65_536 };
 /// The position of a span is its place in the order in which the spans of the thread ended.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpans<W> {
-    /// One more than the position of the last span of each site; 0 without one.
-    ends: BySite<u64>,
     /// Position of the first span of the log.
     log_begin: u64,
+    /// The last spans of the thread.
     log: Vec<Logged<W>>,
-    /// Spans of the batch that contain others of their site, in their order.
-    recursive: Vec<Recursive>,
-    tracked: FxHashMap<SiteId, Tracked<W>>,
-    /// Which sites have recursed; for [`forget_half`](Self::forget_half).
-    recursed: BySite<bool>,
+    /// Place in the log of the first span of the batch.
+    batch_begin: usize,
+    /// Whether a span of the batch has descendants.
+    has_parents: bool,
+    /// Places in the batch, and numbers of descendants, of the spans that have more than
+    /// [`MAX_DESCENDANTS`].
+    huge: Vec<(usize, u64)>,
+    /// Spans of the batch that contain spans of earlier batches.
+    crossing: Vec<Crossing>,
+    /// The step that leaves the range of the spans of each site so far.
+    covered_until: BySite<u64>,
+    /// Steps so far, so that the ranges of one batch do not reach into the next.
+    steps: u64,
+    sites: BySite<Site<W>>,
+    tracked: Vec<SiteId>,
     /// Entries of all stacks.
     entries: usize,
     merge_at: usize,
@@ -73,32 +77,39 @@ pub(super) struct NestedSpans<W> {
 }
 
 /// A span of the log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Logged<W> {
     weight: W,
-    /// How many positions before it the last span of its site is that it does not contain. More
-    /// than there are, where there is none.
-    link: u32,
-    /// At most the largest number there is room for; only corrections need it.
+    site: SiteId,
+    /// The number of descendants, at most [`MAX_DESCENDANTS`], and [`NESTED`].
     descendants: u32,
 }
 
-/// A span that contains others of its site.
+/// Marks a span that lies inside another one of its site.
+const NESTED: u32 = 1 << 31;
+
+/// Exceeds every range inside the log.
+const MAX_DESCENDANTS: u32 = NESTED - 1;
+
+/// A span that contains spans of earlier batches.
 #[derive(Clone, Copy, Debug)]
-struct Recursive {
+struct Crossing {
     site: SiteId,
-    position: u64,
-    descendants: u64,
+    /// Their number.
+    before_batch: u64,
 }
 
-/// The spans of a tracked call site that left the log.
+/// What is known of a call site beyond the log.
 #[derive(Clone, Debug)]
-struct Tracked<W> {
+struct Site<W> {
+    /// The spans that left the log and are not nested, while the site is tracked.
     stack: Vec<Entry<W>>,
-    /// One more than the position of the last span that left the log before the site was tracked.
-    missing_until: u64,
-    /// Whether spans are held even where no scope of the site is open.
+    is_tracked: bool,
+    /// Whether the site is tracked even where no scope of it is open.
     is_permanent: bool,
+    /// One more than the position of the last span that left the log while the site was not tracked
+    /// and the open scopes were not known.
+    lost_until: u64,
 }
 
 /// One span, or several of the same site in the same subtree.
@@ -109,7 +120,7 @@ struct Entry<W> {
     spans: Nested<W>,
 }
 
-/// The outermost spans of one call site in some part of a recording.
+/// Spans of one call site, none of which contains another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nested<W> {
     /// Number of them.
@@ -123,15 +134,30 @@ pub(super) struct Nested<W> {
 impl<W> Default for NestedSpans<W> {
     fn default() -> Self {
         Self {
-            ends: BySite::default(),
             log_begin: 0,
             log: Vec::new(),
-            recursive: Vec::new(),
-            tracked: FxHashMap::default(),
-            recursed: BySite::default(),
+            batch_begin: 0,
+            has_parents: false,
+            huge: Vec::new(),
+            crossing: Vec::new(),
+            covered_until: BySite::default(),
+            steps: 0,
+            sites: BySite::default(),
+            tracked: Vec::new(),
             entries: 0,
             merge_at: MERGE_AT,
             estimates: 0,
+        }
+    }
+}
+
+impl<W> Default for Site<W> {
+    fn default() -> Self {
+        Self {
+            stack: Vec::new(),
+            is_tracked: false,
+            is_permanent: false,
+            lost_until: 0,
         }
     }
 }
@@ -140,84 +166,110 @@ impl<W: Weight> NestedSpans<W> {
     /// Adds the next spans that ended on the thread: their call sites, weights and numbers of
     /// descendants. [`find`](Self::find) is to be called after each batch.
     #[inline]
-    pub(super) fn extend(&mut self, spans: impl Iterator<Item = (SiteId, W, u64)>) {
+    pub(super) fn extend(&mut self, spans: impl ExactSizeIterator<Item = (SiteId, W, u64)>) {
         if self.log.len() >= MAX_LOG {
             self.forget_half();
         }
-        let mut position = self.log_begin + self.log.len() as u64;
-        self.log.extend(spans.map(|(site, weight, descendants)| {
-            let link = position + 1 - std::mem::replace(self.ends.of(site), position + 1);
-            if link <= descendants {
-                self.recursive.push(Recursive {
-                    site,
-                    position,
-                    descendants,
+        self.batch_begin = self.log.len();
+        // The log has room already, since growing it one by one keeps the loop's state in memory.
+        let end = self.batch_begin + spans.len();
+        self.log.resize(end, Logged::default());
+        let batch = &mut self.log[self.batch_begin..];
+        let mut any_descendants = 0;
+        for (place, (logged, (site, weight, descendants))) in
+            batch.iter_mut().zip(spans).enumerate()
+        {
+            any_descendants |= descendants;
+            if descendants > MAX_DESCENDANTS.into() {
+                self.huge.push((place, descendants));
+            }
+            *logged = Logged {
+                weight,
+                site,
+                descendants: descendants.min(MAX_DESCENDANTS.into()) as u32,
+            };
+        }
+        self.has_parents = any_descendants > 0;
+    }
+
+    /// Calls `found` for the spans that lie inside a span of the batch: with their site, and their
+    /// number and sums.
+    pub(super) fn find(&mut self, mut found: impl FnMut(SiteId, Nested<W>)) {
+        if !self.has_parents {
+            return;
+        }
+        let mut step = self.steps;
+        let batch = &mut self.log[self.batch_begin..];
+        for (place, span) in batch.iter_mut().enumerate().rev() {
+            let covered_until = self.covered_until.of(span.site);
+            let is_nested = step < *covered_until;
+            step += 1;
+            *covered_until = (*covered_until).max(step + u64::from(span.descendants));
+            if span.descendants as usize > place {
+                let descendants = match self.huge.pop_if(|huge| huge.0 == place) {
+                    Some((_, descendants)) => descendants,
+                    None => span.descendants.into(),
+                };
+                self.crossing.push(Crossing {
+                    site: span.site,
+                    before_batch: descendants - place as u64,
                 });
             }
-            position += 1;
-            Logged {
-                weight,
-                link: saturated(link),
-                descendants: saturated(descendants),
-            }
-        }));
-    }
-
-    /// Calls `found` for each span of the last batch that contains others of its site: with its
-    /// site, its weight, and these.
-    pub(super) fn find(&mut self, mut found: impl FnMut(SiteId, W, Nested<W>)) {
-        let recursive = std::mem::take(&mut self.recursive);
-        for span in &recursive {
-            let place = (span.position - self.log_begin) as usize;
-            let (link, inside) = self.inside(span);
-            self.log[place].link = saturated(link);
-            if inside.calls > 0 {
-                found(span.site, self.log[place].weight, inside);
+            if is_nested {
+                found(span.site, span.nested());
+                span.descendants |= NESTED;
             }
         }
-        self.recursive = recursive;
-        self.recursive.clear();
-    }
-
-    /// Returns the outermost spans of the same site inside a span, and the link to the one before.
-    fn inside(&mut self, span: &Recursive) -> (u64, Nested<W>) {
-        let place = (span.position - self.log_begin) as usize;
-        let mut inside = Nested::default();
-        let mut link = u64::from(self.log[place].link);
-        while link <= span.descendants {
-            let Some(other) = place.checked_sub(link as usize) else {
-                inside = self.inside_before_log(span, link).plus(inside);
-                link = span.descendants + 1;
-                break;
-            };
-            inside = self.log[other].nested().plus(inside);
-            link += u64::from(self.log[other].link);
+        self.steps = step;
+        if !self.crossing.is_empty() {
+            self.find_before_batch(&mut found);
         }
-        *self.recursed.of(span.site) = true;
-        (link, inside)
     }
 
-    /// Takes the spans inside a span off the stack of its site. `link` leads to the last one that
-    /// left the log.
+    /// Finds the spans before the batch that lie inside a span of the batch.
     #[cold]
-    fn inside_before_log(&mut self, span: &Recursive, link: u64) -> Nested<W> {
-        let begin = span.position.saturating_sub(span.descendants);
-        let tracked = self.tracked.entry(span.site).or_insert_with(|| Tracked {
-            stack: Vec::new(),
-            missing_until: span.position + 1 - link,
-            is_permanent: true,
-        });
-        if begin < tracked.missing_until {
+    fn find_before_batch(&mut self, found: &mut impl FnMut(SiteId, Nested<W>)) {
+        let crossing = std::mem::take(&mut self.crossing);
+        let reach = crossing.iter().map(|span| span.before_batch).max();
+        let reach = reach.unwrap_or(0);
+        let in_log = usize::try_from(reach).unwrap_or(usize::MAX);
+        let inside = self.batch_begin.saturating_sub(in_log);
+        let earlier = self.log[inside..self.batch_begin].iter_mut().rev();
+        for (step, span) in (self.steps..).zip(earlier) {
+            let is_nested = step < *self.covered_until.of(span.site);
+            if is_nested && !span.is_nested() {
+                found(span.site, span.nested());
+                span.descendants |= NESTED;
+            }
+        }
+        self.steps = self.steps.saturating_add(reach);
+        // From the first to end, so that the spans of a stack go to the innermost around them.
+        for span in crossing.iter().rev() {
+            let before_log = span.before_batch.saturating_sub(self.batch_begin as u64);
+            if before_log > 0 {
+                let nested = self.nested_before_log(span.site, before_log);
+                if nested.calls > 0 {
+                    found(span.site, nested);
+                }
+            }
+        }
+    }
+
+    /// Takes the spans of a site among the last `count` before the log off its stack.
+    fn nested_before_log(&mut self, site: SiteId, count: u64) -> Nested<W> {
+        let begin = self.log_begin.saturating_sub(count);
+        if begin < self.sites.of(site).lost_until {
             self.estimates += 1;
-            tracked.is_permanent = true;
+            self.track(site, true);
         }
-        let before = tracked.stack.len();
-        let mut inside = Nested::default();
-        while let Some(top) = tracked.stack.pop_if(|top| top.position >= begin) {
-            inside = top.spans.plus(inside);
+        let stack = &mut self.sites.of(site).stack;
+        let before = stack.len();
+        let mut nested = Nested::default();
+        while let Some(top) = stack.pop_if(|top| top.position >= begin) {
+            nested = top.spans.plus(nested);
         }
-        self.entries -= before - tracked.stack.len();
-        inside
+        self.entries -= before - stack.len();
+        nested
     }
 
     /// Merges entries where there are many. `waiting` took the same spans.
@@ -230,71 +282,74 @@ impl<W: Weight> NestedSpans<W> {
 
     /// Begins to track a site, unless it is tracked.
     fn track(&mut self, site: SiteId, is_permanent: bool) {
-        let mut end = *self.ends.of(site);
-        while let Some(place) = end.checked_sub(self.log_begin + 1) {
-            end = end.saturating_sub(self.log[place as usize].link.into());
+        let of_site = self.sites.of(site);
+        of_site.is_permanent |= is_permanent;
+        if !std::mem::replace(&mut of_site.is_tracked, true) {
+            self.tracked.push(site);
         }
-        let tracked = self.tracked.entry(site).or_insert(Tracked {
-            stack: Vec::new(),
-            missing_until: end,
-            is_permanent: false,
-        });
-        tracked.is_permanent |= is_permanent;
     }
 
-    /// Drops the first spans of the log; those of tracked sites go onto their stacks.
-    fn drop_first(&mut self, count: usize) {
-        for (&site, tracked) in &mut self.tracked {
-            let before = tracked.stack.len();
-            let mut end = *self.ends.of(site);
-            while let Some(place) = end.checked_sub(self.log_begin + 1) {
-                let span = &self.log[place as usize];
-                if place < count as u64 {
-                    tracked.stack.push(Entry {
-                        position: self.log_begin + place,
-                        spans: span.nested(),
-                    });
+    /// Drops the first spans of the log. Those of tracked sites that are not nested go onto their
+    /// stacks; the others are lost, unless nothing can contain them.
+    fn drop_first(&mut self, count: usize, can_be_contained: bool) {
+        let relevant = match can_be_contained || !self.tracked.is_empty() {
+            true => count,
+            false => 0,
+        };
+        for place in 0..relevant {
+            let position = self.log_begin + place as u64;
+            let span = &self.log[place];
+            let site = self.sites.of(span.site);
+            if !site.is_tracked {
+                if can_be_contained {
+                    site.lost_until = position + 1;
                 }
-                end = end.saturating_sub(span.link.into());
+            } else if !span.is_nested() {
+                let spans = span.nested();
+                site.stack.push(Entry { position, spans });
+                self.entries += 1;
             }
-            tracked.stack[before..].reverse();
-            self.entries += tracked.stack.len() - before;
         }
         self.log.drain(..count);
         self.log_begin += count as u64;
     }
 
-    /// Drops the older half of the log, and holds the spans of the sites that have recursed.
+    /// Drops the older half of the log, and tracks the sites that have recursed.
     #[cold]
     fn forget_half(&mut self) {
-        let recursed: Vec<SiteId> = self
-            .recursed
-            .iter()
-            .filter(|(_, is)| **is)
-            .map(|(site, _)| site)
-            .collect();
-        for site in recursed {
-            self.track(site, true);
+        for place in 0..self.log.len() {
+            if self.log[place].is_nested() {
+                self.track(self.log[place].site, true);
+            }
         }
-        self.drop_first(self.log.len() - MAX_LOG / 2);
+        self.drop_first(self.log.len() - MAX_LOG / 2, true);
     }
 
     /// Empties the log. `open` are the scopes that may contain its spans. To be called after
     /// `waiting` was settled with the same scopes.
     pub(super) fn settle(&mut self, open: &[(SiteId, u64)], waiting: &EndedSpans<W>) {
-        self.tracked.retain(|&site, tracked| {
-            let is_kept = tracked.is_permanent || open.iter().any(|&(of, _)| of == site);
-            if !is_kept {
-                self.entries -= tracked.stack.len();
+        // Spans that began after the scopes were read may be in a scope that began later, too.
+        let recent = usize::try_from(waiting.recent_spans()).unwrap_or(usize::MAX);
+        let settled = self.log.len().saturating_sub(recent);
+        let recent_from = self.log_begin + settled as u64;
+        let (sites, entries) = (&mut self.sites, &mut self.entries);
+        self.tracked.retain(|&site| {
+            if open.iter().any(|&(of, _)| of == site) {
+                return true;
             }
-            is_kept
+            let of_site = sites.of(site);
+            let ended = of_site
+                .stack
+                .partition_point(|entry| entry.position < recent_from);
+            of_site.stack.drain(..ended);
+            *entries -= ended;
+            of_site.is_tracked = of_site.is_permanent;
+            of_site.is_tracked
         });
         for &(site, _) in open {
             self.track(site, false);
         }
-        // Spans that began after the scopes were read may be in a scope that began later, too.
-        let recent = usize::try_from(waiting.recent_spans()).unwrap_or(usize::MAX);
-        self.drop_first(self.log.len().saturating_sub(recent));
+        self.drop_first(settled, false);
         if self.entries >= MERGE_AT / 4 {
             self.merge_within(waiting);
         }
@@ -321,12 +376,13 @@ impl<W: Weight> NestedSpans<W> {
             })
             .collect();
         self.entries = 0;
-        for tracked in self.tracked.values_mut() {
+        for &site in &self.tracked {
+            let stack = &mut self.sites.of(site).stack;
             let mut subtree = 0;
-            if let Some(first) = tracked.stack.first() {
+            if let Some(first) = stack.first() {
                 subtree = subtree_of(first.position, 0, &ends);
             }
-            tracked.stack.dedup_by(|later, earlier| {
+            stack.dedup_by(|later, earlier| {
                 let of_later = subtree_of(later.position, subtree, &ends);
                 let is_together = of_later == std::mem::replace(&mut subtree, of_later);
                 if is_together {
@@ -334,17 +390,16 @@ impl<W: Weight> NestedSpans<W> {
                 }
                 is_together
             });
-            self.entries += tracked.stack.len();
+            self.entries += stack.len();
         }
     }
 
     /// Forgets all spans so far: those that end later contain none of them.
     pub(super) fn restart(&mut self) {
-        for tracked in self.tracked.values_mut() {
-            tracked.missing_until = 0;
-            tracked.stack.clear();
+        for site in self.sites.values_mut() {
+            site.stack.clear();
+            site.lost_until = 0;
         }
-        self.ends.clear();
         self.log_begin += self.log.len() as u64;
         self.log.clear();
         self.entries = 0;
@@ -360,16 +415,28 @@ impl<W: Weight> NestedSpans<W> {
     /// one found to recurse.
     pub(super) fn for_second_pass(&self) -> Self {
         let mut next = Self::default();
-        for (&site, tracked) in &self.tracked {
-            next.track(site, tracked.is_permanent);
+        for (site, of_site) in self.sites.iter() {
+            if of_site.is_tracked {
+                next.track(site, of_site.is_permanent);
+            }
         }
         next
     }
 }
 
-#[inline]
-fn saturated(count: u64) -> u32 {
-    count.min(u32::MAX.into()) as u32
+impl<W: Weight> Logged<W> {
+    fn is_nested(&self) -> bool {
+        self.descendants & NESTED != 0
+    }
+
+    #[inline]
+    fn nested(&self) -> Nested<W> {
+        Nested {
+            calls: 1,
+            sum: self.weight,
+            descendants: u64::from(self.descendants & MAX_DESCENDANTS),
+        }
+    }
 }
 
 /// Returns which subtree holds the span at a position, by where each subtree ends; it is not before
@@ -385,16 +452,6 @@ fn subtree_of(position: u64, mut from: usize, ends: &[u64]) -> usize {
     }
     let rest = &ends[from..ends.len().min(from + step)];
     from + rest.partition_point(|&end| end <= position)
-}
-
-impl<W: Weight> Logged<W> {
-    fn nested(&self) -> Nested<W> {
-        Nested {
-            calls: 1,
-            sum: self.weight,
-            descendants: self.descendants.into(),
-        }
-    }
 }
 
 impl<W: Weight> Nested<W> {

@@ -10,8 +10,8 @@ pub(super) trait SiteSums<W> {
     /// Adds a span with its children.
     fn add(&mut self, site: SiteId, weight: W, inside: Children<W>);
 
-    /// Adds what a span contains of its own site.
-    fn add_nested(&mut self, site: SiteId, weight: W, inside: Nested<W>);
+    /// Adds spans that lie inside another one of their site.
+    fn add_nested(&mut self, site: SiteId, nested: Nested<W>);
 }
 
 /// Finds what each span contains: its children, and the outermost spans of its own call site.
@@ -36,7 +36,7 @@ impl<W: Weight> ThreadSpans<W> {
     #[inline]
     pub(super) fn add(
         &mut self,
-        spans: impl Iterator<Item = (SiteId, u64, W)>,
+        spans: impl ExactSizeIterator<Item = (SiteId, u64, W)>,
         sums: &mut impl SiteSums<W>,
     ) {
         let waiting = &mut self.waiting;
@@ -46,7 +46,7 @@ impl<W: Weight> ThreadSpans<W> {
             (site, weight, children.descendants)
         }));
         self.of_sites
-            .find(|site, weight, nested| sums.add_nested(site, weight, nested));
+            .find(|site, nested| sums.add_nested(site, nested));
         self.of_sites.bound(&mut self.waiting);
     }
 
