@@ -9,9 +9,8 @@
     expect(unsafe_code, reason = "only the C library reports the exit")
 )]
 
-use std::sync::Once;
-#[cfg(unix)]
-use std::time::Duration;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 #[cfg(any(unix, windows))]
 use vor_capture::sink::FrameSink;
@@ -24,13 +23,12 @@ use super::lock_engine_within;
 use super::{heap, lock_engine, pass, printing, process_detach};
 #[cfg(any(unix, windows))]
 use crate::gpu;
-#[cfg(any(unix, windows))]
 use crate::hot::{record_state, thread};
+#[cfg(any(unix, windows))]
+use crate::os::detach;
 #[cfg(unix)]
 use crate::os::file;
-#[cfg(any(unix, windows))]
-use crate::os::{detach, signals};
-#[cfg(any(unix, windows))]
+use crate::os::{report, signals};
 use crate::sync::{Ordering, global::AtomicBool};
 
 /// Whether the end has been handled. Set by the thread that handles it, with the engine locked.
@@ -53,12 +51,48 @@ pub(super) fn install() {
         }
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            super::flush();
+            flush_at_panic();
             #[cfg(unix)]
             super::crash::note_panic();
             previous(info);
         }));
     });
+}
+
+/// How long a panic waits for the sinks.
+const PANIC_BOUND: Duration = Duration::from_secs(2);
+
+/// Flushes the sinks, or gives up after [`PANIC_BOUND`]. The panicking thread may hold a lock that
+/// a sink of the program takes, so the sinks run on a thread of their own. That thread continues
+/// once the panic has released the lock.
+fn flush_at_panic() {
+    if thread::is_busy() || record_state::is_forked() {
+        super::flush();
+        return;
+    }
+    let is_flushed = Arc::new(AtomicBool::new(false));
+    let (flushed, panicking) = (Arc::clone(&is_flushed), std::thread::current());
+    let builder = std::thread::Builder::new().name("vor-panic".into());
+    let flush = move || {
+        thread::stay_silent();
+        super::flush_now();
+        flushed.store(true, Ordering::SeqCst);
+        panicking.unpark();
+    };
+    if signals::for_new_thread(|| builder.spawn(flush)).is_err() {
+        super::flush();
+        return;
+    }
+    let begun = Instant::now();
+    while !is_flushed.load(Ordering::SeqCst) {
+        let Some(left) = PANIC_BOUND.checked_sub(begun.elapsed()) else {
+            report::line(
+                "the records before this panic are not in the outputs yet: a sink does not end",
+            );
+            return;
+        };
+        std::thread::park_timeout(left);
+    }
 }
 
 #[cfg(any(unix, windows))]

@@ -437,11 +437,14 @@ pub fn flush() {
     if thread::is_busy() {
         return;
     }
-    thread::while_busy(|| {
-        with_engine(|engine| {
-            pass(engine);
-            engine.outputs.flush();
-        });
+    thread::while_busy(flush_now);
+}
+
+/// Like [`flush`], on a thread that is marked busy.
+fn flush_now() {
+    with_engine(|engine| {
+        pass(engine);
+        engine.outputs.flush();
     });
 }
 

@@ -205,6 +205,16 @@ fn unknown(set: impl Iterator<Item = OsString>) -> Vec<(String, &'static str)> {
         if name == "VOR_CPU_SOURCE" || KNOWN.contains(&name.as_str()) || !name.starts_with("VOR") {
             return None;
         }
+        // Words left out: `VOR_RECORD_BEFORE` is nearer to another name by its letters.
+        let has_all_words = |known: &&str| {
+            let is_in = |word: &str| known.split('_').any(|other| other == word);
+            name.split('_').all(is_in)
+        };
+        if name != "VOR"
+            && let Some(&longer) = KNOWN.iter().find(|known| has_all_words(known))
+        {
+            return Some((name, longer));
+        }
         let max_distance = |known: &str| (known.len() - "VOR_".len()) / LETTERS_PER_EDIT;
         let is_near = |known: &&str| edit_distance(&name, known) <= max_distance(known);
         let suggestions = KNOWN.iter().copied().filter(is_near);
@@ -291,6 +301,8 @@ mod tests {
             "VOR_ALLOC",
             "VOR_CPU",
             "VOR_RECORD_SLOW_MS",
+            "VOR_RECORD_BEFORE",
+            "VOR",
             "VORTEX",
             // Names of vor's own CPU account, build, tests and Python package.
             "VOR_CPU_SOURCE",
@@ -319,6 +331,7 @@ mod tests {
                 ("VOR_CPU", "VOR_CPU_TIME"),
                 ("VOR_HEAPS", "VOR_HEAP_SNAPSHOTS_S"),
                 ("VOR_RCEORD", "VOR_RECORD"),
+                ("VOR_RECORD_BEFORE", "VOR_RECORD_FRAMES_BEFORE"),
                 ("VOR_RECORD_FLAMES", "VOR_RECORD_FLAME"),
                 ("VOR_RECORD_SLOW_MS", "VOR_RECORD_SLOW_FRAMES_MS"),
                 ("VOR_RECRD", "VOR_RECORD"),

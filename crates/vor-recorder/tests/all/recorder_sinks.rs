@@ -8,7 +8,7 @@
 )]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vor_capture::Error;
 use vor_capture::model::batch::SpanBatch;
@@ -174,4 +174,51 @@ fn spans_beyond_a_frames_limit_are_counted_and_streamed() {
         *sink.frames.lock().unwrap(),
         [(5 * MAX_SPANS as u64, MAX_SPANS); 2]
     );
+}
+
+/// Counts spans under a lock of the program.
+struct LockingSink {
+    lock: Arc<Mutex<()>>,
+    spans: Arc<AtomicU64>,
+}
+
+impl FrameSink for LockingSink {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        let _held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.spans
+            .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_ends_although_its_thread_holds_a_lock_that_a_sink_takes() {
+    own_process!();
+    begin();
+    let (lock, spans) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+    let _sink = drain::add_sink(
+        "locking",
+        LockingSink {
+            lock: Arc::clone(&lock),
+            spans: Arc::clone(&spans),
+        },
+    );
+    let panicked = std::panic::catch_unwind(|| {
+        let _held = lock.lock().unwrap();
+        {
+            profile_scope!("work");
+        }
+        panic!("on purpose");
+    });
+    assert!(panicked.is_err());
+    drain::flush();
+    assert_eq!(spans.load(Ordering::Relaxed), 1);
 }
