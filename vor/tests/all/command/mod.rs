@@ -24,6 +24,7 @@ mod heap;
 mod merge;
 mod following;
 mod unmarked;
+mod any_arguments;
 mod bad_input;
 
 use std::path::{Path, PathBuf};
