@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 pub enum Mode {
     /// Answers with this status and reason, and with these headers.
     Status(&'static str, &'static str),
+    /// Answers with these bytes, and closes the connection.
+    Bytes(Vec<u8>),
     /// Reads the request and never answers.
     Stall,
     /// Closes the connection before it reads the request, which resets it.
@@ -95,6 +97,10 @@ impl Server {
                 return Ok(());
             }
             let mut request = read(&mut stream)?;
+            if let Mode::Bytes(bytes) = mode {
+                self.shared.lock().unwrap().requests.push(request);
+                return stream.write_all(&bytes);
+            }
             let Mode::Status(status, headers) = mode else {
                 let mut shared = self.shared.lock().unwrap();
                 shared.requests.push(request);
@@ -107,6 +113,32 @@ impl Server {
             stream.write_all(answer.as_bytes())?;
         }
     }
+}
+
+/// Answers that break the protocol, or promise what does not come.
+pub fn broken_answers() -> Vec<Vec<u8>> {
+    let head = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}\r\n\r\n").into_bytes();
+    let mut answers = vec![
+        b"said.".to_vec(),
+        b"HTTP/9.9 200 OK\r\n\r\n".to_vec(),
+        b"HTTP/1.1 -1 \xff\xfe\r\n\r\n".to_vec(),
+        b"HTTP/1.1 99999 OK\r\n\r\n".to_vec(),
+        b"HTTP/1.1 200 OK\r\nContent-Le".to_vec(),
+        b"\0".repeat(70_000),
+        head("Content-Length: -5"),
+        head("Content-Length: 5\r\nContent-Length: 7"),
+        head("Content-Length: 18446744073709551616"),
+        head("Content-Length: 1000000000000"),
+        head("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"),
+        head(&format!("X: {}", "x".repeat(1 << 20))),
+        head(&"X: x\r\n".repeat(20_000)),
+        b"HTTP/1.1 307 Elsewhere\r\nLocation: /\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        b"HTTP/1.1 429 Wait\r\nRetry-After: 99999999999999999999\r\nContent-Length: 0\r\n\r\n"
+            .to_vec(),
+    ];
+    // The client may have closed the connection by then, so the longest comes last.
+    answers.push(b"HTTP/1.1 200 ".repeat(1 << 18));
+    answers
 }
 
 fn read(stream: &mut TcpStream) -> io::Result<Request> {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use vor_fixtures::own_process;
-use vor_fixtures::server::{FINE, Mode, Server};
+use vor_fixtures::server::{FINE, Mode, Server, broken_answers};
 use vor_fixtures::wire::{self, messages, one, text};
 use vor_recorder::drain::SinkHandle;
 use vor_recorder::setup::Config;
@@ -181,6 +181,19 @@ fn spans_lost_to_a_failing_collector_are_counted_until_it_recovers() {
         assert_eq!(sent.sent_spans(), 0);
         server.set(FINE);
         work_until(&sent, |sent| sent.sent_spans() >= 20);
+    }
+}
+
+#[test]
+fn a_collector_may_answer_anything() {
+    own_process!();
+    for answer in broken_answers() {
+        let server = Server::start(Mode::Bytes(answer));
+        let (_sending, sent) = start(sink(&server.url));
+        work_until(&sent, |_| server.attempts() >= 2);
+        server.set(FINE);
+        let sent_before = sent.sent_spans();
+        work_until(&sent, |sent| sent.sent_spans() >= sent_before + 20);
     }
 }
 

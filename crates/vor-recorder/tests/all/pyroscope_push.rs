@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use vor_export::collapsed::CollapsedExporter;
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::process::{self, run_to_success, vor_lines};
-use vor_fixtures::server::{FINE, Mode, Request, Server};
+use vor_fixtures::server::{FINE, Mode, Request, Server, broken_answers};
 use vor_fixtures::{own_process, test_name};
 use vor_recorder::drain::SinkHandle;
 use vor_recorder::setup::Config;
@@ -210,6 +210,30 @@ fn a_server_that_stalls_delays_nothing() {
 fn a_server_that_resets_is_tried_again() {
     own_process!();
     fails_for_a_while(Mode::Reset);
+}
+
+#[test]
+fn a_server_may_answer_anything() {
+    own_process!();
+    let servers = broken_answers().into_iter().map(|answer| {
+        let server = Server::start(Mode::Bytes(answer));
+        let (pushing, counts) = start(sink(&server.url));
+        (server, pushing, counts)
+    });
+    let servers: Vec<_> = servers.collect();
+    // Some clients accept an answer whose body is broken.
+    let has_ended = |counts: &PyroscopeCounts| counts.lost_profiles() + counts.sent_profiles() > 0;
+    work_until("end of a push", || {
+        servers.iter().all(|(_, _, counts)| has_ended(counts))
+    });
+    for (server, _, _) in &servers {
+        server.set(FINE);
+    }
+    work_until("profiles that get through", || {
+        servers
+            .iter()
+            .all(|(server, _, _)| !server.accepted().is_empty())
+    });
 }
 
 #[test]
