@@ -933,6 +933,48 @@ fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
     );
 }
 
+#[test]
+fn stacks_of_the_same_scopes_are_written_as_their_sum() {
+    let stack = |sites: &[u32], inuse_bytes, error| {
+        let scope = |site: &u32| {
+            filled!(HeapScope {
+                site: SiteId(*site)
+            })
+        };
+        filled!(HeapStack {
+            scopes: sites.iter().map(scope).collect(),
+            inuse_objects: 2,
+            inuse_bytes,
+            samples: 1,
+            objects_error: error,
+            bytes_error: error
+        })
+    };
+    let mut heap = HeapSnapshot::default();
+    heap.mode = HeapMode::Sampled { interval_bytes: 9 };
+    heap.stacks = vec![
+        stack(&[1, 2], 500, 3.0),
+        stack(&[], 70, 0.1),
+        stack(&[1, 2], 90, 4.0),
+        stack(&[1], u64::MAX, 1.0),
+        stack(&[1], 1, 0.0),
+    ];
+    let records = through(RecordRef::Heap(&heap), 99);
+    let sum = |stack: HeapStack| {
+        filled!(HeapStack {
+            inuse_objects: 4,
+            samples: 2,
+            ..stack
+        })
+    };
+    heap.stacks = vec![
+        sum(stack(&[1], u64::MAX, 1.0)),
+        sum(stack(&[1, 2], 590, 5.0)),
+        stack(&[], 70, 0.1),
+    ];
+    assert_eq!(records, [Record::Heap(heap)]);
+}
+
 /// Three invalid heaps: a stack that shares more scopes with the previous one than that has, a
 /// stack that is too deep, and a record with too many scopes in total.
 #[test]
