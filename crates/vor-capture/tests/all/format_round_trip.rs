@@ -26,7 +26,7 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
-use vor_fixtures::decoded::{decode, decode_from};
+use vor_fixtures::decoded::{decode, decode_from, records};
 
 const HEADER: Header = Header {
     file_id: 0xfeed_beef_0123_4567,
@@ -881,6 +881,26 @@ fn a_closed_file_is_read_through_its_index() {
         );
         assert_eq!(frame.start_ticks, seek.start_ticks);
     }
+}
+
+#[test]
+fn an_index_has_no_counts_of_frame_sets_beyond_the_last_one() {
+    let mut encoder = Encoder::new(HEADER);
+    let mut file = Vec::new();
+    encoder.header(&mut file);
+    for frame_set in [0, MAX_FRAME_SETS - 1, MAX_FRAME_SETS, u32::MAX] {
+        let frame = filled!(FrameSnapshot { frame_set });
+        encoder.encode(RecordRef::Frame(&frame), &mut file);
+    }
+    encoder.close(&Catalog::default(), &mut file);
+    let index = records(&file).find_map(|(_, record)| match record {
+        Record::Index(index) => Some(index),
+        _ => None,
+    });
+    let frames = index.unwrap().frames;
+    assert_eq!(frames.len() as u32, MAX_FRAME_SETS);
+    assert_eq!((frames[0], frames[frames.len() - 1]), (1, 1));
+    assert_eq!(frames.iter().sum::<u64>(), 2);
 }
 
 #[test]

@@ -10,8 +10,8 @@
 use std::io::Cursor;
 
 use vor_capture::format::{
-    DamageReason, END_RECORD_BYTES, HEADER_BYTES, Header, MAX_COLUMNS, MAX_DECLARED_ID,
-    MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, decode_payload,
+    DamageReason, END_RECORD_BYTES, HEADER_BYTES, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID,
+    MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, Seek, decode_payload,
     parse_end,
 };
 use vor_capture::model::catalog::{Catalog, Column, SiteId, SiteInfo, ThreadId, ThreadInfo};
@@ -220,6 +220,18 @@ fn a_metric_of_a_wrong_column_or_shape_is_refused() {
 }
 
 #[test]
+fn columns_of_metrics_are_steps_that_wrap() {
+    let frame = Payload::default().numbers(&[0, 1, 0, 9, 0, 0, 0, 0, 3]);
+    let step = |frame: Payload, step: u64| frame.numbers(&[step << 2]).zigzag(1);
+    let frame = step(step(step(frame, u64::from(u32::MAX) - 2), 2), 4);
+    let Record::Frame(frame) = accept(kind::FRAME, &frame) else {
+        panic!("not a frame");
+    };
+    let columns: Vec<u32> = frame.metrics.iter().map(|metric| metric.column).collect();
+    assert_eq!(columns, [u32::MAX - 2, u32::MAX, 3]);
+}
+
+#[test]
 fn too_many_metrics_are_refused() {
     let frame = |count: usize| {
         let payload = Payload::default().numbers(&[0, 1, 0, 9, 0, 0, 0, 0, count as u64]);
@@ -304,6 +316,75 @@ fn places_of_an_index_that_do_not_ascend_are_refused() {
     );
 }
 
+fn index_payload(index: &Index) -> Vec<u8> {
+    let payload = Payload::default().numbers(&[index.tables_offset, index.frames.len() as u64]);
+    let payload = payload.numbers(&index.frames).numbers(&[
+        index.spans,
+        index.dropped_spans,
+        index.messages,
+        index.async_spans,
+        index.records,
+        index.start_ticks,
+        index.end_ticks,
+        index.seeks.len() as u64,
+    ]);
+    let mut before = Seek::default();
+    let payload = index.seeks.iter().fold(payload, |payload, place| {
+        let payload = payload.numbers(&[place.ordinal - before.ordinal]);
+        let payload = payload.zigzag(place.index.wrapping_sub(before.index) as i64);
+        let payload = payload.numbers(&[place.offset - before.offset]);
+        let ticks = place.start_ticks.wrapping_sub(before.start_ticks);
+        before = *place;
+        payload.zigzag(ticks as i64)
+    });
+    payload.0
+}
+
+#[test]
+fn places_that_contradict_the_file_are_not_used() {
+    let mut sound = Sealed::of(&every_kind(1, true));
+    // Its records get the places that they have when they are sealed again.
+    sound.mutate(&[]);
+    let at = sound.find(kind::INDEX);
+    let Some((_, Record::Index(index))) =
+        decoded::records(&sound.bytes()).find(|(_, record)| matches!(record, Record::Index(_)))
+    else {
+        panic!("no index");
+    };
+    let is_used = |change: &dyn Fn(&mut Index)| {
+        let mut index = index.clone();
+        change(&mut index);
+        let mut sealed = sound.clone();
+        sealed.records[at].payload = index_payload(&index);
+        let mut capture = Capture::new(Cursor::new(sealed.bytes())).unwrap();
+        let info = capture.info();
+        assert_eq!((info.frames, info.closed), (4, true));
+        for i in 0..4 {
+            assert!(capture.recovered(i).unwrap().has_all_spans(), "frame {i}");
+        }
+        info.indexed
+    };
+    assert!(is_used(&|_| {}));
+    assert!(is_used(&|index| drop(index.seeks.remove(1))));
+    // Two frames between two numbers that are one apart.
+    assert!(!is_used(&|index| {
+        index.seeks.drain(1..3);
+        index.seeks[1].index = index.seeks[0].index + 1;
+    }));
+    assert!(!is_used(&|index| index.seeks[3].index = 0));
+    // Places before the records and behind them.
+    assert!(!is_used(
+        &|index| index.seeks[0].offset = HEADER_BYTES as u64 - 1
+    ));
+    assert!(!is_used(
+        &|index| index.seeks[3].offset = index.tables_offset
+    ));
+    // No place for the first frame or for the last one.
+    assert!(!is_used(&|index| drop(index.seeks.remove(0))));
+    assert!(!is_used(&|index| drop(index.seeks.pop())));
+    assert!(!is_used(&|index| index.seeks[3].ordinal = 4));
+}
+
 #[test]
 fn a_frame_may_have_records_on_both_sides_of_the_wrap_of_sequence_numbers() {
     let mut sealed = declarations();
@@ -383,6 +464,15 @@ fn a_last_record_that_is_no_end_record_does_not_close_a_file() {
         assert_eq!(index_offset(&file), None, "kind {kind}, codec {codec}");
         assert!(!is_closed(file), "kind {kind}, codec {codec}");
     }
+    // A length of another record, under a checksum of these bytes.
+    for bytes in [0, 15, 17, 1000] {
+        let mut sealed = closed();
+        sealed.push(kind::END, &end.0);
+        sealed.records.last_mut().unwrap().stated_bytes = Some(bytes);
+        let file = sealed.bytes();
+        assert_eq!(index_offset(&file), None, "{bytes} bytes");
+        assert!(!is_closed(file), "{bytes} bytes");
+    }
     // Each byte of the payload, under a checksum that was right before.
     for back in 1..=end.0.len() {
         let mut file = sound.clone();
@@ -394,7 +484,6 @@ fn a_last_record_that_is_no_end_record_does_not_close_a_file() {
     let mark = with_last(kind::END, 0, &[&end.0[..15], b","].concat());
     assert_eq!(index_offset(&mark), None, "another mark");
     for len in [0, RECORD_HEAD_BYTES, END_RECORD_BYTES - 1] {
-        assert_eq!(index_offset(&sound[..HEADER_BYTES]), None);
         let (header, _) = Header::decode(&sound).unwrap().unwrap();
         assert_eq!(parse_end(&header, &sound[sound.len() - len..]), None);
     }
