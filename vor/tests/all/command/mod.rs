@@ -25,6 +25,7 @@ mod merge;
 mod following;
 mod unmarked;
 mod bad_input;
+mod largest_numbers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
