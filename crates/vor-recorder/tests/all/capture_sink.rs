@@ -86,6 +86,26 @@ fn dropped_spans_before_the_first_mark_stop_at_the_largest_number() {
 }
 
 #[test]
+fn slow_frames_keep_their_spans_only_if_they_are_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    let options = CaptureOptions {
+        slow: Some(Duration::ZERO),
+        every: 2,
+        frames_before: 0,
+        ..CaptureOptions::default()
+    };
+    let mut sink = CaptureSink::create(&path, options).unwrap();
+    for index in 0..5 {
+        sink.accept_batch(&batch(vec![thread(3, 0)])).unwrap();
+        sink.accept_frame(&frame(index, 3, 0)).unwrap();
+    }
+    sink.finish().unwrap();
+    let (with, without) = ((3, 0, 3), (0, 0, 0));
+    assert_eq!(frames(&path), [with, without, with, without, with]);
+}
+
+#[test]
 fn spans_that_wait_too_long_become_dropped_spans_of_their_frame() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
