@@ -58,10 +58,8 @@ mod tests {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the pointer is to a `rusage` of this stack frame, which the call may write and
         // does not keep.
-        assert_eq!(
-            unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) },
-            0
-        );
+        let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        assert_eq!(result, 0);
         // SAFETY: the memory was zeroed, and all bits zero are a valid `rusage`.
         unsafe { usage.assume_init() }
     }
