@@ -214,10 +214,14 @@ impl PanelState {
                     entry.number = came.number;
                     entry.end_ns = came.end_ns;
                 }
-                entry.span_count += came.span_count;
-                entry.stored_spans += came.stored_spans;
-                entry.dropped_spans += came.dropped_spans;
-                entry.merged_marks += came.merged_marks;
+                for (sum, came) in [
+                    (&mut entry.span_count, came.span_count),
+                    (&mut entry.stored_spans, came.stored_spans),
+                    (&mut entry.dropped_spans, came.dropped_spans),
+                    (&mut entry.merged_marks, came.merged_marks),
+                ] {
+                    *sum = sum.saturating_add(came);
+                }
                 entry.metrics = came.metrics;
                 entry.add_measured(&came.measured);
             });

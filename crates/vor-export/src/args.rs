@@ -64,3 +64,20 @@ pub fn push_args_text(out: &mut Vec<u8>, site: Option<&SiteInfo>, values: &[ArgV
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_distinct_whatever_the_names_are() {
+        let site = filled!(SiteInfo {
+            arg_names: vec!["arg1".into(), "arg1".into(), "arg1_".into(), "n".into()]
+        });
+        let keys = arg_keys(Some(&site), 5);
+        assert_eq!(keys, ["arg1", "arg1_", "arg2", "n", "arg4"]);
+        assert_eq!(arg_keys(None, 2), ["arg0", "arg1"]);
+    }
+}

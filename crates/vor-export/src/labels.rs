@@ -68,9 +68,31 @@ mod tests {
     use std::sync::Arc;
 
     use vor_capture::filled;
-    use vor_capture::model::catalog::ThreadInfo;
+    use vor_capture::model::catalog::{ProcessInfo, ThreadInfo};
 
     use super::*;
+
+    #[test]
+    fn what_has_no_name_or_number_gets_one() {
+        let mut catalog = filled!(Catalog {
+            threads: Arc::new(vec![Some(Arc::new(filled!(ThreadInfo { os_id: 7 })))]),
+            frame_sets: Arc::new(vec![String::new(), "physics".into()])
+        });
+        assert_eq!(process_label(&catalog), "process");
+        assert_eq!(process_number(&catalog), 1, "0 is the idle process");
+        let labels = [0, 1].map(|id| thread_label(&catalog, ThreadId(id)).into_owned());
+        assert_eq!(labels, ["thread 7", "thread #1"]);
+        let labels = [0, 1, 2].map(|set| frame_label(&catalog, set, "frames"));
+        assert_eq!(labels, ["frames", "frames of physics", "frames"]);
+        catalog.process = Arc::new(filled!(ProcessInfo {
+            pid: 9,
+            name: "program".into()
+        }));
+        assert_eq!(
+            (process_label(&catalog), process_number(&catalog)),
+            ("program", 9)
+        );
+    }
 
     #[test]
     fn a_reused_thread_number_is_replaced_by_one_of_our_own() {

@@ -149,8 +149,9 @@ impl<W: Write + Send> FrameSink for SpeedscopeExporter<W> {
         if self.finished {
             return Err(Error::sink("the speedscope profile is already finished"));
         }
-        let dropped = batch.threads.iter().map(|thread| thread.dropped_spans);
-        self.dropped_spans += dropped.sum::<u64>();
+        for thread in &batch.threads {
+            self.dropped_spans = self.dropped_spans.saturating_add(thread.dropped_spans);
+        }
         let stored = self.replay.push(batch);
         stored.map_err(|error| Error::io("cannot store the spans of the speedscope profile", error))
     }

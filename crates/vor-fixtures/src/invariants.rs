@@ -99,17 +99,7 @@ fn heap(snapshot: &HeapSnapshot) {
             .all(|stack| stack.scopes.len() <= 256)
     );
     let _ = snapshot.total();
-    assert!(snapshot.difference(snapshot).is_empty() || has_twins(snapshot));
-}
-
-/// Returns whether two stacks have the same scopes.
-fn has_twins(snapshot: &HeapSnapshot) -> bool {
-    let path = |stack: &vor_capture::model::heap::HeapStack| -> Vec<u32> {
-        stack.scopes.iter().map(|scope| scope.site.0).collect()
-    };
-    let mut paths: Vec<_> = snapshot.stacks.iter().map(path).collect();
-    paths.sort_unstable();
-    paths.windows(2).any(|pair| pair[0] == pair[1])
+    assert!(snapshot.difference(snapshot).is_empty());
 }
 
 /// Checks a frame and its trees.

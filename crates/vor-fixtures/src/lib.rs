@@ -8,6 +8,7 @@
 //! | [`mutation`] | damage to a capture |
 //! | [`sealed`] | changed payloads under the right checksums |
 //! | [`payload`] | payloads that a test writes field by field |
+//! | [`largest`] | a capture of the largest numbers |
 //! | [`mod@reference`] | a second decoder of payloads, which judges the first |
 //! | [`invariants`] | what holds for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
@@ -42,6 +43,7 @@ pub mod invariants;
 pub mod json;
 #[cfg(unix)]
 pub mod late;
+pub mod largest;
 pub mod libraries;
 pub mod memory;
 pub mod mutation;

@@ -72,6 +72,7 @@ pub const BYTE_SITES: u8 = 2 << 2;
 pub const TREE: u8 = 1 << 1;
 pub const ARGS: u8 = 1 << 4;
 pub const MESSAGES: u8 = 1 << 5;
+pub const DROPS: u8 = 1 << 6;
 pub const TASKS: u8 = 1 << 7;
 
 /// Makes a file of declarations, a record with this payload, and a frame of it.

@@ -2,6 +2,7 @@
 //! first. Tests compare the two, so a check that either lacks is a difference.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use vor_capture::filled;
@@ -349,6 +350,11 @@ fn index(bytes: &mut Bytes<'_>) -> Judged<Index> {
         };
         found.seeks.push(place);
     }
+    let ascends = |a: &Seek, b: &Seek| a.ordinal < b.ordinal && a.offset < b.offset;
+    require(
+        found.seeks.is_sorted_by(ascends),
+        "places that do not ascend",
+    )?;
     Ok(found)
 }
 
@@ -621,5 +627,11 @@ fn heap(bytes: &mut Bytes<'_>) -> Judged<HeapSnapshot> {
         }
         stacks.push(stack);
     }
+    let paths: HashSet<Vec<u32>> = stacks.iter().map(path_of).collect();
+    require(paths.len() == stacks.len(), "two stacks of the same scopes")?;
     Ok(HeapSnapshot::new(mode, ticks, stacks))
+}
+
+fn path_of(stack: &HeapStack) -> Vec<u32> {
+    stack.scopes.iter().map(|scope| scope.site.0).collect()
 }

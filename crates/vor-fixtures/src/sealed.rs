@@ -61,6 +61,8 @@ pub struct SealedRecord {
     pub payload: Vec<u8>,
     /// The codec that the record states, where that is not how it is stored.
     pub stated_codec: Option<u8>,
+    /// The length of the payload that the record states, where that is not how long it is.
+    pub stated_bytes: Option<usize>,
     /// A byte of the stored payload to change after compression, and the bits of it to flip.
     pub flip: Option<(usize, u8)>,
     /// Where it was in the file from which it came.
@@ -113,6 +115,7 @@ impl Sealed {
                 codec,
                 payload: payload.unwrap().unwrap(),
                 stated_codec: None,
+                stated_bytes: None,
                 flip: None,
                 offset: at,
             });
@@ -128,6 +131,7 @@ impl Sealed {
             kind,
             codec: RAW,
             stated_codec: None,
+            stated_bytes: None,
             payload: payload.to_vec(),
             flip: None,
             offset: usize::MAX,
@@ -445,7 +449,7 @@ fn put_record(out: &mut Vec<u8>, file_id: u64, record: &SealedRecord) {
     hasher.update(&[kind, codec]);
     hasher.update(&stored);
     let checksum = hasher.finalize();
-    let length = (HEAD_BYTES - 4 + stored.len()) as u32;
+    let length = (HEAD_BYTES - 4 + record.stated_bytes.unwrap_or(stored.len())) as u32;
     let a = u64::from(length) << 32 | u64::from(checksum);
     let a = (a ^ u64::from(seed).wrapping_mul(ODD)).wrapping_mul(ODD);
     let b = u64::from(seq) << 32 | u64::from(kind) << 8 | u64::from(codec);

@@ -30,11 +30,8 @@ pub(crate) fn contents(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDi
     while let Some(event) = reader.next_event().map_err(fail)? {
         match event {
             Event::Batch(batch) => {
-                dropped += batch
-                    .threads
-                    .iter()
-                    .map(|thread| thread.dropped_spans)
-                    .sum::<u64>();
+                let in_batch = batch.threads.iter().map(|thread| thread.dropped_spans);
+                dropped = in_batch.fold(dropped, u64::saturating_add);
                 add_batch(py, &batch, &add)?;
             }
             Event::Frame(frame) => {

@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
                 frames += 1;
                 incomplete_frames += u64::from(recovered.lost_records > 0);
-                dropped_spans += recovered.frame.dropped_spans;
+                // The numbers of a damaged capture may be anything.
+                dropped_spans = u64::saturating_add(dropped_spans, recovered.frame.dropped_spans);
             }
             _ => {}
         }

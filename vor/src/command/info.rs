@@ -215,7 +215,8 @@ fn spans(info: &InfoJson) -> String {
     if info.dropped_spans == 0 {
         text.push_str(", none dropped");
     } else {
-        let share = 100.0 * info.dropped_spans as f64 / (info.spans + info.dropped_spans) as f64;
+        let all = info.spans as f64 + info.dropped_spans as f64;
+        let share = 100.0 * info.dropped_spans as f64 / all;
         text = format!(
             "{text}, {} DROPPED ({share:.2} %)",
             units::count(info.dropped_spans)

@@ -103,7 +103,7 @@ impl Source {
         if from >= to {
             return Err(self.failure(format!(
                 "--frames {range}: the capture has frames {first}..{}",
-                last + 1
+                last.saturating_add(1)
             )));
         }
         Ok(from..to)

@@ -299,9 +299,13 @@ fn gather_once(
                     stats.durations.record_ns(duration_ns);
                     stats.first.get_or_insert(frame.index);
                     stats.last = Some(frame.index);
-                    stats.dropped_spans += frame.dropped_spans;
+                    // The numbers of a damaged capture may be anything.
+                    stats.dropped_spans = stats.dropped_spans.saturating_add(frame.dropped_spans);
                 }
-                if range.to.is_some_and(|to| frame.index + 1 >= to) {
+                if range
+                    .to
+                    .is_some_and(|to| frame.index.saturating_add(1) >= to)
+                {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -517,7 +521,8 @@ fn print_table(
         columns.push(number("alloc", Some(Sort::Alloc), 0));
     }
     columns.push(Column::new("where", Kind::Text, 6));
-    let all_self_ns: u64 = rows.iter().map(|row| row.self_ns).sum();
+    let self_ns = rows.iter().map(|row| row.self_ns);
+    let all_self_ns = self_ns.fold(0, u64::saturating_add);
     let ns = |ns: u64| units::duration(ns as f64);
     let cells = rows.iter().zip(names).map(|(row, name)| {
         let mut cells = vec![

@@ -27,11 +27,20 @@ pub(super) fn put(out: &mut Vec<u8>, snapshot: &HeapSnapshot) {
         HeapMode::Exact | HeapMode::Off => 0,
     };
     let stacks = fitting(snapshot);
+    let groups = || stacks.chunk_by(|a, b| has_same_scopes(a, b));
     put_varint(out, snapshot.ticks);
     put_varint(out, interval_bytes);
-    put_varint(out, stacks.len() as u64);
+    put_varint(out, groups().count() as u64);
     let mut before: &[HeapScope] = &[];
-    for (scopes, stack) in stacks {
+    for group in groups() {
+        let scopes = &group[0].scopes[..];
+        let sum;
+        let stack = if let [stack] = group {
+            stack
+        } else {
+            sum = HeapStack::sum(group.iter().copied());
+            &sum
+        };
         let pairs = before.iter().zip(scopes);
         let shared = pairs.take_while(|(a, b)| a.site == b.site).count();
         put_varint(out, shared as u64);
@@ -51,8 +60,12 @@ pub(super) fn put(out: &mut Vec<u8>, snapshot: &HeapSnapshot) {
     }
 }
 
-/// Returns the stacks that fit into a record, with their scopes, sorted by these.
-fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
+fn has_same_scopes(a: &HeapStack, b: &HeapStack) -> bool {
+    a.sites().eq(b.sites())
+}
+
+/// Returns the stacks that fit into a record, sorted by their scopes.
+fn fitting(snapshot: &HeapSnapshot) -> Vec<&HeapStack> {
     let (mut scopes, mut bytes) = (0, 0);
     let fits = |stack: &&HeapStack| {
         scopes += stack.scopes.len();
@@ -63,8 +76,11 @@ fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
     sort_by(&mut stacks, |a, b| b.inuse_bytes.cmp(&a.inuse_bytes));
     stacks.retain(|stack| stack.scopes.len() <= MAX_DEPTH);
     let stacks = stacks.into_iter().take(MAX_STACKS).take_while(fits);
-    let mut stacks: Vec<_> = stacks.map(|stack| (&*stack.scopes, stack)).collect();
-    sort_by(&mut stacks, |(_, a), (_, b)| a.sites().cmp(b.sites()));
+    sorted_by_scopes(stacks.collect())
+}
+
+fn sorted_by_scopes(mut stacks: Vec<&HeapStack>) -> Vec<&HeapStack> {
+    sort_by(&mut stacks, |a, b| a.sites().cmp(b.sites()));
     stacks
 }
 
@@ -112,6 +128,14 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
             stack.bytes_error = f64::from_bits(cursor.u64()?);
         }
         stacks.push(stack);
+    }
+    // Those of a writer are sorted already.
+    let by_scopes = sorted_by_scopes(stacks.iter().collect());
+    if by_scopes
+        .array_windows()
+        .any(|[a, b]| has_same_scopes(a, b))
+    {
+        return Err(Error::corrupt("two stacks have the same scopes"));
     }
     let mut snapshot = HeapSnapshot {
         mode,

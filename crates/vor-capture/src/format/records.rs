@@ -406,20 +406,26 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
     let (messages, async_spans, records) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
     let (start_ticks, end_ticks) = (cursor.varint()?, cursor.varint()?);
     let count = cursor.count(4, MAX_SEEKS)?;
-    let mut seek = Seek::default();
-    let seeks = (0..count)
-        .map(|_| {
-            seek = Seek {
-                ordinal: seek.ordinal.wrapping_add(cursor.varint()?),
-                index: seek.index.wrapping_add(unzigzag(cursor.varint()?) as u64),
-                offset: seek.offset.wrapping_add(cursor.varint()?),
-                start_ticks: seek
-                    .start_ticks
-                    .wrapping_add(unzigzag(cursor.varint()?) as u64),
-            };
-            Ok(seek)
-        })
-        .collect::<Result<_, Error>>()?;
+    let mut seeks: Vec<Seek> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let before = seeks.last().copied().unwrap_or_default();
+        let seek = Seek {
+            ordinal: before.ordinal.wrapping_add(cursor.varint()?),
+            index: before.index.wrapping_add(unzigzag(cursor.varint()?) as u64),
+            offset: before.offset.wrapping_add(cursor.varint()?),
+            start_ticks: before
+                .start_ticks
+                .wrapping_add(unzigzag(cursor.varint()?) as u64),
+        };
+        let ascends = before.ordinal < seek.ordinal && before.offset < seek.offset;
+        if !seeks.is_empty() && !ascends {
+            return Err(Error::corrupt(format!(
+                "place {} of an index is not behind the place before it",
+                seeks.len()
+            )));
+        }
+        seeks.push(seek);
+    }
     Ok(Index {
         tables_offset,
         frames,

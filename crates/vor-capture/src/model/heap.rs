@@ -93,6 +93,23 @@ impl HeapStack {
         self.scopes.iter().map(|scope| scope.site)
     }
 
+    /// Returns the sums over stacks, without scopes.
+    pub(crate) fn sum<'a>(stacks: impl Iterator<Item = &'a Self>) -> Self {
+        let mut sum = Self::default();
+        let mut variances = (0.0, 0.0);
+        for stack in stacks {
+            // The numbers of a damaged capture may be anything.
+            sum.inuse_objects = sum.inuse_objects.saturating_add(stack.inuse_objects);
+            sum.inuse_bytes = sum.inuse_bytes.saturating_add(stack.inuse_bytes);
+            sum.samples = sum.samples.saturating_add(stack.samples);
+            variances.0 += stack.objects_error.powi(2);
+            variances.1 += stack.bytes_error.powi(2);
+        }
+        sum.objects_error = variances.0.sqrt();
+        sum.bytes_error = variances.1.sqrt();
+        sum
+    }
+
     fn path(&self) -> Vec<SiteId> {
         self.sites().collect()
     }
@@ -138,19 +155,7 @@ impl HeapSnapshot {
     /// Returns the sums over all stacks, without scopes.
     #[must_use]
     pub fn total(&self) -> HeapStack {
-        let mut total = HeapStack::default();
-        let mut variances = (0.0, 0.0);
-        for stack in &self.stacks {
-            // The numbers of a damaged capture may be anything.
-            total.inuse_objects = total.inuse_objects.saturating_add(stack.inuse_objects);
-            total.inuse_bytes = total.inuse_bytes.saturating_add(stack.inuse_bytes);
-            total.samples = total.samples.saturating_add(stack.samples);
-            variances.0 += stack.objects_error.powi(2);
-            variances.1 += stack.bytes_error.powi(2);
-        }
-        total.objects_error = variances.0.sqrt();
-        total.bytes_error = variances.1.sqrt();
-        total
+        HeapStack::sum(self.stacks.iter())
     }
 
     /// Puts the most bytes first; equal stacks are always in the same order.

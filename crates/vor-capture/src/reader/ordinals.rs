@@ -18,26 +18,20 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Takes the places of an index if they are valid: ascending, within the records, and up to the
-    /// last frame.
+    /// Takes the places of an index, which ascend, if they are valid: with numbers that are at least
+    /// as far apart as their ordinals, within the records, and up to the last frame.
     pub(super) fn new(count: u64, seeks: Vec<Seek>, within: &Range<u64>) -> Option<Self> {
-        let ascends = seeks.windows(2).all(|pair| {
-            let [a, b] = pair else { return true };
-            let frames = b.ordinal.checked_sub(a.ordinal);
-            a.offset < b.offset
-                && frames.is_some_and(|frames| {
-                    frames > 0
-                        && b.index
-                            .checked_sub(a.index)
-                            .is_some_and(|numbers| numbers >= frames)
-                })
+        let is_numbered = seeks.array_windows().all(|[a, b]| {
+            let numbers = b.index.checked_sub(a.index);
+            numbers.is_some_and(|numbers| numbers >= b.ordinal - a.ordinal)
         });
         let is_within = seeks.iter().all(|seek| within.contains(&seek.offset));
         let first = seeks.first().map_or(0, |seek| seek.ordinal);
         let end = seeks
             .last()
             .map_or(Some(0), |seek| seek.ordinal.checked_add(1));
-        (ascends && is_within && first == 0 && end == Some(count)).then_some(Self { count, seeks })
+        (is_numbered && is_within && first == 0 && end == Some(count))
+            .then_some(Self { count, seeks })
     }
 
     /// Returns the last place at or before a frame.

@@ -26,7 +26,7 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
-use vor_fixtures::decoded::{decode, decode_from};
+use vor_fixtures::decoded::{decode, decode_from, records};
 
 const HEADER: Header = Header {
     file_id: 0xfeed_beef_0123_4567,
@@ -884,6 +884,26 @@ fn a_closed_file_is_read_through_its_index() {
 }
 
 #[test]
+fn an_index_has_no_counts_of_frame_sets_beyond_the_last_one() {
+    let mut encoder = Encoder::new(HEADER);
+    let mut file = Vec::new();
+    encoder.header(&mut file);
+    for frame_set in [0, MAX_FRAME_SETS - 1, MAX_FRAME_SETS, u32::MAX] {
+        let frame = filled!(FrameSnapshot { frame_set });
+        encoder.encode(RecordRef::Frame(&frame), &mut file);
+    }
+    encoder.close(&Catalog::default(), &mut file);
+    let index = records(&file).find_map(|(_, record)| match record {
+        Record::Index(index) => Some(index),
+        _ => None,
+    });
+    let frames = index.unwrap().frames;
+    assert_eq!(frames.len() as u32, MAX_FRAME_SETS);
+    assert_eq!((frames[0], frames[frames.len() - 1]), (1, 1));
+    assert_eq!(frames.iter().sum::<u64>(), 2);
+}
+
+#[test]
 fn metrics_alone_take_tens_of_bytes_per_frame() {
     let mut encoder = Encoder::new(HEADER);
     let mut file = Vec::new();
@@ -931,6 +951,48 @@ fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
             .map(|stack| stack.inuse_bytes)
             .eq(5_000 - (1 << 18) / 100..5_000)
     );
+}
+
+#[test]
+fn stacks_of_the_same_scopes_are_written_as_their_sum() {
+    let stack = |sites: &[u32], inuse_bytes, error| {
+        let scope = |site: &u32| {
+            filled!(HeapScope {
+                site: SiteId(*site)
+            })
+        };
+        filled!(HeapStack {
+            scopes: sites.iter().map(scope).collect(),
+            inuse_objects: 2,
+            inuse_bytes,
+            samples: 1,
+            objects_error: error,
+            bytes_error: error
+        })
+    };
+    let mut heap = HeapSnapshot::default();
+    heap.mode = HeapMode::Sampled { interval_bytes: 9 };
+    heap.stacks = vec![
+        stack(&[1, 2], 500, 3.0),
+        stack(&[], 70, 0.1),
+        stack(&[1, 2], 90, 4.0),
+        stack(&[1], u64::MAX, 1.0),
+        stack(&[1], 1, 0.0),
+    ];
+    let records = through(RecordRef::Heap(&heap), 99);
+    let sum = |stack: HeapStack| {
+        filled!(HeapStack {
+            inuse_objects: 4,
+            samples: 2,
+            ..stack
+        })
+    };
+    heap.stacks = vec![
+        sum(stack(&[1], u64::MAX, 1.0)),
+        sum(stack(&[1, 2], 590, 5.0)),
+        stack(&[], 70, 0.1),
+    ];
+    assert_eq!(records, [Record::Heap(heap)]);
 }
 
 /// Three invalid heaps: a stack that shares more scopes with the previous one than that has, a

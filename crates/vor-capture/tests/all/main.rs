@@ -2,6 +2,7 @@
 
 mod format_damage;
 mod format_golden;
+mod format_golden_kinds;
 mod format_round_trip;
 mod fuzz_regressions;
 mod reader_batches;

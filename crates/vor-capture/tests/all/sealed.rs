@@ -18,9 +18,10 @@ use vor_capture::model::heap::{HeapMode, HeapSnapshot, HeapStack};
 use vor_capture::reader::Capture;
 use vor_fixtures::any_input;
 use vor_fixtures::decoded;
-use vor_fixtures::payload::{ARGS, Payload, TREE};
+use vor_fixtures::largest;
+use vor_fixtures::payload::Payload;
 use vor_fixtures::random::Random;
-use vor_fixtures::sealed::{Mutation, Sealed, declarations, frame_payload, kind, seeds};
+use vor_fixtures::sealed::{Mutation, Sealed, declarations, kind, seeds};
 
 /// The longest time for one file of a few kilobytes; a file takes milliseconds.
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -80,42 +81,29 @@ fn changed_payloads_are_read_alike_while_the_file_grows() {
     for_mutations(50, |case, file| any_input::check_growing(file, case));
 }
 
-/// Counts and times that no program reaches.
-fn file_of_largest_numbers() -> Vec<u8> {
-    let mut sealed = declarations();
-    for index in 0..3 {
-        let drops = Payload::default().numbers(&[0]).bytes(&[1 | 1 << 6]);
-        let drops = drops.numbers(&[1, u64::MAX, u64::MAX]);
-        let block = drops.equal(1, u64::MAX).equal(1, u64::MAX).numbers(&[1]);
-        sealed.push(kind::BATCH, &[block.0.clone(), block.0].concat());
-        let stack = |sites: &[u64]| {
-            let stack = Payload::default().numbers(&[0, sites.len() as u64]);
-            stack
-                .numbers(sites)
-                .numbers(&[u64::MAX, u64::MAX, u64::MAX])
-        };
-        let stack = |sites| stack(sites).bytes(&[0xff; 16]).0;
-        let heap = Payload::default().numbers(&[u64::MAX, u64::MAX, 2]);
-        let heap = heap.bytes(&stack(&[])).bytes(&stack(&[1]));
-        sealed.push(kind::HEAP, &heap.0);
-        let most = [u64::MAX; 3];
-        let frame = Payload::default().numbers(&[index, 0, u64::MAX, u64::MAX, 2]);
-        sealed.push(kind::FRAME, &frame.numbers(&most).numbers(&[0]).0);
-    }
-    // A batch that no frame counts.
-    sealed.push(kind::BATCH, &Payload::default().block(0, 4).numbers(&[1]).0);
-    sealed.bytes()
-}
-
 #[test]
 fn sums_of_the_largest_numbers_do_not_overflow() {
-    let file = file_of_largest_numbers();
+    let file = largest::largest_numbers();
+    let refused = decoded::decode(&file, file.len()).unwrap().refused;
+    assert!(refused.is_empty(), "{refused:?}");
     any_input::read_everything(&file);
     any_input::check_growing(&file, 1);
-    let capture = Capture::new(Cursor::new(file)).unwrap();
-    assert_eq!(capture.info().frames, 3);
-    assert_eq!(capture.info().dropped_spans, u64::MAX);
-    assert_eq!(capture.info().spans, u64::MAX);
+    let mut capture = Capture::new(Cursor::new(file)).unwrap();
+    assert_eq!(
+        capture.catalog().site_name(SiteId(4)),
+        largest::MEASURED_SITE.1
+    );
+    let info = capture.info();
+    assert_eq!(info.damage.count, 0);
+    assert_eq!(info.frames, largest::FRAMES);
+    assert_eq!((info.dropped_spans, info.spans), (u64::MAX, u64::MAX));
+    for i in 0..info.frames {
+        let recovered = capture.recovered(i).unwrap();
+        assert_eq!(recovered.held_spans(), largest::FRAME_SPANS, "frame {i}");
+        let is_whole = i % 2 == 1;
+        assert_eq!(recovered.lost_records == 0, is_whole, "frame {i}");
+        assert_eq!(recovered.has_all_spans(), is_whole, "frame {i}");
+    }
 }
 
 #[test]
@@ -132,41 +120,6 @@ fn the_time_between_the_first_and_the_last_moment_does_not_overflow() {
     let mut capture = Capture::new(Cursor::new(file)).unwrap();
     assert_eq!(capture.info().duration_ns, i64::MAX as u64);
     assert_eq!(capture.frame(0).unwrap().duration_ns(), i64::MAX);
-}
-
-#[test]
-fn measures_of_the_largest_numbers_do_not_overflow() {
-    let mut sealed = declarations();
-    let names = [
-        "off_cpu_ns",
-        "cpu_user_ns",
-        "cpu_sys_ns",
-        "alloc_objects",
-        "alloc_bytes",
-        "free_objects",
-        "free_bytes",
-    ];
-    let site = Payload::default().numbers(&[4, 1]).text("measured");
-    let site = site.bytes(&[0; 5]).numbers(&[names.len() as u64]);
-    let site = names.iter().fold(site, |site, name| site.text(name));
-    sealed.push(kind::SITES, &site.0);
-    // Three spans, of which the last contains the others, and the values of each.
-    let tree = Payload::default().numbers(&[0]).bytes(&[1 | TREE | ARGS]);
-    let tree = tree.numbers(&[3, 5000]).column(&[0, 0, 2]).equal(3, 5);
-    let mut tree = tree.equal(2, 7).equal(1, 2).numbers(&[4, 3]);
-    for value in [u64::MAX, u64::MAX, 1] {
-        tree = tree.numbers(&[0, names.len() as u64]);
-        tree = (0..names.len()).fold(tree, |tree, _| tree.bytes(&[3]).numbers(&[value]));
-    }
-    for _ in 0..3 {
-        sealed.push(kind::BATCH, &tree.0);
-    }
-    sealed.push(kind::FRAME, &frame_payload(3, 9));
-    let file = sealed.bytes();
-    any_input::read_everything(&file);
-    let capture = Capture::new(Cursor::new(file)).unwrap();
-    assert_eq!(capture.catalog().site_name(SiteId(4)), "measured");
-    assert_eq!((capture.info().spans, capture.info().damage.count), (9, 0));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 use vor_capture::format::Record;
 use vor_fixtures::decoded;
 use vor_fixtures::payload::{
-    ARGS, BYTE_SITES, MESSAGES, PACKED_SITES, Payload, TASKS, TREE, accept, accept_large, refuse,
+    ARGS, BYTE_SITES, DROPS, MESSAGES, PACKED_SITES, Payload, TASKS, TREE, accept, accept_large,
+    refuse,
 };
 use vor_fixtures::sealed::{declarations, kind};
 
@@ -200,6 +201,49 @@ fn a_block_that_continues_no_entry_is_refused() {
     accept(kind::BATCH, &two(0));
     refuse(kind::BATCH, &two(1), "a block continues thread 1");
     refuse(kind::BATCH, &block(0, 0), "a block continues thread 0");
+}
+
+#[test]
+fn dropped_spans_of_all_blocks_of_an_entry_count() {
+    let block = |flags: u8, dropped: u64| {
+        Payload::default()
+            .numbers(&[0])
+            .bytes(&[flags, 0])
+            .numbers(&[dropped])
+    };
+    let dropped = |first, second| {
+        let two = [block(1 | DROPS, first).0, block(DROPS, second).0].concat();
+        let Record::Batch(threads) = accept(kind::BATCH, &Payload(two)) else {
+            panic!("not a batch");
+        };
+        assert_eq!(threads.len(), 1, "the second block continues the entry");
+        threads[0].dropped_spans
+    };
+    assert_eq!(dropped(3, 4), 7);
+    assert_eq!(dropped(u64::MAX, 4), u64::MAX);
+}
+
+#[test]
+fn arguments_of_a_continuing_block_belong_to_its_own_spans() {
+    let first = Payload::default().block(ARGS, 3).numbers(&[1]);
+    // The spans 0 and 2 have arguments, of one value each.
+    let first = first
+        .numbers(&[2, 0, 1])
+        .bytes(&[1])
+        .numbers(&[1, 1])
+        .bytes(&[0]);
+    let second = Payload::default()
+        .numbers(&[0])
+        .bytes(&[ARGS])
+        .numbers(&[4, 5000]);
+    let second = second.equal(4, 3).equal(4, 7).numbers(&[1]);
+    let second = second.numbers(&[2, 1, 0, 1, 0]);
+    let both = Payload([first.0, second.0].concat());
+    let Record::Batch(threads) = accept(kind::BATCH, &both) else {
+        panic!("not a batch");
+    };
+    let spans: Vec<u32> = threads[0].args.iter().map(|args| args.span).collect();
+    assert_eq!(spans, [0, 2, 3 + 1, 3 + 3]);
 }
 
 #[test]

@@ -7,17 +7,21 @@
     reason = "a test fails by panicking"
 )]
 
+use std::io::Cursor;
+
 use vor_capture::format::{
-    DamageReason, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, MAX_PAYLOAD_BYTES,
-    RECORD_HEAD_BYTES, Record, RecordHead, decode_payload,
+    DamageReason, END_RECORD_BYTES, HEADER_BYTES, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID,
+    MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, Seek, decode_payload,
+    parse_end,
 };
 use vor_capture::model::catalog::{Catalog, Column, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_capture::reader::Reader;
-use vor_fixtures::decoded;
+use vor_capture::reader::{Capture, Reader};
+use vor_fixtures::captures::every_kind;
 use vor_fixtures::payload::{
     MESSAGES, Payload, TASKS, accept, accept_stored, file_with, refuse, refuse_stored,
 };
-use vor_fixtures::sealed::{declarations, frame_payload, kind};
+use vor_fixtures::sealed::{Sealed, declarations, frame_payload, kind};
+use vor_fixtures::{decoded, invariants};
 
 #[test]
 fn unknown_events_and_stages_are_refused() {
@@ -67,7 +71,10 @@ fn too_many_events_are_refused() {
 
 #[test]
 fn a_stack_that_shares_more_scopes_than_there_are_is_refused() {
-    let stacks = |shared| Payload::default().numbers(&[1, 0, 2, 0, 1, 1, 3, 3, shared, 0, 2, 2]);
+    let stacks = |shared| {
+        let payload = Payload::default().numbers(&[1, 0, 2, 0, 1, 1, 3, 3]);
+        payload.numbers(&[shared, 1, 2, 2, 2])
+    };
     accept(kind::HEAP, &stacks(1));
     refuse(kind::HEAP, &stacks(2), "a stack shares 2 scopes");
     refuse(
@@ -92,13 +99,17 @@ fn too_many_scopes_and_stacks_are_refused() {
     let shared = |stacks: usize| {
         let payload = Payload::default().numbers(&[1, 0, stacks as u64, 0, 256]);
         let payload = payload.repeated(256, &[1]).numbers(&[3, 3]);
-        payload.repeated(stacks - 1, &[0x80, 2, 0, 1, 1])
+        (1..stacks as u64).fold(payload, |payload, stack| {
+            payload.numbers(&[255, 1, 1 + stack, 1, 1])
+        })
     };
     accept(kind::HEAP, &shared(1024));
     refuse(kind::HEAP, &shared(1025), "more than 262144 scopes");
     let stacks = |count: usize| {
         let payload = Payload::default().numbers(&[1, 0, count as u64]);
-        payload.repeated(count, &[0, 0, 1, 1])
+        (0..count as u64).fold(payload, |payload, site| {
+            payload.numbers(&[0, 1, site, 1, 1])
+        })
     };
     accept(kind::HEAP, &stacks(1 << 16));
     refuse(
@@ -106,6 +117,24 @@ fn too_many_scopes_and_stacks_are_refused() {
         &stacks((1 << 16) + 1),
         "a count is 65537, more than 65536",
     );
+}
+
+#[test]
+fn two_stacks_of_the_same_scopes_are_refused() {
+    let stacks = |stacks: &[&[u64]]| {
+        let payload = Payload::default().numbers(&[1, 0, stacks.len() as u64]);
+        stacks.iter().fold(payload, |payload, stack| {
+            payload.numbers(stack).numbers(&[3, 3])
+        })
+    };
+    let (one, two) = (&[0, 2, 1, 2][..], &[0, 1, 2][..]);
+    accept(kind::HEAP, &stacks(&[one, two, &[0, 0], &[0, 2, 2, 1]]));
+    let reason = "two stacks have the same scopes";
+    // Beside each other, apart, written with shared scopes, and without scopes.
+    refuse(kind::HEAP, &stacks(&[one, one]), reason);
+    refuse(kind::HEAP, &stacks(&[one, two, one]), reason);
+    refuse(kind::HEAP, &stacks(&[one, &[2, 0]]), reason);
+    refuse(kind::HEAP, &stacks(&[&[0, 0], one, &[0, 0]]), reason);
 }
 
 #[test]
@@ -191,6 +220,18 @@ fn a_metric_of_a_wrong_column_or_shape_is_refused() {
 }
 
 #[test]
+fn columns_of_metrics_are_steps_that_wrap() {
+    let frame = Payload::default().numbers(&[0, 1, 0, 9, 0, 0, 0, 0, 3]);
+    let step = |frame: Payload, step: u64| frame.numbers(&[step << 2]).zigzag(1);
+    let frame = step(step(step(frame, u64::from(u32::MAX) - 2), 2), 4);
+    let Record::Frame(frame) = accept(kind::FRAME, &frame) else {
+        panic!("not a frame");
+    };
+    let columns: Vec<u32> = frame.metrics.iter().map(|metric| metric.column).collect();
+    assert_eq!(columns, [u32::MAX - 2, u32::MAX, 3]);
+}
+
+#[test]
 fn too_many_metrics_are_refused() {
     let frame = |count: usize| {
         let payload = Payload::default().numbers(&[0, 1, 0, 9, 0, 0, 0, 0, count as u64]);
@@ -242,6 +283,214 @@ fn too_many_frame_sets_and_places_of_an_index_are_refused() {
         &index(0, 16_385),
         "a count is 16385, more than 16384",
     );
+}
+
+#[test]
+fn places_of_an_index_that_do_not_ascend_are_refused() {
+    let index = |places: &[[i64; 3]]| {
+        let payload = Payload::default().numbers(&[44, 1, 9]).bytes(&[0; 7]);
+        let payload = payload.numbers(&[places.len() as u64]);
+        places
+            .iter()
+            .fold(payload, |payload, &[frames, number, offset]| {
+                let payload = payload.numbers(&[frames as u64]).zigzag(number);
+                payload.numbers(&[offset as u64]).zigzag(5)
+            })
+    };
+    let Record::Index(found) = accept(kind::INDEX, &index(&[[0, 7, 44], [2, -3, 1]])) else {
+        panic!("not an index");
+    };
+    // The numbers of the frames are the program's, and may descend.
+    let second = found.seeks[1];
+    assert_eq!((second.ordinal, second.index, second.offset), (2, 4, 45));
+    assert_eq!(second.start_ticks, 10);
+    let reason = "place 1 of an index is not behind the place before it";
+    for second in [[0, 2, 1], [2, 2, 0], [-1, 2, 1], [2, 2, -1]] {
+        refuse(kind::INDEX, &index(&[[1, 7, 44], second]), reason);
+    }
+    let reason = "place 2 of an index";
+    refuse(
+        kind::INDEX,
+        &index(&[[0, 0, 44], [1, 1, 9], [1, 1, 0]]),
+        reason,
+    );
+}
+
+fn index_payload(index: &Index) -> Vec<u8> {
+    let payload = Payload::default().numbers(&[index.tables_offset, index.frames.len() as u64]);
+    let payload = payload.numbers(&index.frames).numbers(&[
+        index.spans,
+        index.dropped_spans,
+        index.messages,
+        index.async_spans,
+        index.records,
+        index.start_ticks,
+        index.end_ticks,
+        index.seeks.len() as u64,
+    ]);
+    let mut before = Seek::default();
+    let payload = index.seeks.iter().fold(payload, |payload, place| {
+        let payload = payload.numbers(&[place.ordinal - before.ordinal]);
+        let payload = payload.zigzag(place.index.wrapping_sub(before.index) as i64);
+        let payload = payload.numbers(&[place.offset - before.offset]);
+        let ticks = place.start_ticks.wrapping_sub(before.start_ticks);
+        before = *place;
+        payload.zigzag(ticks as i64)
+    });
+    payload.0
+}
+
+#[test]
+fn places_that_contradict_the_file_are_not_used() {
+    let mut sound = Sealed::of(&every_kind(1, true));
+    // Its records get the places that they have when they are sealed again.
+    sound.mutate(&[]);
+    let at = sound.find(kind::INDEX);
+    let Some((_, Record::Index(index))) =
+        decoded::records(&sound.bytes()).find(|(_, record)| matches!(record, Record::Index(_)))
+    else {
+        panic!("no index");
+    };
+    let is_used = |change: &dyn Fn(&mut Index)| {
+        let mut index = index.clone();
+        change(&mut index);
+        let mut sealed = sound.clone();
+        sealed.records[at].payload = index_payload(&index);
+        let mut capture = Capture::new(Cursor::new(sealed.bytes())).unwrap();
+        let info = capture.info();
+        assert_eq!((info.frames, info.closed), (4, true));
+        for i in 0..4 {
+            assert!(capture.recovered(i).unwrap().has_all_spans(), "frame {i}");
+        }
+        info.indexed
+    };
+    assert!(is_used(&|_| {}));
+    assert!(is_used(&|index| {
+        index.seeks.remove(1);
+    }));
+    // Two frames between two numbers that are one apart.
+    assert!(!is_used(&|index| {
+        index.seeks.drain(1..3);
+        index.seeks[1].index = index.seeks[0].index + 1;
+    }));
+    assert!(!is_used(&|index| index.seeks[3].index = 0));
+    // Places before the records and behind them.
+    assert!(!is_used(
+        &|index| index.seeks[0].offset = HEADER_BYTES as u64 - 1
+    ));
+    assert!(!is_used(
+        &|index| index.seeks[3].offset = index.tables_offset
+    ));
+    // No place for the first frame or for the last one.
+    assert!(!is_used(&|index| {
+        index.seeks.remove(0);
+    }));
+    assert!(!is_used(&|index| index.seeks.truncate(3)));
+    assert!(!is_used(&|index| index.seeks[3].ordinal = 4));
+}
+
+#[test]
+fn a_frame_may_have_records_on_both_sides_of_the_wrap_of_sequence_numbers() {
+    let mut sealed = declarations();
+    let frames = |sealed: &mut Sealed| {
+        for records in [4, 1] {
+            for _ in 0..records {
+                let block = Payload::default().block(0, 2).numbers(&[1]);
+                sealed.push(kind::BATCH, &block.0);
+            }
+            sealed.push(kind::FRAME, &frame_payload(records, 2 * records));
+        }
+    };
+    let before = sealed.records.len();
+    frames(&mut sealed);
+    for (record, seq) in sealed.records[before..]
+        .iter_mut()
+        .zip(u32::MAX - 1..=u32::MAX)
+    {
+        record.seq = seq;
+    }
+    for (record, seq) in sealed.records[before + 2..].iter_mut().zip(0..) {
+        record.seq = seq;
+    }
+    let file = sealed.bytes();
+    invariants::records(&file);
+    let decoded = decoded::decode(&file, file.len()).unwrap();
+    let first_seqs = decoded
+        .records
+        .iter()
+        .filter_map(|found| match &found.record {
+            Some(Record::Frame(frame)) => Some(frame.first_seq),
+            _ => None,
+        });
+    assert_eq!(first_seqs.collect::<Vec<_>>(), [u32::MAX - 1, 3]);
+    let mut reader = Reader::new(&file[..]).unwrap();
+    for spans in [8, 2] {
+        let recovered = reader.next_recovered().unwrap().unwrap();
+        assert_eq!(
+            (recovered.lost_records, recovered.frame.span_count),
+            (0, spans)
+        );
+        assert!(recovered.has_all_spans());
+    }
+    // The records that are missing before the wrap belong to no frame.
+    assert_eq!(reader.damage().count, 1);
+}
+
+/// A closed file, whose end record is the last one.
+fn closed() -> Sealed {
+    let mut sealed = Sealed::of(&every_kind(1, true));
+    assert_eq!(sealed.records.pop().unwrap().kind, kind::END);
+    sealed
+}
+
+#[test]
+fn a_last_record_that_is_no_end_record_does_not_close_a_file() {
+    let index_offset = |file: &[u8]| {
+        let (header, _) = Header::decode(file).unwrap().unwrap();
+        parse_end(&header, file)
+    };
+    let end = Payload::default()
+        .bytes(&44_u64.to_le_bytes())
+        .bytes(b"VOR3END.");
+    let with_last = |kind, codec, payload: &[u8]| {
+        let mut sealed = closed();
+        sealed.push(kind, payload);
+        sealed.records.last_mut().unwrap().stated_codec = Some(codec);
+        sealed.bytes()
+    };
+    let sound = with_last(kind::END, 0, &end.0);
+    assert_eq!(index_offset(&sound), Some(44));
+    let is_closed = |file: Vec<u8>| Capture::new(Cursor::new(file)).unwrap().info().closed;
+    assert!(is_closed(sound.clone()));
+    // Kinds and codecs of a later version, in records that look like an end record otherwise.
+    for (kind, codec) in [(15, 0), (255, 0), (kind::END, 2), (kind::END, 1)] {
+        let file = with_last(kind, codec, &end.0);
+        assert_eq!(index_offset(&file), None, "kind {kind}, codec {codec}");
+        assert!(!is_closed(file), "kind {kind}, codec {codec}");
+    }
+    // A length of another record, under a checksum of these bytes.
+    for bytes in [0, 15, 17, 1000] {
+        let mut sealed = closed();
+        sealed.push(kind::END, &end.0);
+        sealed.records.last_mut().unwrap().stated_bytes = Some(bytes);
+        let file = sealed.bytes();
+        assert_eq!(index_offset(&file), None, "{bytes} bytes");
+        assert!(!is_closed(file), "{bytes} bytes");
+    }
+    // Each byte of the payload, under a checksum that was right before.
+    for back in 1..=end.0.len() {
+        let mut file = sound.clone();
+        let at = file.len() - back;
+        file[at] ^= 1;
+        assert_eq!(index_offset(&file), None, "{back} bytes before the end");
+        assert!(!is_closed(file), "{back} bytes before the end");
+    }
+    let mark = with_last(kind::END, 0, &[&end.0[..15], b","].concat());
+    assert_eq!(index_offset(&mark), None, "another mark");
+    for len in [0, RECORD_HEAD_BYTES, END_RECORD_BYTES - 1] {
+        let (header, _) = Header::decode(&sound).unwrap().unwrap();
+        assert_eq!(parse_end(&header, &sound[sound.len() - len..]), None);
+    }
 }
 
 #[test]
@@ -491,4 +740,48 @@ fn a_payload_of_another_checksum_is_refused_wherever_it_comes_from() {
             .contains("the checksum of a record is not"),
         "{error}"
     );
+}
+
+/// A file whose header has this length, and zeros behind the fields that are known.
+fn with_header_of(len: u16) -> Vec<u8> {
+    let file = declarations().bytes();
+    let mut header = file[..HEADER_BYTES].to_vec();
+    header[6..8].copy_from_slice(&len.to_le_bytes());
+    header.resize(usize::from(len), 0);
+    let body = usize::from(len) - 4;
+    // The checksum of a known header is where a longer one has fields.
+    header[HEADER_BYTES - 4..].fill(0);
+    let checksum = crc32fast::hash(&header[..body]);
+    header[body..].copy_from_slice(&checksum.to_le_bytes());
+    header.extend_from_slice(&file[HEADER_BYTES..]);
+    header
+}
+
+#[test]
+fn a_header_has_44_to_4096_bytes() {
+    let known = Header::decode(&declarations().bytes()).unwrap().unwrap().0;
+    for len in [44, 45, 4096] {
+        let file = with_header_of(len);
+        let len = usize::from(len);
+        assert_eq!(Header::decode(&file).unwrap(), Some((known, len)));
+        assert_eq!(Header::decode(&file[..len - 1]).unwrap(), None);
+        assert_eq!(
+            decoded::records(&file).count(),
+            declarations().records.len()
+        );
+        let sites = Capture::new(Cursor::new(file))
+            .unwrap()
+            .catalog()
+            .sites
+            .len();
+        assert!(sites > 0, "the declarations behind a header of {len} bytes");
+    }
+    for len in [43, 42, 4097, u16::MAX] {
+        let file = with_header_of(len);
+        let error = Header::decode(&file).unwrap_err();
+        let expected = format!("the length of the header is {len}, not 44 to 4096");
+        assert!(error.to_string().contains(&expected), "{error}");
+        // The length is refused before the bytes are there.
+        assert!(Header::decode(&file[..8]).is_err());
+    }
 }

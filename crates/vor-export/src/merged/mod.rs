@@ -78,7 +78,7 @@ impl<V: Weight> Merged<V> {
         self.catalog = Arc::clone(&batch.catalog);
         let timeline = &batch.catalog.timeline;
         for thread in &batch.threads {
-            self.dropped_spans += thread.dropped_spans;
+            self.dropped_spans = self.dropped_spans.saturating_add(thread.dropped_spans);
             if thread.start_ticks.is_empty() {
                 continue;
             }

@@ -299,6 +299,10 @@ impl Outputs {
 mod tests {
     use std::sync::Mutex;
 
+    use vor_capture::filled;
+    use vor_capture::model::batch::AsyncSpan;
+    use vor_capture::model::catalog::SiteId;
+
     use super::*;
 
     /// Records each call.
@@ -346,6 +350,55 @@ mod tests {
             assert!(self.takes_frames);
             Ok(())
         }
+    }
+
+    /// A file whose reader has stopped.
+    struct Stuck;
+
+    impl FrameSink for Stuck {
+        fn interest(&self) -> Interest {
+            Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, _: &SpanBatch) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+            Err(Error::io("a pipe", ErrorKind::TimedOut.into()))
+        }
+
+        fn writes_file(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_file_whose_reader_stopped_lacks_all_spans_since_the_last_commit() {
+        let mut outputs = Outputs::default();
+        outputs.add(1, "pipe".into(), Box::new(Stuck));
+        let batch = filled!(SpanBatch {
+            threads: vec![filled!(ThreadBatch {
+                start_ticks: vec![1, 2],
+                duration_ticks: vec![1, 1],
+                sites: vec![SiteId(1); 2],
+                async_spans: vec![AsyncSpan::default()],
+                dropped_spans: 5
+            })]
+        });
+        outputs.accept_batch(&batch);
+        outputs.commit();
+        outputs.accept_batch(&batch);
+        outputs.accept_frame(&Arc::default());
+        let losses = |outputs: &Outputs| {
+            let losses = outputs.losses.iter().map(|loss| (loss.spans, loss.frames));
+            losses.collect::<Vec<_>>()
+        };
+        assert_eq!(losses(&outputs), [(2 + 1 + 5, 1)]);
+        assert_eq!(outputs.failed(), 1);
+        outputs.accept_batch(&batch);
+        outputs.accept_frame(&Arc::default());
+        assert_eq!(losses(&outputs), [(2 * 8, 2)]);
     }
 
     #[test]

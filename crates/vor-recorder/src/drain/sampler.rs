@@ -110,3 +110,30 @@ impl FrameSampler {
 fn latest(sample: &ProcessSample) -> SystemSample {
     SystemSample::between(&ProcessSample::default(), sample, 0)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_soon_after_a_sample_repeats_the_last_values() {
+        let mut sampler = FrameSampler::new();
+        let wrong = Some(u64::MAX);
+        sampler.latest.threads = wrong;
+        // No time has passed since a sample that is still to come.
+        sampler.sampled_at_ticks = u64::MAX;
+        assert!(sampler.keep_up().is_none());
+        assert_eq!(
+            (sampler.latest.threads, sampler.sampled_at_ticks),
+            (wrong, u64::MAX)
+        );
+        // Much time has passed since the counter began.
+        sampler.sampled_at_ticks = 0;
+        assert!(sampler.keep_up().is_some());
+        assert_eq!(sampler.latest.threads, sampler.last.threads);
+        assert_ne!(
+            (sampler.latest.threads, sampler.sampled_at_ticks),
+            (wrong, 0)
+        );
+    }
+}

@@ -238,4 +238,11 @@ mod tests {
         assert!(dog.find_stall(1_000_000, mark + 1, now, &[]).is_some());
         assert_eq!(dog.find_stall(9_000_000, mark + 2, now, &[]), None);
     }
+
+    #[test]
+    fn no_frame_is_late_before_the_first_mark() {
+        let now = clock::ticks();
+        assert!(clock::approximate_ns(now) > 1);
+        assert_eq!(Watchdog::default().find_stall(1, 0, now, &[]), None);
+    }
 }

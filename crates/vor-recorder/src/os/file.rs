@@ -213,3 +213,21 @@ pub(crate) fn map_once(file: &File) -> io::Result<()> {
 pub(crate) fn map_once(_: &File) -> io::Result<()> {
     Ok(())
 }
+
+#[cfg(all(test, any(unix, windows)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_file_is_no_longer_at_its_path() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let [path, other] = ["run.vor", "other.vor"].map(|name| folder.path().join(name));
+        let file = File::create(&path)?;
+        assert!(is_at(&file, &path) && !is_at(&file, &other));
+        std::fs::rename(&path, &other)?;
+        assert!(!is_at(&file, &path) && is_at(&file, &other));
+        let _new = File::create(&path)?;
+        assert!(!is_at(&file, &path), "another file has the name");
+        Ok(())
+    }
+}

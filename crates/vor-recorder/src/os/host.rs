@@ -34,3 +34,14 @@ fn named_by_system() -> String {
 fn named_by_system() -> String {
     String::new()
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_that_of_the_system() {
+        assert_eq!(name(), named_by_system());
+        assert!(!name().is_empty());
+    }
+}

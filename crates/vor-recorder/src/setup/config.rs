@@ -415,3 +415,22 @@ impl Config {
         setup::start(self);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_clamped() {
+        let interval = |interval| Config::new().drain_interval(interval).drain_interval;
+        let ms = Duration::from_millis;
+        assert_eq!(interval(Duration::ZERO), ms(1));
+        assert_eq!((interval(ms(1)), interval(ms(50))), (ms(1), ms(50)));
+        assert_eq!(interval(Duration::MAX), ms(50));
+        let ring_kib = |kib| Config::new().ring_kib(kib).ring_kib;
+        assert_eq!((ring_kib(0), ring_kib(4), ring_kib(5)), (4, 4, 5));
+        assert_eq!(ring_kib(usize::MAX), 1 << 20);
+        let every = |every| Config::new().every(every).every;
+        assert_eq!((every(0), every(1), every(7)), (1, 1, 7));
+    }
+}

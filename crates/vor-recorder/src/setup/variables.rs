@@ -392,6 +392,75 @@ mod tests {
         }
     }
 
+    /// The settings of some variables, and the reports.
+    fn from(set: &[(&str, &str)]) -> (Config, Vec<String>) {
+        let mut lines = Vec::new();
+        let get = |name: &str| {
+            let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
+            set.iter().find_map(of)
+        };
+        let config = Config::from_variables(get, |line| lines.push(line.to_owned()));
+        (config, lines)
+    }
+
+    #[test]
+    fn a_value_out_of_its_range_is_reported_and_ignored() {
+        let settings = |config: Config| {
+            (
+                (config.ring_kib, config.every, config.max_frames),
+                (config.slow, config.frames_before, config.spans),
+                (config.watchdog, config.heap_snapshots, config.capture),
+                (config.signals, config.count_scopes, config.allocations),
+            )
+        };
+        let (unset, lines) = from(&[]);
+        assert_eq!(lines, [""; 0]);
+        assert!(unset.signals, "signals are handled by default");
+        let unset = settings(unset);
+        for (name, most, beyond) in [
+            ("VOR_RING_KIB", "4", "3"),
+            ("VOR_RING_KIB", "1048576", "1048577"),
+            ("VOR_RECORD_EVERY", "2", "0"),
+            ("VOR_RECORD_MAX_FRAMES", "0", "-1"),
+            ("VOR_RECORD_SLOW_FRAMES_MS", "0", "-0.5"),
+            ("VOR_RECORD_SLOW_FRAMES_MS", "999999999999", "1e12"),
+            ("VOR_RECORD_SLOW_FRAMES_MS", "1", "NaN"),
+            ("VOR_RECORD_FRAMES_BEFORE", "1000", "1001"),
+            ("VOR_WATCHDOG_MS", "0.001", "0"),
+            ("VOR_WATCHDOG_MS", "999999999999", "inf"),
+            ("VOR_HEAP_SNAPSHOTS_S", "0.5", "0"),
+            ("VOR_HEAP_SNAPSHOTS_S", "999999999", "1e9"),
+            ("VOR_SIGNALS", "0", "no"),
+            ("VOR_COUNT_SCOPES", "1", "2"),
+            ("VOR_ALLOCATIONS", "0", "true"),
+        ] {
+            let (config, lines) = from(&[(name, most)]);
+            assert_eq!(lines, [""; 0], "{name}={most}");
+            assert_ne!(settings(config), unset, "{name}={most}");
+            let (config, lines) = from(&[(name, beyond)]);
+            let expected = format!("{name}: `{beyond}` is not ");
+            assert!(lines[0].starts_with(&expected), "{lines:?}");
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert_eq!(settings(config), unset, "{name}={beyond}");
+        }
+    }
+
+    #[test]
+    fn a_capture_needs_a_path() {
+        let set = |path| from(&[("VOR_RECORD", path), ("VOR_RECORD_SPANS", "1")]);
+        let (config, lines) = set("run.vor");
+        assert_eq!((config.capture, lines), (Some("run.vor".into()), vec![]));
+        for (path, reason) in [
+            ("", "the path is empty"),
+            ("tcp://host:1", "`tcp://host:1` is an address, not a path"),
+        ] {
+            let (config, lines) = set(path);
+            assert_eq!(config.capture, None);
+            let expected = format!("VOR_RECORD: {reason}; no capture is written");
+            assert_eq!(lines, [expected]);
+        }
+    }
+
     #[test]
     fn spans_are_kept_by_either_name_and_the_new_one_wins() {
         let spans = |set: &[(&str, &str)]| {

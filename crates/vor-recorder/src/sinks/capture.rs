@@ -366,7 +366,7 @@ impl CaptureSink {
                     self.put_frame(&frame);
                 } else {
                     let span_count = frame.span_count.saturating_sub(discarded);
-                    let dropped_spans = frame.dropped_spans + discarded;
+                    let dropped_spans = frame.dropped_spans.saturating_add(discarded);
                     self.put_frame(&filled!(FrameSnapshot {
                         span_count,
                         dropped_spans,
@@ -457,11 +457,8 @@ impl CaptureSink {
     fn put_ended_batch(&mut self, batch: &SpanBatch) {
         if let Some((spans, dropped_spans)) = &mut self.before_first_frame {
             *spans += batch.span_count() as u64;
-            *dropped_spans += batch
-                .threads
-                .iter()
-                .map(|thread| thread.dropped_spans)
-                .sum::<u64>();
+            let in_batch = batch.threads.iter().map(|thread| thread.dropped_spans);
+            *dropped_spans = in_batch.fold(*dropped_spans, u64::saturating_add);
         }
         if self.keeps_all() {
             self.put_batch(batch);

@@ -26,8 +26,8 @@ use vor_recorder::clock::ticks;
 /// The difference that a span and the thread's clock may have: interrupts between the readings of a
 /// test count for only one of them.
 const BOUND_NS: u64 = 500_000;
-/// Attempts per comparison; a few rounds are interrupted for longer.
-const ROUNDS: usize = 8;
+/// Rounds of a comparison. A few are interrupted for longer, so more than half of them must agree.
+const ROUNDS: usize = 9;
 
 /// Ticks per nanosecond, measured with the system's clock over some time.
 fn ticks_per_ns() -> f64 {
@@ -96,16 +96,15 @@ impl Span {
     }
 }
 
-/// Repeats a comparison until it holds; fails if it never does.
-fn in_one_round(what: &str, mut round: impl FnMut() -> Result<(), String>) {
-    let mut why = String::new();
-    for _ in 0..ROUNDS {
-        match round() {
-            Ok(()) => return,
-            Err(error) => why = error,
-        }
-    }
-    panic!("{what}, in none of {ROUNDS} rounds; the last: {why}");
+/// Repeats a comparison; fails unless it holds in more than half of the rounds.
+fn in_most_rounds(what: &str, mut round: impl FnMut() -> Result<(), String>) {
+    let failed: Vec<String> = (0..ROUNDS).filter_map(|_| round().err()).collect();
+    println!("{what}: {} of {ROUNDS} rounds agree", ROUNDS - failed.len());
+    assert!(
+        failed.len() <= ROUNDS / 2,
+        "{what}, not in {} of {ROUNDS} rounds: {failed:#?}",
+        failed.len()
+    );
 }
 
 fn ensure(holds: bool, what: &impl std::fmt::Debug) -> Result<(), String> {
@@ -124,7 +123,7 @@ fn work_counts_and_waiting_does_not() {
     if !has_source() {
         return;
     }
-    in_one_round("a span of work and waiting", || {
+    in_most_rounds("a span of work and waiting", || {
         let wait = Duration::from_millis(20);
         // Off-CPU time without a switch is known after the next switch at the latest, so the wait
         // comes last.
@@ -132,8 +131,8 @@ fn work_counts_and_waiting_does_not() {
             black_box(burn(STEPS));
             std::thread::sleep(wait);
         });
-        // The system counts the wait from the call on. On a busy machine, it takes the thread off
-        // the processor some microseconds later; then another round decides.
+        // The system counts the wait from the call on. On a busy machine, it may take the thread
+        // off the processor some microseconds later; then this round does not agree.
         let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
         ensure(
             has_waited && span.agrees() && span.clock_ns > 1_000_000,
@@ -151,7 +150,7 @@ fn every_thread_has_a_time_of_its_own() {
     std::thread::scope(|scope| {
         for number in 1..=8 {
             scope.spawn(move || {
-                in_one_round("a thread among eight", || {
+                in_most_rounds("a thread among eight", || {
                     let span = Span::of(|| {
                         for _ in 0..number {
                             black_box(burn(STEPS / 8));
@@ -212,7 +211,7 @@ fn the_split_adds_up_to_the_clock() {
         return;
     }
     let sum = || user_sys_ns().map(|(user, sys)| user + sys).unwrap();
-    in_one_round("program and kernel", || {
+    in_most_rounds("program and kernel", || {
         let (clock, split) = (thread_cpu_ns().unwrap(), sum());
         black_box(burn(STEPS * 4));
         let (split, clock) = (sum() - split, thread_cpu_ns().unwrap() - clock);
@@ -292,7 +291,7 @@ mod linux {
                 std::hint::spin_loop();
             }
         });
-        in_one_round("beside a competitor", || {
+        in_most_rounds("beside a competitor", || {
             let (mut spans, mut beyond, mut longest_beyond_ns) = (0_u64, 0_u64, 0);
             let whole = Span::of(|| {
                 let begin = Instant::now();
@@ -348,7 +347,7 @@ mod linux {
             );
         }
         let stormed = std::thread::spawn(|| {
-            in_one_round("in a storm of signals", || {
+            in_most_rounds("in a storm of signals", || {
                 let caught = CAUGHT.load(Ordering::Relaxed);
                 let span = Span::of(|| {
                     let mut last = off_cpu_ticks();
@@ -390,13 +389,14 @@ mod linux {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let kept = off_cpu_ticks() == before;
-            let agrees = (0..ROUNDS).any(|_| {
+            let agrees = |_: &usize| {
                 let span = Span::of(|| {
                     black_box(burn(STEPS));
                     std::thread::sleep(Duration::from_millis(5));
                 });
                 span.agrees() && span.off_ns >= 4_000_000
-            });
+            };
+            let agrees = (0..ROUNDS).filter(agrees).count() > ROUNDS / 2;
             // SAFETY: ends the child without the exit handlers of the parent.
             unsafe { libc::_exit(if kept { 0 } else { 1 } + if agrees { 0 } else { 2 }) };
         }

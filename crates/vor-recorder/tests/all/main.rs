@@ -12,6 +12,7 @@ mod alloc_exact_model;
 mod alloc_model;
 mod alloc_recorded_none;
 mod alloc_sampled;
+mod capture_sink;
 mod counted_scopes;
 mod cpu_time;
 #[cfg(all(feature = "tracing", not(feature = "off")))]

@@ -96,6 +96,31 @@ fn a_single_file_is_replaced_and_always_complete() {
     assert_eq!(files(folder.path()), ["run.pb.gz"]);
 }
 
+#[test]
+fn an_interval_in_which_nothing_ran_has_no_file() {
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = sink(&folder.path().join("run.pb.gz"), 100).install();
+    std::thread::sleep(Duration::from_millis(200));
+    drop(profiles);
+    assert_eq!(files(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_profile_that_cannot_get_its_name_leaves_no_file() {
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    // A folder has the name of the first profile.
+    std::fs::create_dir(folder.path().join("run.0.pb.gz")).unwrap();
+    let profiles = sink(&folder.path().join("run.pb.gz"), 2).install();
+    {
+        profile_scope!("step");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(profiles);
+    assert_eq!(files(folder.path()), ["run.0.pb.gz"]);
+}
+
 const PROFILE: &str = "VOR_TEST_PPROF";
 
 #[test]

@@ -211,13 +211,15 @@ fn outcome_of(how: &str) -> Outcome {
         }
     }
     outcome.closed = reader.damage().is_none();
-    if let Ok(trace) = std::fs::read_to_string(folder.path().join(TRACE)) {
-        let trace = serde_json::from_str::<serde_json::Value>(&trace);
-        assert_eq!(how, "exit");
-        assert!(
-            trace.is_ok() || !outcome.closed,
-            "the trace is complete too: {trace:?}"
-        );
+    let trace = std::fs::read_to_string(folder.path().join(TRACE));
+    assert_eq!(trace.is_ok(), how == "exit", "{how}: {trace:?}");
+    if let Ok(trace) = trace
+        && outcome.closed
+    {
+        let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+        let events = trace.as_array().unwrap();
+        let work = events.iter().filter(|event| event["name"] == "work");
+        assert_eq!(work.count(), SPANS, "the trace is complete too");
     }
     outcome
 }
@@ -283,19 +285,22 @@ fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
     }
 }
 
-/// The process ends with the program's code in every state of the other threads.
+/// The process ends with the program's code in every state of the other threads, and within the
+/// limit. On Unix the other threads live on until all captures are closed. On Windows they may have
+/// been ended with a lock; then the capture is that of a killed program.
 #[test]
 fn an_exit_never_waits_for_an_ended_thread() {
     for how in ["among others", "flat out"] {
         let ends: Vec<Outcome> = (0..4).map(|_| outcome_of(how)).collect();
         let whole = ends.iter().filter(|outcome| outcome.closed).count();
         println!("{how}: {whole} of {} captures are closed", ends.len());
+        assert!(whole == ends.len() || cfg!(windows), "{how}: {ends:?}");
         for outcome in ends {
             assert_eq!(outcome.code, Some(CODE), "{how}: {outcome:?}");
-            assert!(
-                !outcome.closed || outcome.work == SPANS,
-                "{how}: {outcome:?}"
-            );
+            if outcome.closed {
+                assert_eq!(outcome.work, SPANS, "{how}: {outcome:?}");
+                assert!(outcome.open >= 1, "{how}: {outcome:?}");
+            }
         }
     }
 }

@@ -115,11 +115,15 @@ fn gather_once(
                     frames_with_spans += u64::from(spans_before > 0);
                     first.get_or_insert(frame.index);
                     last = Some(frame.index);
-                    dropped_spans += frame.dropped_spans;
+                    // The numbers of a damaged capture may be anything.
+                    dropped_spans = u64::saturating_add(dropped_spans, frame.dropped_spans);
                     lost_records += recovered.lost_records;
                 }
                 spans_before = 0;
-                if range.to.is_some_and(|to| frame.index + 1 >= to) {
+                if range
+                    .to
+                    .is_some_and(|to| frame.index.saturating_add(1) >= to)
+                {
                     return Ok(ControlFlow::Break(()));
                 }
             }

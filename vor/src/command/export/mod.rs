@@ -384,8 +384,8 @@ impl Export<'_> {
         self.source.capture.set_max_spans(MAX_SPANS);
         let wants_batches = self.sink.interest().batches;
         let mut builder = TreeBuilder::new(MAX_SPANS);
-        let (mut missing_spans, mut missing_frames) = (0, 0);
-        let (mut counted_spans, mut spans) = (0, 0);
+        let (mut missing_spans, mut missing_frames) = (0_u64, 0);
+        let (mut counted_spans, mut spans) = (0_u64, 0);
         let frames = selected.count();
         let positions = selected.positions.iter().cloned().flatten();
         for (done, position) in positions.enumerate() {
@@ -401,9 +401,11 @@ impl Export<'_> {
                 Err(error) => return Err(self.source.failure(error)),
             };
             let kept_spans = recovered.held_spans();
-            counted_spans += recovered.frame.span_count;
+            // The numbers of a damaged capture may be anything.
+            let span_count = recovered.frame.span_count;
+            counted_spans = counted_spans.saturating_add(span_count);
             spans += kept_spans;
-            missing_spans += recovered.frame.span_count.saturating_sub(kept_spans);
+            missing_spans = missing_spans.saturating_add(span_count.saturating_sub(kept_spans));
             let (batch, frame) = if self.filter.keeps_all() {
                 (
                     wants_batches.then(|| SpanBatch::of_trees(&recovered.frame)),

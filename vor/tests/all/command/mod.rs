@@ -26,6 +26,7 @@ mod following;
 mod unmarked;
 mod any_arguments;
 mod bad_input;
+mod largest_numbers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -47,3 +47,43 @@ pub(super) fn page_bytes() -> Option<u64> {
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).ok().filter(|&bytes| bytes > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn usage() -> libc::rusage {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the pointer is to a `rusage` of this stack frame, which the call may write and
+        // does not keep.
+        let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        // SAFETY: the memory was zeroed, and all bits zero are a valid `rusage`.
+        unsafe { usage.assume_init() }
+    }
+
+    #[test]
+    fn each_counter_is_that_of_the_system() {
+        // Many switches of one kind, so that the counters differ.
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let before = usage();
+        let mut sample = ProcessSample::default();
+        fill(&mut sample);
+        let after = usage();
+        let is_between = |counter: Option<u64>, of: fn(&libc::rusage) -> libc::c_long| {
+            let between = of(&before) as u64..=of(&after) as u64;
+            assert!(
+                counter.is_some_and(|counter| between.contains(&counter)),
+                "{counter:?} is not in {between:?}"
+            );
+        };
+        is_between(sample.minor_page_faults, |usage| usage.ru_minflt);
+        is_between(sample.major_page_faults, |usage| usage.ru_majflt);
+        is_between(sample.voluntary_context_switches, |usage| usage.ru_nvcsw);
+        is_between(sample.involuntary_context_switches, |usage| usage.ru_nivcsw);
+    }
+}
