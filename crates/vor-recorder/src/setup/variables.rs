@@ -284,6 +284,8 @@ pub(crate) fn report_unknown() {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -442,6 +444,35 @@ mod tests {
             assert!(lines[0].starts_with(&expected), "{lines:?}");
             assert_eq!(lines.len(), 1, "{lines:?}");
             assert_eq!(settings(config), unset, "{name}={beyond}");
+        }
+    }
+
+    /// Values near valid ones, and any text.
+    fn value() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<f64>().prop_map(|number| number.to_string()),
+            any::<i128>().prop_map(|number| number.to_string()),
+            (0..4).prop_map(|number| format!(" {number} ")),
+            "[+-]?[0-9._eE]{0,24}",
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_used_or_reported_in_a_line_of_its_own(
+            values in proptest::collection::vec(value(), KNOWN.len()),
+        ) {
+            let set: Vec<_> = KNOWN.iter().zip(&values)
+                .map(|(name, value)| (*name, value.as_str())).collect();
+            let (config, lines) = from(&set);
+            for line in &lines {
+                let named = KNOWN.iter().filter(|name| line.starts_with(&format!("{name}: ")));
+                prop_assert_eq!(named.count(), 1, "{}", line);
+            }
+            prop_assert!(lines.len() <= KNOWN.len());
+            prop_assert!(RING_KIB_RANGE.contains(&config.ring_kib));
+            prop_assert!(config.every >= 1 && config.frames_before <= 1000);
         }
     }
 
