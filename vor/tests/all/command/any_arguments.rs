@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use vor_fixtures::captures;
+use vor_fixtures::mutation::mutate_any;
+use vor_fixtures::random::Random;
 
 use crate::command::{Run, v2, vor};
 
@@ -57,10 +59,11 @@ const COMMANDS: [(&str, usize, &[&str]); 8] = [
 const SWITCHES: [&str; 3] = ["--json", "--help", "--nope"];
 
 /// The captures in the folder of the test, of which `lost.vor` does not exist.
-const CAPTURES: [&str; 5] = [
+const CAPTURES: [&str; 6] = [
     "marked.vor",
     "unmarked.vor",
     "kinds.vor",
+    "damaged.vor",
     "old.vor",
     "lost.vor",
 ];
@@ -140,12 +143,17 @@ proptest! {
     #[test]
     fn any_arguments_are_accepted_or_refused_in_words(
         arguments in arguments(),
+        seed in any::<u64>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let write = |name, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
-        write("marked.vor", &captures::make(3, 20, 6, true).bytes);
+        let marked = captures::make(3, 20, 6, true);
+        let kinds = captures::every_kind(7, true);
+        let damaged = mutate_any(&mut Random(seed), &marked.bytes, &marked.records, &kinds);
+        write("marked.vor", &marked.bytes);
+        write("damaged.vor", &damaged.bytes);
         write("unmarked.vor", &captures::make_without_marks(5, 4, 6, false).bytes);
-        write("kinds.vor", &captures::every_kind(7, true));
+        write("kinds.vor", &kinds);
         write("old.vor", &std::fs::read(v2("flame.vor")).unwrap());
         let output = vor()
             .current_dir(folder.path())
