@@ -6,22 +6,21 @@
 //! it is not known yet whether they apply, so such an item is emitted twice, with and without
 //! scopes, each under the matching condition.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote};
-use syn::punctuated::Punctuated;
-use syn::{
-    Attribute, Block, Error, Expr, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path,
-    Signature, Stmt, Token, TraitItem, parse_quote,
-};
-
+use crate::attribute::{self, Meta};
+use crate::cursor::Buffer;
+use crate::error::{Error, Result};
+use crate::item::{Item, Kind};
 use crate::options::{self, Options};
+use crate::signature::Signature;
+use crate::template::fill;
+use crate::tokens::{Group, Span, TokenStream};
 use crate::{instrument, names};
 
 const EXPECTED: &str = "vor::all_functions expects an impl, a trait or an inline module";
 
 /// Expands `#[all_functions(options)] item`.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
-    try_expand(options, item.clone()).unwrap_or_else(|error| crate::with_error(item, &error))
+    try_expand(options, item.clone()).unwrap_or_else(|error| error.beside(item))
 }
 
 /// Expands `#[skip] item`.
@@ -29,27 +28,26 @@ pub(crate) fn expand_skip(options: TokenStream, item: TokenStream) -> TokenStrea
     if options.is_empty() {
         return item;
     }
-    crate::with_error(
-        item,
-        &Error::new_spanned(options, "vor::skip takes no options"),
-    )
+    Error::spanned(options, "vor::skip takes no options").beside(item)
 }
 
-fn try_expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+fn try_expand(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options = Options::parse(options::Attribute::AllFunctions, options)?;
-    let walk = Walk { options: &options };
-    let mut item: Item = syn::parse2(item)?;
-    match &mut item {
-        Item::Impl(item) => walk.impl_block(item),
-        Item::Trait(item) => walk.trait_block(item),
-        Item::Mod(item) if item.content.is_some() => walk.module(item, ""),
-        Item::Fn(_) => {
-            let message = format!("{EXPECTED}; for a single function use `#[vor::profile]`");
-            return Err(Error::new(Span::call_site(), message));
-        }
-        _ => return Err(Error::new(Span::call_site(), EXPECTED)),
+    let buffer = Buffer::new(item);
+    let mut rest = buffer.start();
+    let item = Item::take(&mut rest);
+    if !rest.is_empty() {
+        return Err(rest.error("unexpected token"));
     }
-    Ok(item.into_token_stream())
+    let error = |message: &str| Err(Error::new(Span::call_site(), message));
+    match item.kind {
+        _ if item.block.is_none() => error(EXPECTED),
+        Kind::Impl | Kind::Trait | Kind::Module => Ok(Walk { options: &options }.item(&item, "")),
+        Kind::Function => error(&format!(
+            "{EXPECTED}; for a single function use `#[vor::profile]`"
+        )),
+        Kind::Statement | Kind::Other | Kind::Unknown => error(EXPECTED),
+    }
 }
 
 /// A walk over an item, with the options for all of its functions.
@@ -58,119 +56,63 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn impl_block(&self, item: &mut ItemImpl) {
-        let prefix = names::impl_prefix(item);
-        visit_each(&mut item.items, attributes_of_impl_item, |item| {
-            if let ImplItem::Fn(function) = item {
-                self.function(&prefix, &function.attrs, &function.sig, &mut function.block);
-            }
-        });
-    }
-
-    fn trait_block(&self, item: &mut ItemTrait) {
-        let prefix = names::ident_name(&item.ident);
-        visit_each(&mut item.items, attributes_of_trait_item, |item| {
-            if let TraitItem::Fn(function) = item
-                && let Some(block) = &mut function.default
-            {
-                self.function(&prefix, &function.attrs, &function.sig, block);
-            }
-        });
-    }
-
-    /// Walks a module inside the modules `outer`, a path that is empty or ends in `::`.
-    fn module(&self, item: &mut ItemMod, outer: &str) {
-        let Some((_, items)) = &mut item.content else {
-            return;
+    /// Returns `item` with scopes.
+    ///
+    /// `outer` is the path of the item around it; it is empty or ends in `::`.
+    fn item(&self, item: &Item<'_>, outer: &str) -> TokenStream {
+        let Some(block) = item.block else {
+            return item.tokens();
         };
-        let prefix = format!("{outer}{}", names::ident_name(&item.ident));
-        visit_each(items, attributes_of_item, |item| match item {
-            Item::Fn(function) => {
-                self.function(&prefix, &function.attrs, &function.sig, &mut function.block)
-            }
-            Item::Impl(item) => self.impl_block(item),
-            Item::Trait(item) => self.trait_block(item),
-            Item::Mod(item) => self.module(item, &format!("{prefix}::")),
-            _ => {}
-        });
-    }
-
-    fn function(
-        &self,
-        prefix: &str,
-        attributes: &[Attribute],
-        signature: &Signature,
-        block: &mut Block,
-    ) {
-        if !instrument::can_be_measured(attributes, signature) {
-            return;
-        }
-        let name = format!("{prefix}::{}", names::ident_name(&signature.ident));
-        let statements = &block.stmts;
-        let body = instrument::body(self.options, signature, &name, quote!(#(#statements)*));
-        block.stmts = vec![Stmt::Expr(Expr::Verbatim(body), None)];
-    }
-}
-
-/// Calls `visit` on each item that no attribute exempts.
-///
-/// An item that an attribute exempts under a condition is emitted twice: unchanged under that
-/// condition, and visited under its opposite.
-fn visit_each<T: Clone>(
-    items: &mut Vec<T>,
-    attributes: fn(&mut T) -> Option<&mut Vec<Attribute>>,
-    visit: impl Fn(&mut T),
-) {
-    let mut visited = Vec::with_capacity(items.len());
-    for mut item in items.drain(..) {
-        let exemption = match attributes(&mut item) {
-            Some(attributes) => Exemption::of(attributes),
-            None => Exemption::Always,
+        let content = match item.kind {
+            Kind::Function => match Signature::parse(item.header) {
+                Ok(signature) if instrument::can_be_measured(&item.attributes, &signature) => {
+                    let name = format!("{outer}{}", names::ident_name(&signature.name));
+                    instrument::block(self.options, &signature, &name, block)
+                }
+                // The compiler reports a signature that does not parse.
+                _ => return item.tokens(),
+            },
+            Kind::Impl => self.items(block, &names::impl_prefix(item.header)),
+            Kind::Trait => self.items(block, &item.name()),
+            Kind::Module => self.items(block, &format!("{outer}{}", item.name())),
+            Kind::Statement | Kind::Other | Kind::Unknown => return item.tokens(),
         };
-        match exemption {
-            Exemption::Never => visit(&mut item),
-            Exemption::Always => {}
-            Exemption::When(condition) => {
-                let mut exempt = item.clone();
-                if let Some(attributes) = attributes(&mut exempt) {
-                    attributes.insert(0, parse_quote!(#[cfg(#condition)]));
+        item.with_content(content)
+    }
+
+    /// Returns the content of `block`, in which each item that no attribute exempts has scopes.
+    ///
+    /// An item that an attribute exempts under a condition is emitted twice: unchanged under that
+    /// condition, and with scopes under its opposite.
+    fn items(&self, block: &Group, prefix: &str) -> TokenStream {
+        let outer = format!("{prefix}::");
+        let buffer = Buffer::of(block);
+        let mut cursor = buffer.start();
+        attribute::take_inner(&mut cursor);
+        let mut content = buffer.start().until(cursor);
+        while !cursor.is_empty() {
+            let item = Item::take(&mut cursor);
+            let exemption = match item.kind {
+                Kind::Function | Kind::Impl | Kind::Trait | Kind::Module => {
+                    Exemption::of(&item.attributes)
                 }
-                visited.push(exempt);
-                visit(&mut item);
-                if let Some(attributes) = attributes(&mut item) {
-                    attributes.insert(0, parse_quote!(#[cfg(not(#condition))]));
-                }
+                Kind::Statement | Kind::Other | Kind::Unknown => Exemption::Always,
+            };
+            match exemption {
+                Exemption::Never => content.extend(self.item(&item, &outer)),
+                Exemption::Always => content.extend(item.tokens()),
+                Exemption::When(condition) => content.extend(fill(
+                    Span::call_site(),
+                    "#[cfg($condition)] $exempt #[cfg(not($condition))] $measured",
+                    &[
+                        ("condition", &condition),
+                        ("exempt", &item.tokens()),
+                        ("measured", &self.item(&item, &outer)),
+                    ],
+                )),
             }
         }
-        visited.push(item);
-    }
-    *items = visited;
-}
-
-/// Returns the attributes of an item of an `impl`, if the walk descends into it.
-fn attributes_of_impl_item(item: &mut ImplItem) -> Option<&mut Vec<Attribute>> {
-    match item {
-        ImplItem::Fn(function) => Some(&mut function.attrs),
-        _ => None,
-    }
-}
-
-/// Returns the attributes of an item of a trait, if the walk descends into it.
-fn attributes_of_trait_item(item: &mut TraitItem) -> Option<&mut Vec<Attribute>> {
-    match item {
-        TraitItem::Fn(function) => Some(&mut function.attrs),
-        _ => None,
-    }
-}
-
-/// Returns the attributes of an item of a module, if the walk descends into it.
-fn attributes_of_item(item: &mut Item) -> Option<&mut Vec<Attribute>> {
-    match item {
-        Item::Fn(item) => Some(&mut item.attrs),
-        Item::Impl(item) => Some(&mut item.attrs),
-        Item::Trait(item) => Some(&mut item.attrs),
-        Item::Mod(item) => Some(&mut item.attrs),
-        _ => None,
+        content
     }
 }
 
@@ -184,64 +126,64 @@ enum Exemption {
 }
 
 impl Exemption {
-    fn of(attributes: &[Attribute]) -> Self {
+    fn of(attributes: &[Meta]) -> Self {
         let mut conditions = Vec::new();
         for attribute in attributes {
-            match Self::of_meta(&attribute.meta) {
+            match Self::of_meta(attribute) {
                 Self::Never => {}
                 Self::Always => return Self::Always,
                 Self::When(condition) => conditions.push(condition),
             }
         }
-        Self::any(conditions)
+        Self::any(&conditions)
     }
 
     fn of_meta(meta: &Meta) -> Self {
-        if is_exempting(meta.path()) {
+        if ["skip", "profile", "all_functions"].contains(&meta.last_word()) {
             return Self::Always;
         }
-        let Meta::List(list) = meta else {
+        let Some(list) = meta.list.as_ref().filter(|_| meta.is("cfg_attr")) else {
             return Self::Never;
         };
-        if !list.path.is_ident("cfg_attr") {
-            return Self::Never;
+        let buffer = Buffer::of(list);
+        let mut cursor = buffer.start();
+        cursor.skip_until(|at| at.is_punct(0, ','));
+        let predicate = buffer.start().until(cursor);
+        let mut conditions = Vec::new();
+        while cursor.take_punct(',') {
+            match Self::of_meta(&Meta::parse(&mut cursor)) {
+                Self::Never => {}
+                Self::Always => conditions.push(predicate.clone()),
+                Self::When(condition) => conditions.push(fill(
+                    Span::call_site(),
+                    "all($predicate, $condition)",
+                    &[("predicate", &predicate), ("condition", &condition)],
+                )),
+            }
+            cursor.skip_until(|at| at.is_punct(0, ','));
         }
-        // The compiler reports an attribute that does not parse.
-        let Ok(list) = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) else {
-            return Self::Never;
-        };
-        let mut list = list.iter();
-        let Some(predicate) = list.next() else {
-            return Self::Never;
-        };
-        let conditions = list.filter_map(|attribute| match Self::of_meta(attribute) {
-            Self::Never => None,
-            Self::Always => Some(quote!(#predicate)),
-            Self::When(condition) => Some(quote!(all(#predicate, #condition))),
-        });
-        Self::any(conditions.collect())
+        Self::any(&conditions)
     }
 
-    fn any(conditions: Vec<TokenStream>) -> Self {
-        match conditions.as_slice() {
-            [] => Self::Never,
-            [condition] => Self::When(condition.clone()),
-            conditions => Self::When(quote!(any(#(#conditions),*))),
+    fn any(conditions: &[TokenStream]) -> Self {
+        let [first, others @ ..] = conditions else {
+            return Self::Never;
+        };
+        if others.is_empty() {
+            return Self::When(first.clone());
         }
+        let mut list = first.clone();
+        for other in others {
+            list.extend(fill(Span::call_site(), ", $other", &[("other", other)]));
+        }
+        Self::When(fill(Span::call_site(), "any($list)", &[("list", &list)]))
     }
-}
-
-fn is_exempting(path: &Path) -> bool {
-    path.segments.last().is_some_and(|segment| {
-        ["skip", "profile", "all_functions"]
-            .iter()
-            .any(|name| segment.ident == name)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quote::quote;
 
     /// Checks that `item` becomes `expected`.
     fn check(item: TokenStream, expected: TokenStream) {
@@ -402,25 +344,12 @@ mod tests {
 
     #[test]
     fn other_items_are_refused() {
-        for item in [
-            quote!(
-                struct S;
-            ),
-            quote!(
-                mod elsewhere;
-            ),
-            quote!(
-                use std::mem;
-            ),
-        ] {
+        let error = |text: &str| error(text.parse().unwrap_or_else(|error| panic!("{error}")));
+        for item in ["struct S;", "mod elsewhere;", "use std::mem;"] {
             assert_eq!(error(item), EXPECTED);
         }
-        assert_eq!(
-            error(quote!(
-                fn f() {}
-            )),
-            format!("{EXPECTED}; for a single function use `#[vor::profile]`")
-        );
+        let expected = format!("{EXPECTED}; for a single function use `#[vor::profile]`");
+        assert_eq!(error("fn f() {}"), expected);
     }
 
     #[test]
@@ -428,14 +357,11 @@ mod tests {
         let item = quote!(
             fn f() {}
         );
-        assert_eq!(
-            expand_skip(quote!(), item.clone()).to_string(),
-            item.to_string()
-        );
-        let refused = expand_skip(quote!(always), item.clone()).to_string();
+        let text = item.to_string();
+        assert_eq!(expand_skip(quote!(), item.clone()).to_string(), text);
+        let refused = expand_skip(quote!(always), item).to_string();
         assert!(
-            refused.starts_with(&item.to_string())
-                && refused.contains("vor::skip takes no options"),
+            refused.starts_with(&text) && refused.contains("vor::skip takes no options"),
             "{refused}"
         );
     }

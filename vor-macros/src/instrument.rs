@@ -10,31 +10,21 @@
 //! fn`, an `async` block does not give the compiler the type of the body. An early return that is
 //! never taken does: `if let Some(value) = None::<Output> { return value; }`.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
-use syn::parse::{ParseStream, Parser};
-use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
-use syn::visit_mut::{self, VisitMut};
-use syn::{Error, Ident, Item, LitStr, Meta, PatIdent, ReturnType, Signature, Type, TypeImplTrait};
-
+use crate::attribute::{self, Meta};
+use crate::cursor::{Atom, Buffer, Cursor};
+use crate::error::{Error, Result};
+use crate::item::{Item, Kind};
 use crate::options::Options;
+use crate::pattern;
+use crate::signature::Signature;
+use crate::template::{fill, single, string};
+use crate::tokens::{Group, Ident, Span, TokenStream, TokenTree, with_content};
 
 /// Returns whether a function can have a scope.
 ///
 /// A `const fn` may run in the compiler, and the body of a naked function may only be assembly.
-pub(crate) fn can_be_measured(attributes: &[syn::Attribute], signature: &Signature) -> bool {
-    signature.constness.is_none() && !attributes.iter().any(is_naked)
-}
-
-fn is_naked(attribute: &syn::Attribute) -> bool {
-    match &attribute.meta {
-        Meta::Path(path) => path.is_ident("naked"),
-        Meta::List(list) if list.path.is_ident("unsafe") => list
-            .parse_args::<Ident>()
-            .is_ok_and(|inner| inner == "naked"),
-        _ => false,
-    }
+pub(crate) fn can_be_measured(attributes: &[Meta], signature: &Signature) -> bool {
+    !signature.is_const && !attributes.iter().any(Meta::is_naked)
 }
 
 /// Checks that every argument without an expression is a parameter.
@@ -42,27 +32,22 @@ fn is_naked(attribute: &syn::Attribute) -> bool {
 /// # Errors
 ///
 /// Points to the first argument that names no parameter.
-pub(crate) fn check_arguments(options: &Options, signature: &Signature) -> syn::Result<()> {
-    let mut parameters = Bindings(Vec::new());
-    for input in &signature.inputs {
-        parameters.visit_fn_arg(input);
-    }
+pub(crate) fn check_arguments(options: &Options, signature: &Signature) -> Result<()> {
+    let parameters = pattern::names_in(&signature.parameters);
+    let parameters: Vec<_> = parameters.iter().map(Ident::to_string).collect();
     for argument in options
         .arguments
         .iter()
         .filter(|argument| argument.value.is_none())
     {
-        if parameters.0.contains(&argument.key) {
+        let key = &argument.key;
+        if parameters.contains(&key.to_string()) {
             continue;
         }
-        let key = &argument.key;
-        let function = &signature.ident;
-        let found = match parameters.0.as_slice() {
+        let function = &signature.name;
+        let found = match parameters.as_slice() {
             [] => format!("`{function}` has no named parameters"),
-            names => {
-                let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-                format!("its parameters are {}", names.join(", "))
-            }
+            names => format!("its parameters are `{}`", names.join("`, `")),
         };
         let message = format!(
             "`{key}` is not a parameter of `{function}`: {found}; \
@@ -73,60 +58,80 @@ pub(crate) fn check_arguments(options: &Options, signature: &Signature) -> syn::
     Ok(())
 }
 
-/// The names that the parameters of a function bind, patterns included.
-struct Bindings(Vec<Ident>);
-
-impl<'ast> Visit<'ast> for Bindings {
-    fn visit_pat_ident(&mut self, binding: &'ast PatIdent) {
-        self.0.push(binding.ident.clone());
-        visit::visit_pat_ident(self, binding);
-    }
-
-    // A type may contain a block, whose bindings are not parameters.
-    fn visit_type(&mut self, _: &'ast Type) {}
-}
-
-/// Returns the statements of a function with a scope called `name` around them.
-pub(crate) fn body(
+/// Returns the content of `block`, the braces of a function, with a scope called `name` in it.
+pub(crate) fn block(
     options: &Options,
     signature: &Signature,
     name: &str,
-    body: TokenStream,
+    block: &Group,
 ) -> TokenStream {
+    let buffer = Buffer::of(block);
+    let start = buffer.start();
+    let mut statements = start;
+    attribute::take_inner(&mut statements);
+    let mut content = start.until(statements);
+    content.extend(body(options, signature, name, statements.rest()));
+    content
+}
+
+/// Returns the statements of a function with a scope called `name` around them.
+fn body(options: &Options, signature: &Signature, name: &str, body: TokenStream) -> TokenStream {
     // A scope gets the position where the path of its macro begins. That must be the function's
     // name: the attribute of an `impl` has one position for all its methods.
-    let span = signature.ident.span();
+    let span = signature.name.span();
+    let call_site = Span::call_site();
     let krate = match &options.krate {
         Some(path) => located_at(span, path.clone()),
-        None => quote_spanned!(span=> ::vor),
+        None => fill(span, "::vor", &[]),
     };
-    let name = match &options.name {
-        Some(name) => name.clone(),
-        None => LitStr::new(name, span),
+    let (name, literal) = match &options.name {
+        Some(name) => (name.value.as_str(), name.literal.clone()),
+        None => (name, string(name, span)),
     };
+    let marker_name = single(string(&format!("{name} args"), literal.span()));
+    let name = single(literal);
     let metadata = metadata(options);
-    let arguments = options.arguments.iter().map(|argument| {
-        let key = &argument.key;
-        match &argument.value {
-            Some(value) => quote!(, #key = #value),
-            None => quote!(, #key = #key),
-        }
-    });
-    let arguments = quote!(#(#arguments)*);
-
-    if signature.asyncness.is_none() {
-        let scope = quote_spanned!(span=> #krate::profile_scope!(#name #metadata #arguments););
-        return insert_after_items(body, &scope);
+    let mut arguments = TokenStream::new();
+    for argument in &options.arguments {
+        let key = single(argument.key.clone());
+        let value = argument.value.as_ref().unwrap_or(&key);
+        let holes = [("key", &key), ("value", value)];
+        arguments.extend(fill(call_site, ", $key = $value", &holes));
+    }
+    let scope = |name| {
+        let holes = [
+            ("krate", &krate),
+            ("name", name),
+            ("metadata", &metadata),
+            ("arguments", &arguments),
+        ];
+        fill(
+            span,
+            "$krate::profile_scope!($name $metadata $arguments);",
+            &holes,
+        )
+    };
+    if !signature.is_async {
+        return insert_after_items(body, scope(&name));
     }
 
-    let marker = (!arguments.is_empty()).then(|| {
-        let name = LitStr::new(&format!("{} args", name.value()), name.span());
-        quote_spanned!(span=> { #krate::profile_scope!(#name #metadata #arguments); })
-    });
-    let output = output_hint(&signature.output);
-    let body = insert_after_items(body, &quote!(#marker #output));
-    let site = quote_spanned!(span=> #krate::__private::call_site!(#name #metadata));
-    quote!(#krate::__private::ProfiledFuture::new(#site, async move { #body }).await)
+    let mut start = TokenStream::new();
+    if !arguments.is_empty() {
+        start.extend(fill(span, "{ $scope }", &[("scope", &scope(&marker_name))]));
+    }
+    start.extend(output_hint(signature.output.as_ref()));
+    let holes = [("krate", &krate), ("name", &name), ("metadata", &metadata)];
+    let site = fill(
+        span,
+        "$krate::__private::call_site!($name $metadata)",
+        &holes,
+    );
+    let body = insert_after_items(body, start);
+    fill(
+        call_site,
+        "$krate::__private::ProfiledFuture::new($site, async move { $body }).await",
+        &[("krate", &krate), ("site", &site), ("body", &body)],
+    )
 }
 
 /// Moves `path` to `span`, without a change to how its names resolve.
@@ -140,100 +145,112 @@ fn located_at(span: Span, path: TokenStream) -> TokenStream {
 
 /// Returns `, @category = "…", @color = 0x…`, as far as given.
 fn metadata(options: &Options) -> TokenStream {
-    let category = options
-        .category
-        .iter()
-        .map(|category| quote!(, @category = #category));
-    let color = options.color.iter().map(|color| quote!(, @color = #color));
-    quote!(#(#category)* #(#color)*)
+    let mut metadata = TokenStream::new();
+    let category = options.category.as_ref().map(|category| &category.literal);
+    for (text, value) in [
+        (", @category = $value", category),
+        (", @color = $value", options.color.as_ref()),
+    ] {
+        let value = value.cloned().map(single);
+        metadata.extend(value.map(|value| fill(Span::call_site(), text, &[("value", &value)])));
+    }
+    metadata
 }
 
 /// Returns an early return that is never taken, which gives the compiler the type of an `async`
 /// body.
-fn output_hint(output: &ReturnType) -> Option<TokenStream> {
-    let mut output = match output {
-        ReturnType::Default => return Some(hint_of(&quote!(()), Span::call_site())),
-        // A body that never returns needs no hint, and `!` is not a type on stable compilers.
-        ReturnType::Type(_, ty) if matches!(**ty, Type::Never(_)) => return None,
-        ReturnType::Type(_, ty) => Type::clone(ty),
+fn output_hint(output: Option<&TokenStream>) -> Option<TokenStream> {
+    let Some(output) = output else {
+        let unit = fill(Span::call_site(), "()", &[]);
+        return Some(hint_of(&unit, Span::call_site()));
     };
-    let span = output.span();
-    InferImplTrait.visit_type_mut(&mut output);
-    match output {
-        Type::Infer(_) => None,
-        output => Some(hint_of(&output.to_token_stream(), span)),
-    }
+    let buffer = Buffer::new(output.clone());
+    let start = buffer.start();
+    let span = start.peek(0)?.span();
+    let output = infer_impl_trait(start);
+    let is_inferred =
+        start.is_word(0, "impl") && Buffer::new(output.clone()).start().peek(1).is_none();
+    // A body that never returns needs no hint, and `!` is not a type on stable compilers.
+    let is_never = start.is_punct(0, '!');
+    (!is_inferred && !is_never).then(|| hint_of(&output, span))
 }
 
 /// Returns the hint for the type `output` at `span`, where the compiler points if a body returns
 /// another type.
 fn hint_of(output: &TokenStream, span: Span) -> TokenStream {
-    let span = Span::mixed_site().located_at(span);
-    let value = Ident::new("value", span);
-    quote_spanned! {span=>
-        if let ::core::option::Option::Some(#value) = ::core::option::Option::None::<#output> {
-            return #value;
-        }
-    }
+    fill(
+        Span::mixed_site().located_at(span),
+        "if let ::core::option::Option::Some(value) = ::core::option::Option::None:: < $output > {
+            return value;
+        }",
+        &[("output", output)],
+    )
 }
 
 /// Replaces `impl Trait`, which expressions cannot name, with `_`.
-struct InferImplTrait;
-
-impl VisitMut for InferImplTrait {
-    fn visit_type_mut(&mut self, ty: &mut Type) {
-        if let Type::ImplTrait(TypeImplTrait { impl_token, .. }) = ty {
-            *ty = Type::Infer(syn::TypeInfer {
-                underscore_token: syn::Token![_](impl_token.span),
-            });
-            return;
-        }
-        visit_mut::visit_type_mut(self, ty);
+fn infer_impl_trait(mut ty: Cursor<'_>) -> TokenStream {
+    let mut inferred = TokenStream::new();
+    let mut is_macro = false;
+    while let Some(atom) = ty.next_atom() {
+        let token = match atom {
+            Atom::Token(TokenTree::Ident(word)) if word.to_string().as_str() == "impl" => {
+                ty.skip_until(|at| [',', ';', '=', '>'].iter().any(|end| at.is_punct(0, *end)));
+                Ident::new("_", word.span()).into()
+            }
+            Atom::Token(TokenTree::Group(group)) | Atom::Undelimited(group) if !is_macro => {
+                let content = infer_impl_trait(Buffer::of(group).start());
+                with_content(group, content).into()
+            }
+            Atom::Token(token) => token.clone(),
+            Atom::Undelimited(group) => group.clone().into(),
+        };
+        is_macro = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '!');
+        inferred.extend([token]);
     }
+    inferred
 }
 
 /// Inserts `statement` into `body`, after the items at its start.
-fn insert_after_items(body: TokenStream, statement: &TokenStream) -> TokenStream {
-    let unchanged = body.clone();
-    let split = |input: ParseStream<'_>| {
-        let mut items = TokenStream::new();
-        loop {
-            let ahead = input.fork();
-            match ahead.parse::<Item>() {
-                // A macro call may expand to statements, which belong inside the scope.
-                Ok(Item::Macro(call)) if call.ident.is_none() => break,
-                Ok(Item::Verbatim(_)) | Err(_) => break,
-                Ok(item) => item.to_tokens(&mut items),
-            }
-            // The same parse succeeded on the fork.
-            input.parse::<Item>()?;
+fn insert_after_items(body: TokenStream, statement: TokenStream) -> TokenStream {
+    let buffer = Buffer::new(body);
+    let start = buffer.start();
+    let mut statements = start;
+    let mut next = start;
+    loop {
+        let item = Item::take(&mut next);
+        // A macro call may expand to statements, which belong inside the scope.
+        if item.kind == Kind::Unknown || !item.is_complete {
+            break;
         }
-        let rest: TokenStream = input.parse()?;
-        Ok((items, rest))
-    };
-    match split.parse2(body) {
-        Ok((items, rest)) => quote!(#items #statement #rest),
-        Err(_) => quote!(#statement #unchanged),
+        statements = next;
     }
+    let mut inserted = start.until(statements);
+    inserted.extend(statement);
+    inserted.extend(statements.rest());
+    inserted
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::options::Attribute;
-    use syn::parse_quote;
+    use quote::quote;
 
-    fn expand(options: TokenStream, signature: Signature, statements: TokenStream) -> String {
+    fn signature(tokens: TokenStream) -> Signature {
+        Signature::parse(Buffer::new(tokens).start()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn expand(options: TokenStream, function: TokenStream, statements: TokenStream) -> String {
         let options =
             Options::parse(Attribute::Profile, options).unwrap_or_else(|error| panic!("{error}"));
-        body(&options, &signature, "Type::work", statements).to_string()
+        body(&options, &signature(function), "Type::work", statements).to_string()
     }
 
     #[test]
     fn a_scope_comes_before_the_statements() {
         let expansion = expand(
             quote!(),
-            parse_quote!(fn work(x: u32) -> u32),
+            quote!(fn work(x: u32) -> u32),
             quote!(let y = x; y + 1),
         );
         assert_eq!(
@@ -252,7 +269,7 @@ mod tests {
                 crate = telemetry::vor,
                 name = "work!"
             ),
-            parse_quote!(fn work(x: u32)),
+            quote!(fn work(x: u32)),
             quote!(),
         );
         let expected = quote! {
@@ -271,11 +288,7 @@ mod tests {
             macro_rules! four { () => { LEN } }
         };
         let statements = quote!(let x = four!(); fn late() {} mem::drop(x););
-        let expansion = expand(
-            quote!(),
-            parse_quote!(fn work()),
-            quote!(#items #statements),
-        );
+        let expansion = expand(quote!(), quote!(fn work()), quote!(#items #statements));
         assert_eq!(
             expansion,
             quote!(#items ::vor::profile_scope!("Type::work"); #statements).to_string()
@@ -290,7 +303,7 @@ mod tests {
             quote!(async {}; 1),
             quote!(@ % $),
         ] {
-            let expansion = expand(quote!(), parse_quote!(fn work()), statements.clone());
+            let expansion = expand(quote!(), quote!(fn work()), statements.clone());
             assert_eq!(
                 expansion,
                 quote!(::vor::profile_scope!("Type::work"); #statements).to_string()
@@ -302,7 +315,7 @@ mod tests {
     fn an_async_body_becomes_a_profiled_future() {
         let expansion = expand(
             quote!(category = "net"),
-            parse_quote!(async fn work() -> Vec<u8>),
+            quote!(async fn work() -> Vec<u8>),
             quote!(read().await),
         );
         let expected = quote! {
@@ -325,7 +338,7 @@ mod tests {
     fn the_arguments_of_an_async_function_have_a_scope_of_their_own() {
         let expansion = expand(
             quote!(args(x)),
-            parse_quote!(async fn work(x: u32) -> !),
+            quote!(async fn work(x: u32) -> !),
             quote!(wait().await),
         );
         let expected = quote! {
@@ -342,30 +355,28 @@ mod tests {
 
     #[test]
     fn the_output_of_an_async_body_is_hinted_where_it_can_be_named() {
-        let hint =
-            |signature: Signature| output_hint(&signature.output).map(|hint| hint.to_string());
+        let hint = |function: TokenStream| {
+            output_hint(signature(function).output.as_ref()).map(|hint| hint.to_string())
+        };
         let hinted = |output: TokenStream| Some(hint_of(&output, Span::call_site()).to_string());
-        assert_eq!(hint(parse_quote!(async fn f())), hinted(quote!(())));
+        assert_eq!(hint(quote!(async fn f())), hinted(quote!(())));
+        assert_eq!(hint(quote!(async fn f() -> &str)), hinted(quote!(&str)));
         assert_eq!(
-            hint(parse_quote!(async fn f() -> &str)),
-            hinted(quote!(&str))
-        );
-        assert_eq!(
-            hint(parse_quote!(async fn f() -> Result<impl Read, Error>)),
+            hint(quote!(async fn f() -> Result<impl Read, Error>)),
             hinted(quote!(Result<_, Error>))
         );
-        assert_eq!(hint(parse_quote!(async fn f() -> impl Read)), None);
-        assert_eq!(hint(parse_quote!(async fn f() -> !)), None);
+        assert_eq!(hint(quote!(async fn f() -> impl Read)), None);
+        assert_eq!(hint(quote!(async fn f() -> !)), None);
     }
 
     #[test]
     fn parameters_are_found_in_patterns() {
-        let signature: Signature = parse_quote!(fn work(
+        let signature = signature(quote!(fn work(
             &self,
             (a, Point { x, y: b }): (u8, Point),
             mut c: [u8; { let d = 1; d }],
             e @ 1..=2: u8
-        ));
+        )));
         let check = |options: TokenStream| {
             let options = Options::parse(Attribute::Profile, options)
                 .unwrap_or_else(|error| panic!("{error}"));
@@ -386,19 +397,24 @@ mod tests {
 
     #[test]
     fn constant_and_naked_functions_cannot_be_measured() {
-        let function = |function: syn::ItemFn| can_be_measured(&function.attrs, &function.sig);
-        assert!(function(parse_quote!(
+        let function = |function: TokenStream| {
+            let buffer = Buffer::new(function);
+            let item = Item::take(&mut buffer.start());
+            let signature = Signature::parse(item.header).expect("the function has a signature");
+            can_be_measured(&item.attributes, &signature)
+        };
+        assert!(function(quote!(
             #[inline]
             unsafe extern "C" fn work() {}
         )));
-        assert!(!function(parse_quote!(
+        assert!(!function(quote!(
             const fn work() {}
         )));
-        assert!(!function(parse_quote!(
+        assert!(!function(quote!(
             #[unsafe(naked)]
             extern "C" fn work() {}
         )));
-        assert!(!function(parse_quote!(
+        assert!(!function(quote!(
             #[naked]
             extern "C" fn work() {}
         )));

@@ -13,16 +13,38 @@
 //! | naked `fn` | nothing, since its body may only be assembly |
 //!
 //! An attribute passes through these modules: `profile` takes one function, and `functions` finds
-//! those of an `impl`, a trait or a module. `options` parses the parentheses, `names` makes the
-//! names of scopes, and `instrument` rewrites one body.
+//! those of an `impl`, a trait or a module. `options` parses the parentheses, `item` and
+//! `signature` find the parts of an item, `names` makes the names of scopes, and `instrument`
+//! rewrites one body.
+//!
+//! A macro needs the outline of an item only. So the modules read tokens themselves, and a build
+//! does not compile a parser of the whole language. Tokens that do not change are emitted as they
+//! came, and the compiler reports errors in them.
+
+#![cfg_attr(
+    not(test),
+    expect(clippy::useless_conversion, reason = "unit tests have other tokens")
+)]
 
 use proc_macro::TokenStream;
 
 mod profile;
 mod functions;
 mod options;
+mod expression;
+mod item;
+mod attribute;
+mod signature;
+mod pattern;
 mod names;
 mod instrument;
+mod literal;
+mod template;
+mod cursor;
+mod error;
+mod tokens;
+#[cfg(test)]
+mod judge;
 
 /// Measures every call of a function or method as one scope, named after the function.
 ///
@@ -203,13 +225,4 @@ pub fn all_functions(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn skip(options: TokenStream, item: TokenStream) -> TokenStream {
     functions::expand_skip(options.into(), item.into()).into()
-}
-
-/// Returns `item` with `error` beside it.
-///
-/// The item is kept, so that a mistake causes one error, and not another one for every use of the
-/// item.
-fn with_error(item: proc_macro2::TokenStream, error: &syn::Error) -> proc_macro2::TokenStream {
-    let error = error.to_compile_error();
-    quote::quote!(#item #error)
 }

@@ -4,38 +4,109 @@
 //! fmt::Display for wire::Frame<'_>` gives `<Frame as Display>::fmt`. A `Self` type that is not a
 //! path is spelt as its tokens: `<&[u8] as Source>::read`.
 
-use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
-use quote::ToTokens;
-use syn::ext::IdentExt;
-use syn::{Ident, ItemImpl, Path, Type};
+use crate::cursor::{Buffer, Cursor};
+use crate::item;
+use crate::tokens::{Delimiter, Ident, Spacing, TokenStream, TokenTree};
 
 /// Returns the name of a function or module, without `r#`.
 pub(crate) fn ident_name(ident: &Ident) -> String {
-    ident.unraw().to_string()
+    without_raw(ident.to_string())
 }
 
-/// Returns the part of a scope's name before `::method`, for the methods of `item`.
-pub(crate) fn impl_prefix(item: &ItemImpl) -> String {
-    let self_name = type_name(&item.self_ty);
-    match &item.trait_ {
-        Some((_, path, _)) => format!("<{self_name} as {}>", path_name(path)),
-        None => self_name,
+fn without_raw(word: String) -> String {
+    match word.strip_prefix("r#") {
+        Some(word) => word.to_owned(),
+        None => word,
     }
 }
 
-fn path_name(path: &Path) -> String {
-    path.segments
-        .last()
-        .map(|segment| ident_name(&segment.ident))
-        .unwrap_or_default()
+/// Returns the part of a scope's name before `::method`, for the methods of an `impl` that begins
+/// at `header`.
+pub(crate) fn impl_prefix(mut header: Cursor<'_>) -> String {
+    while !header.is_empty() && !header.take_word("impl") {
+        header.next();
+    }
+    if starts_generics(header) {
+        header.skip_angles();
+    }
+    // `impl !Trait for Type {}`, but not `impl ! {}`.
+    if !header.is_group(1, Delimiter::Brace) {
+        header.take_punct('!');
+    }
+    let first = type_name(take_type(&mut header));
+    if header.take_word("for") {
+        return format!("<{} as {first}>", type_name(take_type(&mut header)));
+    }
+    first
 }
 
-fn type_name(ty: &Type) -> String {
-    match ty {
-        Type::Path(ty) => path_name(&ty.path),
-        Type::Group(group) => type_name(&group.elem),
-        Type::Paren(paren) => type_name(&paren.elem),
-        other => spell(other.to_token_stream()),
+/// Returns whether `<` follows and begins generic parameters, not a path such as `<A as B>::C`.
+fn starts_generics(cursor: Cursor<'_>) -> bool {
+    let is_name = cursor.word(1).is_some()
+        && [':', ',', '>', '=']
+            .iter()
+            .any(|end| cursor.is_punct(2, *end))
+        && !cursor.is_path_separator(2);
+    let is_other = ['>', '#', '\'']
+        .iter()
+        .any(|start| cursor.is_punct(1, *start));
+    cursor.is_punct(0, '<') && (is_name || is_other || cursor.is_word(1, "const"))
+}
+
+/// Takes the trait or the type of an `impl`.
+fn take_type(cursor: &mut Cursor<'_>) -> TokenStream {
+    let start = *cursor;
+    cursor.skip_until(|at| {
+        let is_binder = at.is_punct(1, '<') && (at.is_punct(2, '\'') || at.is_punct(2, '>'));
+        item::is_end(at) || at.is_word(0, "where") || (at.is_word(0, "for") && !is_binder)
+    });
+    start.until(*cursor)
+}
+
+fn type_name(tokens: TokenStream) -> String {
+    let buffer = Buffer::new(tokens.clone());
+    let mut cursor = buffer.start();
+    if let Some(name) = path_name(cursor) {
+        return name;
+    }
+    match cursor.take_group(Delimiter::Parenthesis) {
+        Some(group) if cursor.is_empty() && !is_tuple(Buffer::of(group).start()) => {
+            type_name(group.stream())
+        }
+        _ => spell(tokens),
+    }
+}
+
+/// Returns whether `content`, in parentheses, makes them a tuple.
+fn is_tuple(mut content: Cursor<'_>) -> bool {
+    let is_unit = content.is_empty();
+    content.skip_until(|at| at.is_punct(0, ','));
+    is_unit || !content.is_empty()
+}
+
+/// Returns the last word of a path, or `None` if `cursor` has something else.
+fn path_name(mut cursor: Cursor<'_>) -> Option<String> {
+    if cursor.is_punct(0, '<') {
+        cursor.skip_angles();
+    }
+    cursor.take_path_separator();
+    loop {
+        let name = cursor.take_ident()?.to_string();
+        if name == "fn" {
+            return None;
+        }
+        if cursor.is_path_separator(0) && cursor.is_punct(2, '<') {
+            cursor.take_path_separator();
+        }
+        if cursor.is_punct(0, '<') {
+            cursor.skip_angles();
+        } else if cursor.take_group(Delimiter::Parenthesis).is_some() && cursor.take_arrow() {
+            // The output of a bound such as `Fn(A) -> B`.
+            cursor.skip_until(|at| at.is_punct(0, '+'));
+        }
+        if !cursor.take_path_separator() {
+            return cursor.is_empty().then(|| without_raw(name));
+        }
     }
 }
 
@@ -101,29 +172,33 @@ fn spell_into(tokens: TokenStream, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syn::parse_quote;
+    use quote::quote;
+
+    fn impl_prefix(item: TokenStream) -> String {
+        super::impl_prefix(Buffer::new(item).start())
+    }
 
     #[test]
     fn paths_keep_their_last_segment() {
-        assert_eq!(impl_prefix(&parse_quote!(impl Frame {})), "Frame");
+        assert_eq!(impl_prefix(quote!(impl Frame {})), "Frame");
         assert_eq!(
-            impl_prefix(&parse_quote!(
+            impl_prefix(quote!(
                 impl<'a, T: Copy> wire::v3::Frame<'a, T> {}
             )),
             "Frame"
         );
         assert_eq!(
-            impl_prefix(&parse_quote!(
+            impl_prefix(quote!(
                 impl<T> std::convert::From<Vec<T>> for wire::Frame<T> {}
             )),
             "<Frame as From>"
         );
         assert_eq!(
-            impl_prefix(&parse_quote!(impl Trait for r#type {})),
+            impl_prefix(quote!(impl Trait for r#type {})),
             "<type as Trait>"
         );
         assert_eq!(
-            impl_prefix(&parse_quote!(impl Trait for (Frame) {})),
+            impl_prefix(quote!(impl Trait for (Frame) {})),
             "<Frame as Trait>"
         );
     }
@@ -131,33 +206,32 @@ mod tests {
     #[test]
     fn other_types_are_spelt_out() {
         for (item, name) in [
-            (parse_quote!(impl Source for &[u8] {}), "<&[u8] as Source>"),
+            (quote!(impl Source for &[u8] {}), "<&[u8] as Source>"),
             (
-                parse_quote!(
+                quote!(
                     impl<'a> Source for &'a mut Frame {}
                 ),
                 "<&'a mut Frame as Source>",
             ),
             (
-                parse_quote!(impl Source for (u8, [u16; 4]) {}),
+                quote!(impl Source for (u8, [u16; 4]) {}),
                 "<(u8, [u16; 4]) as Source>",
             ),
             (
-                parse_quote!(impl Source for dyn Read + Send + 'static {}),
+                quote!(impl Source for dyn Read + Send + 'static {}),
                 "<dyn Read + Send + 'static as Source>",
             ),
             (
-                parse_quote!(impl Source for *const u8 {}),
+                quote!(impl Source for *const u8 {}),
                 "<*const u8 as Source>",
             ),
             (
-                parse_quote!(impl Source for fn(u8, u8) -> u16 {}),
+                quote!(impl Source for fn(u8, u8) -> u16 {}),
                 "<fn(u8, u8) -> u16 as Source>",
             ),
-            (parse_quote!(impl dyn Source {}), "dyn Source"),
+            (quote!(impl dyn Source {}), "dyn Source"),
         ] {
-            let item: ItemImpl = item;
-            assert_eq!(impl_prefix(&item), name);
+            assert_eq!(impl_prefix(item), name);
         }
     }
 }

@@ -4,12 +4,10 @@
 //! path`, in any order, each at most once. `#[all_functions]` takes only the last three, because
 //! the others describe a single function.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::ToTokens;
-use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser};
-use syn::punctuated::Punctuated;
-use syn::{Error, Expr, LitInt, LitStr, Path, Token, parenthesized, token};
+use crate::cursor::{Buffer, Cursor};
+use crate::error::{Error, Result};
+use crate::tokens::{Delimiter, Group, Ident, Literal, TokenStream, TokenTree, is_keyword};
+use crate::{expression, literal};
 
 /// The largest colour: eight bits each of red, green and blue.
 const MAX_COLOR: u32 = 0x00ff_ffff;
@@ -20,13 +18,19 @@ pub(crate) struct Options {
     /// The path of the facade crate, if it is not `::vor`.
     pub krate: Option<TokenStream>,
     /// The scope's name, if it is not the function's.
-    pub name: Option<LitStr>,
+    pub name: Option<Text>,
     /// The values to record with each call.
     pub arguments: Vec<Argument>,
     /// The group of the scope, as a viewer shows it.
-    pub category: Option<LitStr>,
+    pub category: Option<Text>,
     /// The colour of the scope, `0xRRGGBB`.
-    pub color: Option<LitInt>,
+    pub color: Option<Literal>,
+}
+
+/// A string literal.
+pub(crate) struct Text {
+    pub literal: Literal,
+    pub value: String,
 }
 
 /// One value to record.
@@ -34,7 +38,7 @@ pub(crate) struct Argument {
     /// The key under which it is recorded.
     pub key: Ident,
     /// The expression to record; `None` for the parameter named like the key.
-    pub value: Option<Expr>,
+    pub value: Option<TokenStream>,
 }
 
 /// The attribute to which the options belong.
@@ -63,30 +67,23 @@ impl Options {
     ///
     /// An unknown or repeated option, or one with a value of the wrong kind; the error points to
     /// it.
-    pub(crate) fn parse(attribute: Attribute, tokens: TokenStream) -> syn::Result<Self> {
-        (|input: ParseStream<'_>| Self::parse_stream(attribute, input)).parse2(tokens)
-    }
-
-    fn parse_stream(attribute: Attribute, input: ParseStream<'_>) -> syn::Result<Self> {
+    pub(crate) fn parse(attribute: Attribute, tokens: TokenStream) -> Result<Self> {
+        let buffer = Buffer::new(tokens);
+        let mut cursor = buffer.start();
         let mut options = Self::default();
-        let mut seen: Vec<Ident> = Vec::new();
-        while !input.is_empty() {
-            if !input.peek(Ident::peek_any) {
-                return Err(input.error(format!("expected {}", attribute.options())));
+        let mut seen: Vec<String> = Vec::new();
+        while !cursor.is_empty() {
+            let Some(option) = cursor.take_ident() else {
+                return Err(cursor.error(&format!("expected {}", attribute.options())));
+            };
+            let word = option.to_string();
+            if seen.contains(&word) {
+                let message = format!("the option `{option}` is given twice");
+                return Err(Error::new(option.span(), message));
             }
-            let option = input.call(Ident::parse_any)?;
-            if seen.contains(&option) {
-                return Err(Error::new(
-                    option.span(),
-                    format!("the option `{option}` is given twice"),
-                ));
-            }
-            options.parse_option(attribute, &option, input)?;
-            seen.push(option);
-            if input.is_empty() {
-                break;
-            }
-            input.parse::<Token![,]>()?;
+            options.parse_option(attribute, option, &word, &mut cursor)?;
+            seen.push(word);
+            take_comma(&mut cursor)?;
         }
         Ok(options)
     }
@@ -95,62 +92,31 @@ impl Options {
         &mut self,
         attribute: Attribute,
         option: &Ident,
-        input: ParseStream<'_>,
-    ) -> syn::Result<()> {
+        word: &str,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<()> {
         let for_one_function = attribute == Attribute::Profile;
-        match option.to_string().as_str() {
+        match word {
             "name" if for_one_function => {
-                let name: LitStr = parse_value(option, input)?;
-                if name.value().is_empty() {
-                    return Err(Error::new(
-                        name.span(),
-                        "the name of a scope must not be empty",
-                    ));
+                let name = parse_text(option, cursor)?;
+                if name.value.is_empty() {
+                    let message = "the name of a scope must not be empty";
+                    return Err(Error::new(name.literal.span(), message));
                 }
                 self.name = Some(name);
             }
             "args" if for_one_function => {
-                if !input.peek(token::Paren) {
-                    return Err(Error::new(
-                        option.span(),
-                        "`args` needs a list: `args(x, key = …)`",
-                    ));
-                }
-                let list;
-                parenthesized!(list in input);
-                let arguments = Punctuated::<Argument, Token![,]>::parse_terminated_with(
-                    &list,
-                    parse_argument,
-                )?;
-                for argument in arguments {
-                    if self
-                        .arguments
-                        .iter()
-                        .any(|earlier| earlier.key == argument.key)
-                    {
-                        let message = format!("the argument `{}` is given twice", argument.key);
-                        return Err(Error::new(argument.key.span(), message));
-                    }
-                    self.arguments.push(argument);
-                }
+                let Some(list) = cursor.take_group(Delimiter::Parenthesis) else {
+                    let message = "`args` needs a list: `args(x, key = …)`";
+                    return Err(Error::new(option.span(), message));
+                };
+                self.arguments = parse_arguments(list)?;
             }
-            "category" => self.category = Some(parse_value(option, input)?),
-            "color" => {
-                let color: LitInt = parse_value(option, input)?;
-                if !color.suffix().is_empty()
-                    || !color
-                        .base10_parse::<u32>()
-                        .is_ok_and(|value| value <= MAX_COLOR)
-                {
-                    let message =
-                        format!("expected a colour from 0x000000 to 0xffffff, found `{color}`");
-                    return Err(Error::new(color.span(), message));
-                }
-                self.color = Some(color);
-            }
+            "category" => self.category = Some(parse_text(option, cursor)?),
+            "color" => self.color = Some(parse_color(option, cursor)?),
             "crate" => {
-                parse_equals(option, input)?;
-                self.krate = Some(input.call(Path::parse_mod_style)?.into_token_stream());
+                parse_equals(option, cursor)?;
+                self.krate = Some(parse_path(cursor)?);
             }
             "name" | "args" => {
                 let message = format!(
@@ -168,36 +134,122 @@ impl Options {
     }
 }
 
-/// Parses the `= value` after `key`.
-fn parse_value<T: syn::parse::Parse>(key: &Ident, input: ParseStream<'_>) -> syn::Result<T> {
-    parse_equals(key, input)?;
-    input.parse()
+/// Takes the comma behind an element, unless that was the last one.
+fn take_comma(cursor: &mut Cursor<'_>) -> Result<()> {
+    if cursor.is_empty() || cursor.take_punct(',') {
+        return Ok(());
+    }
+    Err(cursor.error("expected `,`"))
 }
 
 /// Parses the `=` after `key`. The error points to the key, since nothing may follow it.
-fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
-    match input.parse::<Token![=]>() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::new(
-            key.span(),
-            format!("`{key}` needs a value: `{key} = …`"),
-        )),
+fn parse_equals(key: &Ident, cursor: &mut Cursor<'_>) -> Result<()> {
+    if cursor.take_punct('=') {
+        return Ok(());
     }
+    let message = format!("`{key}` needs a value: `{key} = …`");
+    Err(Error::new(key.span(), message))
+}
+
+/// Parses `= "…"` after `key`.
+fn parse_text(key: &Ident, cursor: &mut Cursor<'_>) -> Result<Text> {
+    parse_equals(key, cursor)?;
+    let start = *cursor;
+    let text = cursor.take_literal().and_then(|literal| {
+        let value = literal::string_value(literal)?;
+        let literal = literal.clone();
+        Some(Text { literal, value })
+    });
+    text.ok_or_else(|| start.error("expected string literal"))
+}
+
+/// Parses `= 0xRRGGBB` after `key`.
+fn parse_color(key: &Ident, cursor: &mut Cursor<'_>) -> Result<Literal> {
+    parse_equals(key, cursor)?;
+    let start = *cursor;
+    let is_negative = cursor.take_punct('-');
+    let color = cursor
+        .take_literal()
+        .filter(|color| literal::is_integer(color));
+    let color = color.ok_or_else(|| start.error("expected integer literal"))?;
+    if is_negative || literal::integer_value(color).is_none_or(|value| value > MAX_COLOR) {
+        let sign = if is_negative { "-" } else { "" };
+        let message = format!("expected a colour from 0x000000 to 0xffffff, found `{sign}{color}`");
+        return Err(start.error(&message));
+    }
+    Ok(color.clone())
+}
+
+/// Parses a path without generic arguments.
+fn parse_path(cursor: &mut Cursor<'_>) -> Result<TokenStream> {
+    let start = *cursor;
+    cursor.take_path_separator();
+    parse_key(cursor, &PATH_KEYWORDS)?;
+    while cursor.take_path_separator() {
+        if parse_key(cursor, &PATH_KEYWORDS).is_err() {
+            return Err(cursor.error("expected path segment after `::`"));
+        }
+    }
+    Ok(start.until(*cursor))
+}
+
+/// The keywords that a path may contain.
+const PATH_KEYWORDS: [&str; 4] = ["crate", "self", "Self", "super"];
+
+/// Takes an identifier, or one of `keywords`.
+fn parse_key<'a>(cursor: &mut Cursor<'a>, keywords: &[&str]) -> Result<&'a Ident> {
+    if let Some(word) = cursor.word(0)
+        && is_keyword(&word)
+        && !keywords.contains(&word.as_str())
+    {
+        return Err(cursor.error(&format!("expected identifier, found keyword `{word}`")));
+    }
+    let key = cursor.take_ident();
+    key.ok_or_else(|| cursor.error("expected identifier"))
+}
+
+/// Parses the list of `args`.
+fn parse_arguments(list: &Group) -> Result<Vec<Argument>> {
+    let buffer = Buffer::of(list);
+    let mut cursor = buffer.start();
+    let mut arguments = Vec::new();
+    let mut seen = Vec::new();
+    while !cursor.is_empty() {
+        let argument = parse_argument(&mut cursor)?;
+        seen.push(argument.key.to_string());
+        arguments.push(argument);
+        take_comma(&mut cursor)?;
+    }
+    for (index, (argument, key)) in arguments.iter().zip(&seen).enumerate() {
+        if seen[..index].contains(key) {
+            let message = format!("the argument `{key}` is given twice");
+            return Err(Error::new(argument.key.span(), message));
+        }
+    }
+    Ok(arguments)
 }
 
 /// Parses `x` or `key = expression`.
-fn parse_argument(input: ParseStream<'_>) -> syn::Result<Argument> {
-    if input.peek(Token![self]) {
+fn parse_argument(cursor: &mut Cursor<'_>) -> Result<Argument> {
+    if cursor.is_word(0, "self") {
         let message = "`self` is not a value to record: \
             give a key and an expression, such as `args(len = self.len())`";
-        return Err(input.error(message));
+        return Err(cursor.error(message));
     }
-    let key: Ident = input.parse()?;
-    let value = if input.peek(Token![=]) {
-        Some(parse_value(&key, input)?)
-    } else {
-        None
-    };
+    let key = parse_key(cursor, &[])?.clone();
+    let mut value = None;
+    if cursor.take_punct('=') {
+        let start = *cursor;
+        let starts_expression = match cursor.peek(0) {
+            Some(TokenTree::Punct(punct)) => "-!*&<|.:'#".contains(punct.as_char()),
+            next => next.is_some(),
+        };
+        if !starts_expression {
+            return Err(cursor.error("expected an expression"));
+        }
+        expression::skip(cursor);
+        value = Some(start.until(*cursor));
+    }
     Ok(Argument { key, value })
 }
 
@@ -223,12 +275,9 @@ mod tests {
             name = "pack", args(x, bytes = data.len(),), category = "io", color = 0x00ff00,
             crate = crate::telemetry::vor,
         });
+        assert_eq!(options.name.map(|name| name.value).as_deref(), Some("pack"));
         assert_eq!(
-            options.name.map(|name| name.value()).as_deref(),
-            Some("pack")
-        );
-        assert_eq!(
-            options.category.map(|category| category.value()).as_deref(),
+            options.category.map(|category| category.value).as_deref(),
             Some("io")
         );
         assert_eq!(

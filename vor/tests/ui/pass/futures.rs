@@ -64,6 +64,15 @@ async fn never() -> ! {
     std::future::pending().await
 }
 
+macro_rules! define {
+    ($vis:vis $name:ident, $output:ty, $path:path, $value:expr, $text:literal, $body:block) => {
+        #[vor::profile(name = $text, args(twice = $value * 2), crate = $path)]
+        $vis async fn $name() -> $output $body
+    };
+}
+
+define!(pub(crate) defined, Vec<&'static str>, ::vor, 1 + 2, "defined", { vec!["x"] });
+
 struct Connection {
     sent: Vec<String>,
 }
@@ -117,6 +126,7 @@ fn main() {
     assert_eq!(send(unsafe { read(&1) }), 1);
     assert_eq!(send(sum(1, (2, 3))), 3);
     let _unpolled = never();
+    assert_eq!(send(defined()), ["x"]);
     let mut connection = Connection { sent: Vec::new() };
     send(async { connection.send("a").await.send("b").await.sent.len() });
     assert_eq!(send(connection.close()), 2);
