@@ -125,7 +125,7 @@ fn events(index: u64) -> Payload {
 
 /// Two stacks, estimated from samples in every second frame.
 fn heap(index: u64) -> Payload {
-    let is_exact = index % 2 == 0;
+    let is_exact = index.is_multiple_of(2);
     let stack = |sites: &[u64]| {
         let stack = Payload::default().numbers(&[0, sites.len() as u64]);
         let stack = stack.numbers(sites).numbers(&[MAX, MAX]);
