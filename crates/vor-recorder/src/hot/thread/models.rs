@@ -41,8 +41,13 @@ fn total_ticks() -> u64 {
 fn a_reader_finds_each_call_once_while_its_thread_ends() {
     loom::model(|| {
         count_once(set_up().unwrap());
+        let state = take_added().remove(0).0;
         let reader = thread::spawn(|| assert_eq!(calls(), 1));
         end_thread();
+        // The next thread takes the state. Loom also needs this store: it remembers only the last
+        // load of each number, and the end of a thread loads the numbers that it clears.
+        reclaim(&state);
+        threads().take_state(1);
         reader.join().unwrap();
         assert_eq!((calls(), total_ticks()), (1, TICKS));
     });
