@@ -145,21 +145,20 @@ fn a_home_goes_to_the_next_thread_with_the_spans_that_live_on() {
 fn a_scope_that_ends_never_takes_words_of_two_values() {
     loom::model(|| {
         let slot = Arc::new(Slot::new());
-        let write = |slot: &Slot, value: u64| {
-            slot.rewrite(|| {
-                slot.words[0].store(value, Relaxed);
-                slot.words[1].store(value, Relaxed);
-            });
-        };
-        let writer = {
+        let reader = {
             let slot = Arc::clone(&slot);
-            thread::spawn(move || write(&slot, 1))
+            thread::spawn(move || {
+                let version = slot.version();
+                let words = [slot.words[0].load(Relaxed), slot.words[1].load(Relaxed)];
+                if slot.is_still(version) {
+                    assert_eq!(words[0], words[1]);
+                }
+            })
         };
-        let version = slot.version();
-        let words = [slot.words[0].load(Relaxed), slot.words[1].load(Relaxed)];
-        if slot.is_still(version) {
-            assert_eq!(words[0], words[1]);
-        }
-        writer.join().unwrap();
+        slot.rewrite(|| {
+            slot.words[0].store(1, Relaxed);
+            slot.words[1].store(1, Relaxed);
+        });
+        reader.join().unwrap();
     });
 }
