@@ -4,9 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicPtr, AtomicU32};
 use crate::sync::sum::Sum;
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn};
 
 /// Most stacks; an allocation in any further stack counts for the outer scope.
 pub(crate) const MAX_STACKS: usize = 1 << 16;
@@ -52,10 +51,12 @@ pub(crate) struct LiveTable {
 }
 
 impl LiveTable {
-    pub(crate) const fn new() -> Self {
-        Self {
-            start: AtomicPtr::new(null_mut()),
-            len: AtomicU32::new(0),
+    const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self {
+                start: AtomicPtr::new(null_mut()),
+                len: AtomicU32::new(0),
+            }
         }
     }
 

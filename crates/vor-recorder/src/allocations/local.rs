@@ -18,9 +18,9 @@ use std::sync::OnceLock;
 use super::live::{Live, LiveTable, MAX_STACKS, StackCache};
 use super::lock::Lock;
 use super::{EXACT, HEAP};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::sync::global::AtomicBool;
 use crate::sync::sum::Sum;
+use crate::sync::{self, AtomicPtr, AtomicU64, Ordering, const_fn, statics, thread_locals};
 
 /// Allocations and frees, of a thread or of the process. A reallocation is a free and an
 /// allocation.
@@ -79,12 +79,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    const fn new() -> Self {
-        Self {
-            alloc_objects: Sum::new(),
-            alloc_bytes: Sum::new(),
-            free_objects: Sum::new(),
-            free_bytes: Sum::new(),
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                alloc_objects: Sum::new(),
+                alloc_bytes: Sum::new(),
+                free_objects: Sum::new(),
+                free_bytes: Sum::new(),
+            }
         }
     }
 
@@ -98,9 +100,11 @@ impl Counters {
     }
 }
 
-/// Counters of all threads after their end: allocations, their bytes, frees, their bytes.
-/// Incremented and read by any thread, relaxed.
-static AFTER_END: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+statics! {
+    /// Counters of all threads after their end: allocations, their bytes, frees, their bytes.
+    /// Incremented and read by any thread, relaxed.
+    static AFTER_END: [AtomicU64; 4] = sync::array![AtomicU64::new(0); 4];
+}
 
 /// Whether and how a thread counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +152,7 @@ pub(crate) struct Local {
     pub(crate) stack: StackCache,
 }
 
-thread_local! {
+thread_locals! {
     static LOCAL: Local = const { Local::new() };
     /// Unlinks the thread when it ends.
     static ENDING: Ending = const { Ending };
@@ -158,7 +162,10 @@ struct Ending;
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        own().end();
+        // A model ends its threads itself, because loom has dropped `LOCAL` by now.
+        if !cfg!(loom) {
+            own().end();
+        }
     }
 }
 
@@ -176,11 +183,13 @@ struct Threads {
 // unlinks them under the lock before they are freed.
 unsafe impl Send for Threads {}
 
-static THREADS: Lock<Threads> = Lock::new(Threads {
-    first: std::ptr::null_mut(),
-    ended: Counts::NONE,
-    live: Vec::new(),
-});
+statics! {
+    static THREADS: Lock<Threads> = Lock::new(Threads {
+        first: std::ptr::null_mut(),
+        ended: Counts::NONE,
+        live: Vec::new(),
+    });
+}
 
 /// Whether the allocator has been called. Set by any thread's first allocation, read by any thread,
 /// both relaxed: it orders nothing.
@@ -318,22 +327,24 @@ impl Drop for StateGuard {
 }
 
 impl Local {
-    const fn new() -> Self {
-        Self {
-            shared: Shared {
-                counters: Counters::new(),
-                live: LiveTable::new(),
-                next: AtomicPtr::new(std::ptr::null_mut()),
-                previous: AtomicPtr::new(std::ptr::null_mut()),
-            },
-            state: Cell::new(State::New),
-            counted_stacks: Cell::new(0),
-            is_linked: Cell::new(false),
-            #[cfg(unix)]
-            before_fork: Cell::new(State::New),
-            sample_at: Cell::new(0),
-            random: Cell::new(0),
-            stack: StackCache::new(),
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                shared: Shared {
+                    counters: Counters::new(),
+                    live: LiveTable::new(),
+                    next: AtomicPtr::new(std::ptr::null_mut()),
+                    previous: AtomicPtr::new(std::ptr::null_mut()),
+                },
+                state: Cell::new(State::New),
+                counted_stacks: Cell::new(0),
+                is_linked: Cell::new(false),
+                #[cfg(unix)]
+                before_fork: Cell::new(State::New),
+                sample_at: Cell::new(0),
+                random: Cell::new(0),
+                stack: StackCache::new(),
+            }
         }
     }
 
@@ -567,6 +578,12 @@ pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     })
 }
 
+/// Ends the counting of this thread, as the thread's end does.
+#[cfg(all(test, loom))]
+pub(super) fn end_thread() {
+    own().end();
+}
+
 /// Locks other than that of this module that must be free in the child of a fork.
 #[cfg(unix)]
 #[derive(Debug)]
@@ -652,7 +669,7 @@ mod fork {
             // their objects now belong to the child.
             let mut link = threads.first;
             threads.first = std::ptr::null_mut();
-            while let Some(shared) = neighbour(&crate::sync::global::AtomicPtr::new(link)) {
+            while let Some(shared) = neighbour(&crate::sync::AtomicPtr::new(link)) {
                 let next = shared.next.load(Ordering::Relaxed);
                 if mine == Some(std::ptr::from_ref(shared)) {
                     shared.next.store(std::ptr::null_mut(), Ordering::Relaxed);

@@ -6,16 +6,15 @@
 //! new stacks and by snapshots. A thread that holds it runs
 //! [`internally`](super::local::internally), so its own allocations do not take the lock again.
 
+#[cfg(not(loom))]
 use std::time::Duration;
 
-use crossbeam_utils::Backoff;
-
 use super::local;
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, UnsafeCell};
+use crate::sync::{AtomicBool, Ordering, UnsafeCell, const_fn};
 
 /// Pause between two tries of a thread that has spun and yielded without success. The holder may
 /// have a lower priority, and run only while the waiting thread sleeps.
+#[cfg(not(loom))]
 const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -31,10 +30,12 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self {
-            is_locked: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
+    const_fn! {
+        pub(crate) const fn new(value: T) -> Self {
+            Self {
+                is_locked: AtomicBool::new(false),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 
@@ -53,17 +54,21 @@ impl<T> Lock<T> {
             #[expect(unsafe_code, reason = "as above")]
             // SAFETY: This thread has set the flag, and `_release` clears it after the last use of
             // the reference.
-            work(unsafe { &mut *self.value.get() })
+            self.value.with_mut(|value| work(unsafe { &mut *value }))
         })
     }
 
     fn take(&self) {
-        let backoff = Backoff::new();
+        #[cfg(not(loom))]
+        let backoff = crossbeam_utils::Backoff::new();
         while self
             .is_locked
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(not(loom))]
             if backoff.is_completed() {
                 std::thread::sleep(PAUSE);
             } else {

@@ -9,6 +9,8 @@
 pub(crate) mod live;
 pub(crate) mod local;
 pub(crate) mod lock;
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(windows)]
 pub(crate) use local::stay_internal;

@@ -61,18 +61,18 @@ pub(crate) fn ordered_ticks() -> u64 {
 /// it.
 #[inline(always)]
 #[cfg_attr(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
+    all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)),
     expect(unsafe_code, reason = "barriers are instructions of the processor")
 )]
 fn wait_for_loads() {
     crate::sync::global::fence(Ordering::SeqCst);
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: LFENCE is part of SSE2, which every x86-64 processor has, and changes no memory.
     // RDTSC stays on its side of it (Intel SDM volume 2, RDTSC; AMD APM volume 3, RDTSC).
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: ISB changes no memory and no register. Without it, the counter may be read
     // speculatively (Arm ARM, CNTVCT_EL0).
     unsafe {
@@ -94,7 +94,7 @@ pub(crate) fn wait_past(read_ticks: u64) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
 pub(crate) fn hardware_ticks() -> u64 {
@@ -119,11 +119,11 @@ impl Halves {
     /// reading.
     #[inline(always)]
     #[cfg_attr(
-        target_arch = "x86_64",
+        all(target_arch = "x86_64", not(miri)),
         expect(unsafe_code, reason = "the intrinsic puts the halves together")
     )]
     pub(crate) fn read() -> Self {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             let (low, high);
             // SAFETY: As for `hardware_ticks`. RDTSC writes the two named registers and nothing
@@ -139,7 +139,7 @@ impl Halves {
             };
             Self { low, high }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         {
             let ticks = hardware_ticks();
             Self {
@@ -165,7 +165,7 @@ impl Halves {
     }
 }
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
 pub(crate) fn hardware_ticks() -> u64 {
@@ -182,7 +182,8 @@ pub(crate) fn hardware_ticks() -> u64 {
     ticks
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+// Miri has no counter.
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 #[inline(always)]
 pub(crate) fn hardware_ticks() -> u64 {
     other_ticks()
@@ -191,17 +192,18 @@ pub(crate) fn hardware_ticks() -> u64 {
 /// Returns whether the processor has a counter that runs at one rate on all cores and in all power
 /// states.
 fn has_hardware() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let extended = core::arch::x86_64::__cpuid(0x8000_0000).eax;
         // Leaf 0x8000_0007, EDX bit 8: invariant TSC (Intel SDM volume 3, 17.17.1; AMD APM volume
         // 3, E.4.6).
         extended >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & 1 << 8 != 0
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         cfg!(all(
             target_arch = "aarch64",
+            not(miri),
             any(
                 target_os = "linux",
                 target_os = "macos",
@@ -221,7 +223,10 @@ pub fn is_hardware() -> bool {
 /// Returns whether [`ticks`] reads [`hardware_ticks`], as the fast path of scopes does. Always
 /// `true` if vor knows no counter of the processor, as in browsers.
 pub(crate) fn allows_fast_path() -> bool {
-    cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || is_hardware()
+    cfg!(any(
+        miri,
+        not(any(target_arch = "x86_64", target_arch = "aarch64"))
+    )) || is_hardware()
 }
 
 #[cold]

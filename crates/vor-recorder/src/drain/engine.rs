@@ -578,11 +578,7 @@ impl Engine {
     /// Reclaims the states of ended threads once their rings are empty.
     fn release_ended(&mut self) {
         self.sources.retain_mut(|source| {
-            let ended = source.state.has_exited();
-            if ended
-                && source.state.ring.len() == 0
-                && source.state.ring.dropped() == source.dropped_seen
-            {
+            if source.state.is_drained(source.dropped_seen) {
                 if source.grace_passes > 0 && source.state.has_open() {
                     source.grace_passes -= 1;
                     return true;

@@ -23,8 +23,8 @@ mod locks {
     /// allocate.
     pub(super) const ARE_OPEN: [fn() -> bool; 8] = [
         crate::heap::is_open,
-        || is_open(&MARKS),
-        || is_open(&FRAME_SETS),
+        || is_open(MARKS.try_lock()),
+        || is_open(FRAME_SETS.try_lock()),
         worker::is_open,
         gpu::is_open,
         metrics::is_open,
@@ -74,7 +74,9 @@ mod ends {
     /// that they stay open.
     pub(in super::super) fn is_possible() -> bool {
         let are_open = |locks: &[fn() -> bool]| locks.iter().all(|is_open| is_open());
-        are_open(&super::locks::ARE_OPEN) && is_open(&SETTINGS) && is_open(&ENGINE)
+        are_open(&super::locks::ARE_OPEN)
+            && is_open(SETTINGS.try_lock())
+            && is_open(ENGINE.try_lock())
     }
 
     /// Ensures that vor waits for no lock on this thread when destructors of its thread-locals run.

@@ -85,7 +85,7 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether no thread holds the lock; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
-    crate::os::detach::is_open(&WORKER)
+    crate::os::detach::is_open(WORKER.try_lock())
 }
 
 pub(super) fn wake(urgent: bool) {

@@ -24,6 +24,7 @@ use crate::clock;
 use crate::hot::thread;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU8;
+use crate::sync::{self, statics};
 
 /// A live object with a sample.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +45,10 @@ static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
 
 const SHARDS: usize = 64;
 
-static SHARD: [Lock<HashMap<usize, Sample, FxBuildHasher>>; SHARDS] =
-    [const { Lock::new(HashMap::with_hasher(FxBuildHasher)) }; SHARDS];
+statics! {
+    static SHARD: [Lock<HashMap<usize, Sample, FxBuildHasher>>; SHARDS] =
+        sync::array![Lock::new(HashMap::with_hasher(FxBuildHasher)); SHARDS];
+}
 
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicU8 {
@@ -165,7 +168,7 @@ pub(super) fn put_back(object: *mut u8, sample: Option<Sample>) {
 /// Calls `each` with every live object with a sample.
 pub(super) fn for_each(mut each: impl FnMut(Sample)) {
     super::hold_locks_across_forks();
-    for shard in &SHARD {
+    for shard in SHARD.iter() {
         shard.with(|samples| samples.values().copied().for_each(&mut each));
     }
 }

@@ -10,6 +10,7 @@ use vor_capture::model::catalog::SiteId;
 
 use crate::allocations::live::MAX_STACKS;
 use crate::allocations::lock::Lock;
+use crate::sync::statics;
 
 struct Stacks {
     /// Parent and site of each stack but the root; stack `n` is at `n - 1`.
@@ -17,10 +18,12 @@ struct Stacks {
     by_edge: HashMap<(u32, u32), u32, FxBuildHasher>,
 }
 
-static STACKS: Lock<Stacks> = Lock::new(Stacks {
-    nodes: Vec::new(),
-    by_edge: HashMap::with_hasher(FxBuildHasher),
-});
+statics! {
+    static STACKS: Lock<Stacks> = Lock::new(Stacks {
+        nodes: Vec::new(),
+        by_edge: HashMap::with_hasher(FxBuildHasher),
+    });
+}
 
 /// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Returns
 /// `parent` if there are too many stacks or no memory: allocations then count for the outer scope.

@@ -13,7 +13,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 use vor_capture::filled;
@@ -23,8 +23,7 @@ use vor_capture::model::measures::Measures;
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::hot::tracing_out::TracingSite;
-use crate::sync::Ordering;
-use crate::sync::global::AtomicU64;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, const_fn, statics};
 
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
@@ -73,27 +72,29 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// Describes a place in the source. `line` is 1-based, `color` 0x00RRGGBB.
-    #[must_use]
-    pub const fn new(
-        name: &'static str,
-        module_path: &'static str,
-        file: &'static str,
-        line: u32,
-    ) -> Self {
-        Self {
-            word: AtomicU64::new(UNREGISTERED as u64),
-            measured_word: AtomicU64::new(0),
-            name,
-            module_path,
-            file,
-            line,
-            category: "",
-            color: None,
-            arg_names: &[],
-            measures: Measures::NONE,
-            #[cfg(all(feature = "tracing", not(feature = "off")))]
-            tracing: TracingSite::new(),
+    const_fn! {
+        /// Describes a place in the source. `line` is 1-based, `color` 0x00RRGGBB.
+        #[must_use]
+        pub const fn new(
+            name: &'static str,
+            module_path: &'static str,
+            file: &'static str,
+            line: u32,
+        ) -> Self {
+            Self {
+                word: AtomicU64::new(UNREGISTERED as u64),
+                measured_word: AtomicU64::new(0),
+                name,
+                module_path,
+                file,
+                line,
+                category: "",
+                color: None,
+                arg_names: &[],
+                measures: Measures::NONE,
+                #[cfg(all(feature = "tracing", not(feature = "off")))]
+                tracing: TracingSite::new(),
+            }
         }
     }
 
@@ -272,13 +273,15 @@ pub(crate) struct Words {
     pub(crate) measures: Measures,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    sites: Vec::new(),
-    variants: HashMap::with_hasher(FxBuildHasher),
-    names: HashMap::with_hasher(FxBuildHasher),
-    with_ids: Vec::new(),
-    fast: false,
-});
+statics! {
+    static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+        sites: Vec::new(),
+        variants: HashMap::with_hasher(FxBuildHasher),
+        names: HashMap::with_hasher(FxBuildHasher),
+        with_ids: Vec::new(),
+        fast: false,
+    });
+}
 
 /// Locks the registry. A panic cannot leave it half changed, so poison is ignored.
 pub(crate) fn lock() -> MutexGuard<'static, Registry> {
@@ -298,7 +301,7 @@ pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
 /// Returns whether the registry is unlocked. Used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    crate::os::detach::is_open(&REGISTRY)
+    crate::os::detach::is_open(REGISTRY.try_lock())
 }
 
 /// Locks the registry for a caller that must not block. Tries a few times, and returns `None` if

@@ -37,3 +37,5 @@ pub mod flow;
 pub(crate) mod tracing_out;
 pub(crate) mod nvtx;
 mod macros;
+#[cfg(all(test, loom))]
+mod models;

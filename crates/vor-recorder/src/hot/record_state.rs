@@ -11,12 +11,23 @@ use vor_capture::model::measures::Measures;
 use crate::clock;
 use crate::hot::{callsite, thread};
 use crate::hot::{nvtx, tracing_out};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU8};
+use crate::sync::global::AtomicBool;
+use crate::sync::{AtomicU8, Ordering, statics};
 
-/// [`OFF`], [`SPANS`] or [`COUNTS`], independent of the clock. Written by [`set`], read relaxed by
-/// everything that is recorded.
-static STATE: AtomicU8 = AtomicU8::new(OFF);
+statics! {
+    /// [`OFF`], [`SPANS`] or [`COUNTS`], independent of the clock. Written by [`set`], read relaxed
+    /// by everything that is recorded.
+    static STATE: AtomicU8 = AtomicU8::new(OFF);
+
+    /// The [`RecordMode`], for [`mode`]. Written under the registry's lock, read relaxed by every
+    /// scope that is not on the fast path.
+    static MODE: AtomicU8 = AtomicU8::new(RecordMode::Mixed as u8);
+
+    /// The measures of every scope beside its duration, as [`Measures::bits`]. Bits are only added.
+    /// Written by [`measure`], read relaxed on the slow path, because the fast path does not
+    /// measure.
+    static MEASURES: AtomicU8 = AtomicU8::new(0);
+}
 
 /// Nothing is recorded.
 const OFF: u8 = 0;
@@ -29,18 +40,10 @@ const COUNTS: u8 = 2;
 /// permanently; slow paths read it.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// The [`RecordMode`], for [`mode`]. Written under the registry's lock, read relaxed by every scope
-/// that is not on the fast path.
-static MODE: AtomicU8 = AtomicU8::new(RecordMode::Mixed as u8);
-
 /// Whether scopes with names made at run time may take the fast path. Written under the registry's
 /// lock, read relaxed by every such scope. It orders nothing, because the scope checks everything
 /// else that it needs.
 static NAMES_FAST: AtomicBool = AtomicBool::new(false);
-
-/// The measures of every scope beside its duration, as [`Measures::bits`]. Bits are only added.
-/// Written by [`measure`], read relaxed on the slow path, because the fast path does not measure.
-static MEASURES: AtomicU8 = AtomicU8::new(0);
 
 /// Whether a subscriber of `tracing` that wants scopes was added since the last [`review`]. Set by
 /// the subscriber's announcement, cleared by the review.

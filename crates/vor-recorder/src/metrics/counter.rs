@@ -16,7 +16,7 @@ use crate::hot::thread::{BLOCK_COUNTERS, CounterBlock, ThreadState};
 use crate::hot::{record_state, thread};
 use crate::sync::global::{AtomicU32, AtomicU64};
 use crate::sync::sum::Sum;
-use crate::sync::{Ordering, lock};
+use crate::sync::{Ordering, array, lock};
 
 struct Blocks {
     all: Vec<&'static CounterBlock>,
@@ -43,7 +43,7 @@ pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
 /// Returns whether no thread holds the list of blocks; used by the last thread of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn are_blocks_open() -> bool {
-    crate::os::detach::is_open(&BLOCKS)
+    crate::os::detach::is_open(BLOCKS.try_lock())
 }
 
 impl CounterBlock {
@@ -53,7 +53,7 @@ impl CounterBlock {
         if let Some(block) = blocks.free.pop() {
             return block;
         }
-        let numbers = [const { Sum::new() }; BLOCK_COUNTERS];
+        let numbers = array![Sum::new(); BLOCK_COUNTERS];
         let block: &'static Self = Box::leak(Box::new(Self(numbers)));
         blocks.all.push(block);
         block

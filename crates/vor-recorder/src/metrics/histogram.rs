@@ -79,7 +79,7 @@ impl Histogram {
     /// Returns whether nobody holds the lock.
     #[cfg(any(unix, windows))]
     pub(super) fn is_open(&self) -> bool {
-        crate::os::detach::is_open(&self.values)
+        crate::os::detach::is_open(self.values.try_lock())
     }
 
     /// Adds it to the list; returns `false` if there are too many metrics.

@@ -106,8 +106,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether no thread holds one of the locks; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    let is_open = crate::os::detach::is_open::<Metrics>;
-    is_open(&METRICS)
+    crate::os::detach::is_open(METRICS.try_lock())
         && counter::are_blocks_open()
         && (metrics().histograms.iter()).all(|(histogram, _)| histogram.is_open())
 }

@@ -16,10 +16,11 @@ pub(crate) const fn is_last_thread() -> bool {
     false
 }
 
-/// Returns whether a lock is free. A poisoned lock is: the panic has released it.
+/// Returns whether a lock is free, by the attempt to take it. A poisoned lock is free, because the
+/// panic has released it.
 #[cfg(any(unix, windows))]
-pub(crate) fn is_open<T>(mutex: &std::sync::Mutex<T>) -> bool {
-    !matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+pub(crate) fn is_open<G>(attempt: std::sync::TryLockResult<G>) -> bool {
+    !matches!(attempt, Err(std::sync::TryLockError::WouldBlock))
 }
 
 #[cfg(windows)]

@@ -5,8 +5,7 @@
 //! handler runs before or after it. No other thread adds, so the instruction needs no lock prefix
 //! on x86-64.
 
-use crate::sync::Ordering;
-use crate::sync::global::AtomicU64;
+use crate::sync::{AtomicU64, Ordering, const_fn};
 
 /// A sum. Only its thread and that thread's signal handlers add to it; anyone may read it
 /// (relaxed).
@@ -14,8 +13,10 @@ use crate::sync::global::AtomicU64;
 pub(crate) struct Sum(AtomicU64);
 
 impl Sum {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU64::new(0))
+    const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
     }
 
     #[inline(always)]
@@ -24,7 +25,7 @@ impl Sum {
     }
 
     /// Adds, and wraps on overflow. Called only by the thread that owns this number.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     #[inline(always)]
     #[expect(
         unsafe_code,
@@ -44,7 +45,7 @@ impl Sum {
     }
 
     /// Adds, and wraps on overflow. Called only by the thread that owns this number.
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
     #[inline(always)]
     pub(crate) fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Ordering::Relaxed);

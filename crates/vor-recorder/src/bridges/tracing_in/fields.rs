@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use super::site::Site;
 use crate::hot::args::{self, Arg, ArgWord, MAX_STR_BYTES};
 use crate::hot::callsite::{Kinds, MAX_ARGS};
-use crate::sync::global::AtomicU64;
+use crate::sync::AtomicU64;
 use crate::sync::{Ordering, lock};
 
 /// The kinds of `count` arguments without a value.

@@ -32,6 +32,8 @@ pub(crate) mod steps;
 mod table;
 #[cfg(feature = "tracing-layer")]
 mod registered;
+#[cfg(all(test, loom, feature = "tracing-layer"))]
+mod models;
 
 pub use sampler::{AlwaysSample, Probabilistic, Sampler};
 

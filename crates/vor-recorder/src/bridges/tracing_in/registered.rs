@@ -10,13 +10,15 @@ use super::table::{
     HAS_SHARED, HOME, HOMES_ASSIGNED, Place, Slot, THREAD_BITS, THREAD_HOME, TRIES, ThreadHome,
     acquire_home, claim_shared, shared_places, slot, thread_bits,
 };
-use crate::sync::Ordering;
-use crate::sync::global::AtomicU32;
+use crate::sync::{self, AtomicU32, Ordering, statics};
 
-/// The first places of the threads' homes, plus 1, by the thread bits of a registry's ids. A thread
-/// writes its own when it makes its first span under a registry; threads that look for a span read
-/// it. Relaxed: it is only the place where their search starts.
-static HINTS: [AtomicU32; 1 << THREAD_BITS] = [const { AtomicU32::new(0) }; 1 << THREAD_BITS];
+statics! {
+    /// The first places of the threads' homes, plus 1, by the thread bits of a registry's ids. A
+    /// thread writes its own when it makes its first span under a registry; threads that look for a
+    /// span read it. Relaxed: it is only the place where their search starts.
+    static HINTS: [AtomicU32; 1 << THREAD_BITS] =
+        sync::array![AtomicU32::new(0); 1 << THREAD_BITS];
+}
 
 /// Returns the possible places of a registry's span within a home.
 fn home_places(key: u64) -> impl Iterator<Item = usize> {

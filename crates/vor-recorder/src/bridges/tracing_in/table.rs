@@ -13,7 +13,7 @@
 //! it freed last. vor cannot choose the ids of a registry; see [`registered`](super::registered).
 
 use std::cell::Cell;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -23,8 +23,10 @@ use crate::hot::callsite::{Kinds, MAX_ARGS};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread;
 use crate::os::report;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
-use crate::sync::{Ordering, lock};
+use crate::sync::{
+    self, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, const_fn, fence, statics,
+    thread_locals,
+};
 
 /// A span from its creation to its closing.
 ///
@@ -75,7 +77,7 @@ pub(crate) struct Slot {
     /// Words of the arguments. Written by the creator, and later under the lock of the texts by
     /// [`rewrite`](Self::rewrite).
     pub(super) words: Words,
-    pub(super) texts: Mutex<Option<Box<Texts>>>,
+    pub(super) texts: sync::global::Mutex<Option<Box<Texts>>>,
 }
 
 /// The span and its descendants are not recorded.
@@ -118,25 +120,27 @@ pub(super) fn word_of(id: u32, flags: u64, kinds: Kinds) -> u64 {
 }
 
 impl Slot {
-    const fn new() -> Self {
-        Self {
-            key: AtomicU64::new(0),
-            instance: AtomicU32::new(0),
-            creator: AtomicU32::new(0),
-            entered: AtomicU32::new(0),
-            handles: AtomicU32::new(0),
-            site: AtomicU32::new(0),
-            word: AtomicU64::new(0),
-            task_id: AtomicU32::new(0),
-            once_start: AtomicU64::new(0),
-            once_end: AtomicU64::new(0),
-            task: AtomicU64::new(0),
-            task_start: AtomicU64::new(0),
-            version: AtomicU32::new(0),
-            text_owner: AtomicU32::new(0),
-            kept_until: AtomicU64::new(0),
-            words: [const { AtomicU64::new(0) }; MAX_ARGS],
-            texts: Mutex::new(None),
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Self {
+                key: AtomicU64::new(0),
+                instance: AtomicU32::new(0),
+                creator: AtomicU32::new(0),
+                entered: AtomicU32::new(0),
+                handles: AtomicU32::new(0),
+                site: AtomicU32::new(0),
+                word: AtomicU64::new(0),
+                task_id: AtomicU32::new(0),
+                once_start: AtomicU64::new(0),
+                once_end: AtomicU64::new(0),
+                task: AtomicU64::new(0),
+                task_start: AtomicU64::new(0),
+                version: AtomicU32::new(0),
+                text_owner: AtomicU32::new(0),
+                kept_until: AtomicU64::new(0),
+                words: sync::array![AtomicU64::new(0); MAX_ARGS],
+                texts: sync::global::Mutex::new(None),
+            }
         }
     }
 
@@ -212,25 +216,37 @@ impl Slot {
     }
 }
 
-/// Slots of one part.
-const PART: usize = 1024;
+/// Slots of one part. A model has two parts of two slots each.
+const PART: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Slots of a home.
-pub(super) const HOME: usize = 64;
+pub(super) const HOME: usize = if cfg!(loom) { 1 } else { 64 };
 /// Parts that are divided into homes, for 4096 threads with a home at the same time.
-const HOME_PARTS: usize = 256;
+const HOME_PARTS: usize = if cfg!(loom) { 1 } else { 256 };
 /// Parts of each size that all threads share; together they hold 4.8 million spans.
-const SHARED_PARTS: [usize; 4] = [8, 64, 512, 4096];
+const SHARED_PARTS: &[usize] = if cfg!(loom) {
+    &[1]
+} else {
+    &[8, 64, 512, 4096]
+};
 /// Places that are tried in each size, and in a home.
-pub(super) const TRIES: usize = 8;
+pub(super) const TRIES: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// The first part: programs of up to 16 threads need no other homes.
-static FIRST: [CachePadded<Slot>; PART] = [const { CachePadded::new(Slot::new()) }; PART];
+statics! {
+    /// The first part: programs of up to 16 threads need no other homes.
+    static FIRST: [CachePadded<Slot>; PART] = sync::array![CachePadded::new(Slot::new()); PART];
+}
 
-const OTHER_PARTS: usize = HOME_PARTS - 1 + 8 + 64 + 512 + 4096;
+const OTHER_PARTS: usize = if cfg!(loom) {
+    1
+} else {
+    HOME_PARTS - 1 + 8 + 64 + 512 + 4096
+};
 
-/// All other parts, in order. The thread that first needs a part allocates it.
-static OTHERS: [OnceLock<Box<[CachePadded<Slot>]>>; OTHER_PARTS] =
-    [const { OnceLock::new() }; OTHER_PARTS];
+statics! {
+    /// All other parts, in order. The thread that first needs a part allocates it.
+    static OTHERS: [OnceLock<Box<[CachePadded<Slot>]>>; OTHER_PARTS] =
+        [const { OnceLock::new() }; OTHER_PARTS];
+}
 
 /// Number of a slot: its part's number times `PART`, plus its index there.
 pub(crate) type Place = u32;
@@ -247,7 +263,7 @@ pub(super) fn slot(place: Place) -> Option<&'static Slot> {
 /// Returns a part, and allocates it if needed.
 fn ensure_part(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     match part.checked_sub(1) {
-        None => Some(&FIRST),
+        None => Some(&FIRST[..]),
         Some(other) => {
             let slot = |_| CachePadded::new(Slot::new());
             let make = || thread::while_busy(|| (0..PART).map(slot).collect());
@@ -271,7 +287,7 @@ pub(super) struct ThreadHome {
     has_ended: Cell<bool>,
 }
 
-thread_local! {
+thread_locals! {
     pub(super) static THREAD_HOME: ThreadHome = const {
         ThreadHome {
             slots: Cell::new(&[]),
@@ -291,13 +307,20 @@ struct HomeGuard(u32);
 
 impl Drop for HomeGuard {
     fn drop(&mut self) {
-        THREAD_HOME.with(|home| {
+        let _ = THREAD_HOME.try_with(|home| {
             home.slots.set(&[]);
             home.has_ended.set(true);
         });
         // Spans that live on keep their slots; the next owner of the home finds them taken.
-        lock(&HOME_POOL).free.push(self.0);
+        home_pool().free.push(self.0);
     }
+}
+
+/// Returns this thread's home to the pool, as the thread's end does. A model ends its threads
+/// itself, because loom frees the pool before the last of them.
+#[cfg(all(test, loom))]
+pub(super) fn end_thread() {
+    drop(HOME_GUARD.with(Cell::take));
 }
 
 struct HomePool {
@@ -305,14 +328,20 @@ struct HomePool {
     free: Vec<u32>,
 }
 
-static HOME_POOL: Mutex<HomePool> = Mutex::new(HomePool {
-    assigned: 0,
-    free: Vec::new(),
-});
+statics! {
+    static HOME_POOL: Mutex<HomePool> = Mutex::new(HomePool {
+        assigned: 0,
+        free: Vec::new(),
+    });
 
-/// Homes that were ever assigned. Written under their lock, read relaxed by threads that search all
-/// homes: the id that they look for was made after its home was assigned.
-pub(super) static HOMES_ASSIGNED: AtomicU32 = AtomicU32::new(0);
+    /// Homes that were ever assigned. Written under their lock, read relaxed by threads that search
+    /// all homes: the id that they look for was made after its home was assigned.
+    pub(super) static HOMES_ASSIGNED: AtomicU32 = AtomicU32::new(0);
+}
+
+fn home_pool() -> MutexGuard<'static, HomePool> {
+    HOME_POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Assigns a home to this thread. Does nothing if the thread is ending, or if all homes are taken.
 #[cold]
@@ -321,7 +350,7 @@ pub(super) fn acquire_home(home: &ThreadHome) {
         return;
     }
     let number = thread::while_busy(|| {
-        let mut homes = lock(&HOME_POOL);
+        let mut homes = home_pool();
         let number = homes.free.pop().unwrap_or(homes.assigned);
         if number as usize >= HOME_PARTS * PART / HOME {
             return None;
@@ -352,7 +381,7 @@ const NO_HOME: u64 = u64::MAX;
 /// Position of the thread's bits in the registry's ids, as `tracing-subscriber` encoded them when
 /// this was written.
 pub(super) const THREAD_SHIFT: u32 = 38;
-pub(super) const THREAD_BITS: u32 = 13;
+pub(super) const THREAD_BITS: u32 = if cfg!(loom) { 1 } else { 13 };
 
 #[inline]
 pub(super) fn thread_bits(key: u64) -> u64 {
@@ -363,16 +392,18 @@ pub(super) fn thread_bits(key: u64) -> u64 {
 pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
     let start = key as usize ^ (thread_bits(key) as usize).wrapping_mul(0x9e5);
     let mut first_part = HOME_PARTS;
-    SHARED_PARTS.into_iter().flat_map(move |parts| {
+    SHARED_PARTS.iter().flat_map(move |parts| {
         let first = first_part * PART;
         first_part += parts;
         (0..TRIES).map(move |i| (first + (start.wrapping_add(i)) % (parts * PART)) as Place)
     })
 }
 
-/// Whether there are shared slots. Set before a span is put there; the thread that put it passes
-/// its id to the finders.
-pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
+statics! {
+    /// Whether there are shared slots. Set before a span is put there; the thread that put it
+    /// passes its id to the finders.
+    pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
+}
 
 /// Takes a slot among the shared ones. `None` if the table is full, which is reported once.
 #[cold]
@@ -396,7 +427,7 @@ pub(super) fn claim_shared(
 #[cold]
 fn report_full() {
     /// Set by the first thread that finds the table full (relaxed).
-    static REPORTED: AtomicBool = AtomicBool::new(false);
+    static REPORTED: sync::global::AtomicBool = sync::global::AtomicBool::new(false);
     if !REPORTED.swap(true, Ordering::Relaxed) {
         report::line("too many spans of `tracing` are open; further ones are not recorded");
     }

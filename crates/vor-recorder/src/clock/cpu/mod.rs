@@ -62,8 +62,8 @@ mod thread_clock;
 use std::cell::Cell;
 
 use crate::clock;
-use crate::sync::Ordering;
 use crate::sync::global::compiler_fence;
+use crate::sync::{Ordering, const_fn, thread_locals};
 
 #[doc(hidden)]
 pub use source::{Source, init, source};
@@ -81,7 +81,7 @@ const MAX_MARK_AGE_NS: u64 = 10_000_000;
 /// Replaces the time if the caller has not read it.
 const NOT_READ: u64 = 0;
 
-thread_local! {
+thread_locals! {
     static STATE: State = const { State::new() };
 }
 
@@ -166,12 +166,14 @@ pub fn off_of_span(at_begin: u64, at_end: u64, duration_ticks: u64) -> u64 {
 }
 
 impl State {
-    const fn new() -> Self {
-        Self {
-            word: Cell::new(Word::NONE),
-            due_ticks: Cell::new(0),
-            is_settling: Cell::new(false),
-            account: Account::new(),
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                word: Cell::new(Word::NONE),
+                due_ticks: Cell::new(0),
+                is_settling: Cell::new(false),
+                account: Account::new(),
+            }
         }
     }
 

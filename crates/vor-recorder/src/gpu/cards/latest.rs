@@ -70,7 +70,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether no thread holds the lock; used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    crate::os::detach::is_open(&LATEST)
+    crate::os::detach::is_open(LATEST.try_lock())
 }
 
 /// Starts again with `cards` cards.

@@ -26,8 +26,7 @@ use crate::hot::callsite::{CallSite, Kinds};
 use crate::hot::record_state;
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread::{self, ThreadState};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicU8, AtomicU64, fence};
+use crate::sync::{self, AtomicU8, AtomicU64, Ordering, const_fn, fence, thread_locals};
 
 /// Opens a scope at a call site.
 #[cold]
@@ -73,7 +72,7 @@ pub(super) fn try_open(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -
 
 /// Opens a scope at a registered site, at the tick `at` or now.
 #[inline(always)]
-fn try_begin(id: u32, measures: Measures, at: Option<u64>) -> Option<Opened> {
+pub(super) fn try_begin(id: u32, measures: Measures, at: Option<u64>) -> Option<Opened> {
     if measures.is_none() {
         return None;
     }
@@ -163,8 +162,10 @@ struct SharedBaseline {
 struct Counter(AtomicU64);
 
 impl Counter {
-    const fn new() -> Self {
-        Self(AtomicU64::new(0))
+    const_fn! {
+        const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
     }
 
     #[inline(always)]
@@ -192,27 +193,29 @@ pub(crate) struct Baseline {
 }
 
 /// Levels of open scopes whose baselines are in the array.
-const SHALLOW: usize = 64;
+const SHALLOW: usize = if cfg!(loom) { 1 } else { 64 };
 
-thread_local! {
+thread_locals! {
     /// It has no destructor, so an access need not check whether it still exists.
     static SHALLOW_BASELINES: Baselines =
-        const { Baselines([const { SharedBaseline::new() }; SHALLOW]) };
+        const { Baselines(sync::array![SharedBaseline::new(); SHALLOW]) };
     static DEEP_BASELINES: RefCell<Vec<SharedBaseline>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SharedBaseline {
-    const fn new() -> Self {
-        Self {
-            start_ticks: Counter::new(),
-            measures: AtomicU8::new(0),
-            off_cpu_ticks: Counter::new(),
-            alloc_objects: Counter::new(),
-            alloc_bytes: Counter::new(),
-            free_objects: Counter::new(),
-            free_bytes: Counter::new(),
-            user_ns: Counter::new(),
-            sys_ns: Counter::new(),
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                start_ticks: Counter::new(),
+                measures: AtomicU8::new(0),
+                off_cpu_ticks: Counter::new(),
+                alloc_objects: Counter::new(),
+                alloc_bytes: Counter::new(),
+                free_objects: Counter::new(),
+                free_bytes: Counter::new(),
+                user_ns: Counter::new(),
+                sys_ns: Counter::new(),
+            }
         }
     }
 

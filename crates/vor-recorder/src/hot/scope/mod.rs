@@ -23,6 +23,8 @@ mod named;
 mod unguarded;
 pub mod manual;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 
 use std::marker::PhantomData;
 

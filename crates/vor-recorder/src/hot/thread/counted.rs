@@ -13,7 +13,7 @@
 //! its table for the next thread. So the memory depends on the call sites and on the number of
 //! concurrent threads: 1.5 KiB for each call site on each thread.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::ThreadId;
@@ -25,12 +25,17 @@ use super::state::MAX_OPEN;
 use super::{ThreadState, count_drop, while_busy};
 use crate::allocations;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
-use crate::sync::Ordering;
-use crate::sync::global::AtomicU64;
+use crate::sync::{self, AtomicU64, Mutex, MutexGuard, Ordering, const_fn, statics};
+
+/// Log2 of the number of entries at each of the two levels. A model has few.
+const WIDTH_BITS: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which
 /// belongs to no call site.
-const WIDTH: usize = 256;
+const WIDTH: usize = 1 << WIDTH_BITS;
+
+/// Selects the entry at a level.
+const MASK: u32 = WIDTH as u32 - 1;
 
 /// The last id that has an entry of its own.
 pub(crate) const LAST_SITE: u32 = (WIDTH * WIDTH - 1) as u32;
@@ -46,7 +51,7 @@ pub(crate) struct CountTable {
     /// One for each scope on the stack. The first is the level around the outermost scope.
     levels: [Level; MAX_OPEN + 1],
     /// The levels from `MAX_OPEN` on. Only the thread locks it.
-    deep: Mutex<Vec<DeepLevel>>,
+    deep: sync::global::Mutex<Vec<DeepLevel>>,
     leaves: [OnceBox<Leaf>; WIDTH],
 }
 
@@ -63,10 +68,12 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    const fn new() -> Self {
-        Self {
-            inside_ticks: AtomicU64::new(0),
-            sites: AtomicU64::new(0),
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                inside_ticks: AtomicU64::new(0),
+                sites: AtomicU64::new(0),
+            }
         }
     }
 
@@ -118,14 +125,16 @@ fn add(to: &AtomicU64, more: u64) {
 }
 
 impl SiteCounts {
-    const fn new() -> Self {
-        Self {
-            total_ticks: AtomicU64::new(0),
-            inside_ticks: AtomicU64::new(0),
-            nested_ticks: AtomicU64::new(0),
-            min_ticks: AtomicU64::new(u64::MAX),
-            max_ticks: AtomicU64::new(0),
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                total_ticks: AtomicU64::new(0),
+                inside_ticks: AtomicU64::new(0),
+                nested_ticks: AtomicU64::new(0),
+                min_ticks: AtomicU64::new(u64::MAX),
+                max_ticks: AtomicU64::new(0),
+                buckets: sync::array![AtomicU64::new(0); BUCKETS],
+            }
         }
     }
 
@@ -212,9 +221,9 @@ pub(crate) fn entry_of(site: u32) -> u32 {
 impl Default for CountTable {
     fn default() -> Self {
         Self {
-            levels: [const { Level::new() }; MAX_OPEN + 1],
-            deep: Mutex::default(),
-            leaves: [const { OnceBox::new() }; WIDTH],
+            levels: sync::array![Level::new(); MAX_OPEN + 1],
+            deep: sync::global::Mutex::default(),
+            leaves: sync::array![OnceBox::new(); WIDTH],
         }
     }
 }
@@ -223,14 +232,14 @@ impl CountTable {
     /// Returns the sums of an entry, if it has been counted on this thread before.
     #[inline(always)]
     pub(crate) fn get(&self, entry: u32) -> Option<&SiteCounts> {
-        let (high, low) = (entry >> 8 & 0xff, entry & 0xff);
+        let (high, low) = (entry >> WIDTH_BITS & MASK, entry & MASK);
         self.leaves[high as usize].get()?[low as usize].get()
     }
 
     /// Returns the sums of a site. Call it only inside vor, because it may allocate.
     fn get_or_make(&self, site: u32) -> &SiteCounts {
-        let (high, low) = (entry_of(site) >> 8, entry_of(site) & 0xff);
-        let leaf = self.leaves[high as usize].get_or_make(|| [const { OnceBox::new() }; WIDTH]);
+        let (high, low) = (entry_of(site) >> WIDTH_BITS, entry_of(site) & MASK);
+        let leaf = self.leaves[high as usize].get_or_make(|| sync::array![OnceBox::new(); WIDTH]);
         leaf[low as usize].get_or_make(SiteCounts::new)
     }
 
@@ -320,8 +329,8 @@ impl CountTable {
         (inside_ticks.min(ticks), is_last)
     }
 
-    fn deep(&self) -> MutexGuard<'_, Vec<DeepLevel>> {
-        self.deep.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deep(&self) -> sync::global::MutexGuard<'_, Vec<DeepLevel>> {
+        sync::lock(&self.deep)
     }
 
     /// Continues with the open scopes of `before`, which a fork copied.
@@ -352,8 +361,10 @@ impl CountTable {
 /// Sums of call sites.
 pub(crate) type SiteSums = FxHashMap<u32, Box<Sums>>;
 
-/// The sums of the ended threads, and of scopes that end while their thread ends.
-static ENDED: Mutex<Option<SiteSums>> = Mutex::new(None);
+statics! {
+    /// The sums of the ended threads, and of scopes that end while their thread ends.
+    static ENDED: Mutex<Option<SiteSums>> = Mutex::new(None);
+}
 
 fn ended() -> MutexGuard<'static, Option<SiteSums>> {
     ENDED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -368,7 +379,7 @@ pub(crate) fn lock_counted_for_fork() -> impl std::any::Any {
 /// Returns whether the sums of ended threads are unlocked. Used at the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
-    crate::os::detach::is_open(&ENDED)
+    crate::os::detach::is_open(ENDED.try_lock())
 }
 
 /// Clears the sums of ended threads. Used in the child of a fork.

@@ -18,8 +18,8 @@ use super::os_id::os_id;
 use super::state::ThreadState;
 use crate::allocations::{self, StateGuard};
 use crate::hot::{hooks, nvtx};
-use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
+use crate::sync::{Ordering, thread_locals};
 
 /// Stand-ins for a thread's state, by [`StandIn`].
 #[cfg(not(loom))]
@@ -66,7 +66,7 @@ impl StandIn {
     }
 }
 
-thread_local! {
+thread_locals! {
     /// This thread's state, or one of the stand-ins. Read and written by the thread and by signal
     /// handlers that interrupt it, relaxed. It is atomic so that a handler reads a whole pointer.
     static CURRENT: AtomicPtr<ThreadState> =
@@ -158,6 +158,13 @@ impl Drop for OwnedState {
     }
 }
 
+/// Releases the state of this thread, as the thread's end does. Loom frees all thread-locals of a
+/// thread at once, so a model ends its threads itself.
+#[cfg(all(test, loom))]
+pub(crate) fn end_thread() {
+    drop(OWNED.with(Cell::take));
+}
+
 /// Returns this thread's state, or the stand-in that sends the fast path to the slow one.
 #[inline(always)]
 pub(crate) fn hot() -> &'static ThreadState {
@@ -182,10 +189,10 @@ pub(super) fn own() -> Option<&'static ThreadState> {
 
 /// Returns this thread's number in the catalog. If it has none, calls `add` and stores the result.
 pub(super) fn number_or(add: impl FnOnce() -> u32) -> u32 {
-    match NUMBER.get() {
+    match NUMBER.with(Cell::get) {
         0 => {
             let number = add();
-            NUMBER.set(number + 1);
+            NUMBER.with(|own| own.set(number + 1));
             number
         }
         number => number - 1,
@@ -285,7 +292,7 @@ pub(crate) fn abandon_state() {
 pub(crate) fn forget_current() {
     replace_pointer(StandIn::New.state());
     OWN.with(|own| own.store(std::ptr::null_mut(), Ordering::Relaxed));
-    NUMBER.set(0);
+    NUMBER.with(|own| own.set(0));
 }
 
 /// Sets up this thread's state, and returns it. `None` inside vor and while the thread ends.
@@ -310,7 +317,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         let owned = {
             let mut threads = threads();
             let number = threads.add_info(info);
-            NUMBER.set(number + 1);
+            NUMBER.with(|own| own.set(number + 1));
             OwnedState(threads.take_state(number))
         };
         let state = Arc::clone(&owned.0);

@@ -1,6 +1,6 @@
 //! The list of all threads: their states, and spare states of ended threads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use vor_capture::model::catalog::{Catalog, ThreadInfo};
 #[cfg(unix)]
@@ -8,6 +8,7 @@ use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::current;
 use super::state::ThreadState;
+use crate::sync::{Mutex, MutexGuard, statics};
 
 /// The states of all threads.
 pub(super) struct Threads {
@@ -25,13 +26,15 @@ pub(super) struct Threads {
 /// woken to reclaim their states.
 pub(super) const MAX_SPARE: usize = 32;
 
-static THREADS: Mutex<Threads> = Mutex::new(Threads {
-    live: Vec::new(),
-    added: Vec::new(),
-    spare: Vec::new(),
-    infos: Vec::new(),
-    ring_slots: 1 << 16,
-});
+statics! {
+    static THREADS: Mutex<Threads> = Mutex::new(Threads {
+        live: Vec::new(),
+        added: Vec::new(),
+        spare: Vec::new(),
+        infos: Vec::new(),
+        ring_slots: if cfg!(loom) { 8 } else { 1 << 16 },
+    });
+}
 
 pub(super) fn threads() -> MutexGuard<'static, Threads> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,7 +92,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 /// process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    crate::os::detach::is_open(&THREADS) && super::counted::is_open()
+    crate::os::detach::is_open(THREADS.try_lock()) && super::counted::is_open()
 }
 
 impl Threads {

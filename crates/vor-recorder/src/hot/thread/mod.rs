@@ -23,6 +23,8 @@ mod counter_block;
 mod usage;
 mod open_scopes;
 mod os_id;
+#[cfg(all(test, loom))]
+mod models;
 
 pub(crate) use counted::{LAST_SITE, SiteSums, read_counted};
 pub(crate) use counted::{begin_counting, count, count_without_state};
@@ -31,6 +33,8 @@ pub(crate) use counted::{forget_counted, lock_counted_for_fork};
 pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
 #[cfg(windows)]
 pub(crate) use current::abandon_state;
+#[cfg(all(test, loom))]
+pub(crate) use current::end_thread;
 #[cfg(unix)]
 pub(crate) use current::forget_current;
 pub use current::name_threads_by;

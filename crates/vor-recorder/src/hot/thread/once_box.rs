@@ -1,7 +1,6 @@
 //! A box that is filled once, without a lock.
 
-use crate::sync::Ordering;
-use crate::sync::global::AtomicPtr;
+use crate::sync::{AtomicPtr, Ordering, const_fn};
 
 /// A value that is made when it is first needed, and never moves. Unlike the standard library's
 /// cell, it is one word, which is null until then.
@@ -12,8 +11,10 @@ use crate::sync::global::AtomicPtr;
 pub(crate) struct OnceBox<T>(AtomicPtr<T>);
 
 impl<T> OnceBox<T> {
-    pub(super) const fn new() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Self(AtomicPtr::new(std::ptr::null_mut()))
+        }
     }
 
     /// Returns the value, once it has been made.
@@ -56,7 +57,8 @@ impl<T> OnceBox<T> {
 
 impl<T> Drop for OnceBox<T> {
     fn drop(&mut self) {
-        let value = *self.0.get_mut();
+        // The exclusive access orders everything. Loom has no other way to read it here.
+        let value = self.0.load(Ordering::Relaxed);
         if !value.is_null() {
             #[expect(unsafe_code, reason = "there is no atomic box")]
             // SAFETY: The pointer comes from a box in `get_or_make`, and the exclusive access says

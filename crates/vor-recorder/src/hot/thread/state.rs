@@ -70,7 +70,7 @@ pub(crate) struct ThreadState {
     counts: AtomicPtr<CounterBlock>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets
     /// the state, read by any thread, both relaxed.
-    id: global::AtomicU32,
+    id: AtomicU32,
     /// Entries at and above the height have no site, except a claimed one.
     open: [OpenEntry; MAX_OPEN + 1],
     /// Open scopes too deep for the stack, times the bytes of an entry. Read and written by the
@@ -107,7 +107,7 @@ impl ThreadState {
             next_text: global::AtomicU64::new(1),
             next_kept: global::AtomicU64::new(KEPT_TEXTS + 1),
             counts: AtomicPtr::new(std::ptr::null_mut()),
-            id: global::AtomicU32::new(0),
+            id: AtomicU32::new(0),
             open: open_entries(MAX_OPEN),
             deeper: global::AtomicU32::new(0),
             view: SharedView::none(),
@@ -126,7 +126,7 @@ impl ThreadState {
             next_text: global::AtomicU64::new(0),
             next_kept: global::AtomicU64::new(0),
             counts: AtomicPtr::new(std::ptr::null_mut()),
-            id: global::AtomicU32::new(0),
+            id: AtomicU32::new(0),
             open: open_entries(0),
             deeper: global::AtomicU32::new(0),
             view: SharedView::none(),
@@ -337,7 +337,7 @@ impl ThreadState {
 
     /// Returns the baseline of the open scope with `depth` others around it, if that scope is still
     /// the one that began at `start_ticks`. The caller holds the lock of the list of threads.
-    pub(super) fn baseline(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
+    pub(crate) fn baseline(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
         let baseline = self.view.baseline(depth, start_ticks)?;
         let is_open =
             self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
@@ -377,6 +377,13 @@ impl ThreadState {
 
     pub(crate) fn has_exited(&self) -> bool {
         self.exited.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the thread has ended and nothing of it is left: its ring is empty, and it has
+    /// dropped no more records than `dropped_seen`. Called by the worker. The end is read first,
+    /// because a thread pushes and drops only before it ends.
+    pub(crate) fn is_drained(&self, dropped_seen: u64) -> bool {
+        self.has_exited() && self.ring.len() == 0 && self.ring.dropped() == dropped_seen
     }
 
     pub(crate) fn id(&self) -> ThreadId {
