@@ -345,7 +345,12 @@ mod tests {
     #[test]
     fn other_items_are_refused() {
         let error = |text: &str| error(text.parse().unwrap_or_else(|error| panic!("{error}")));
-        for item in ["struct S;", "mod elsewhere;", "use std::mem;"] {
+        for item in [
+            "struct S;",
+            "mod elsewhere;",
+            "use std::mem;",
+            "impl<T> const Clone for S<T> {}",
+        ] {
             assert_eq!(error(item), EXPECTED);
         }
         let expected = format!("{EXPECTED}; for a single function use `#[vor::profile]`");

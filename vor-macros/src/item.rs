@@ -106,7 +106,13 @@ impl Kind {
             );
             match word.as_str() {
                 "fn" => return Self::Function,
-                "impl" => return Self::Impl,
+                "impl" => {
+                    header.next();
+                    names::skip_generics(&mut header);
+                    // The functions of `impl const` may run in the compiler.
+                    let is_const = header.is_word(0, "const");
+                    return if is_const { Self::Other } else { Self::Impl };
+                }
                 "trait" => return Self::Trait,
                 "mod" => return Self::Module,
                 "use" | "type" => return Self::Statement,
@@ -118,7 +124,7 @@ impl Kind {
                     header.next();
                 }
                 "const" if starts_function => {}
-                // Their functions may run in the compiler.
+                // The functions of these may run in the compiler, too.
                 "const" if matches!(next_word, Some("impl" | "trait" | "auto")) => {
                     return Self::Other;
                 }

@@ -26,9 +26,7 @@ pub(crate) fn impl_prefix(mut header: Cursor<'_>) -> String {
     while !header.is_empty() && !header.take_word("impl") {
         header.next();
     }
-    if starts_generics(header) {
-        header.skip_angles();
-    }
+    skip_generics(&mut header);
     // `impl !Trait for Type {}`, but not `impl ! {}`.
     if !header.is_group(1, Delimiter::Brace) {
         header.take_punct('!');
@@ -40,17 +38,16 @@ pub(crate) fn impl_prefix(mut header: Cursor<'_>) -> String {
     first
 }
 
-/// Returns whether `<` follows and begins generic parameters, not a path such as `<A as B>::C`.
-fn starts_generics(cursor: Cursor<'_>) -> bool {
-    let is_name = cursor.word(1).is_some()
-        && [':', ',', '>', '=']
-            .iter()
-            .any(|end| cursor.is_punct(2, *end))
-        && !cursor.is_path_separator(2);
-    let is_other = ['>', '#', '\'']
-        .iter()
-        .any(|start| cursor.is_punct(1, *start));
-    cursor.is_punct(0, '<') && (is_name || is_other || cursor.is_word(1, "const"))
+/// Skips the generic parameters after `impl`, but not a path such as `<A as B>::C`.
+pub(crate) fn skip_generics(cursor: &mut Cursor<'_>) {
+    let starts = |characters: &str, skipped| {
+        let mut characters = characters.chars();
+        characters.any(|character| cursor.is_punct(skipped, character))
+    };
+    let is_name = cursor.word(1).is_some() && starts(":,>=", 2) && !cursor.is_path_separator(2);
+    if cursor.is_punct(0, '<') && (is_name || starts(">#'", 1) || cursor.is_word(1, "const")) {
+        cursor.skip_angles();
+    }
 }
 
 /// Takes the trait or the type of an `impl`.
