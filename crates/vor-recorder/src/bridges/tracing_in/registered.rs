@@ -109,8 +109,9 @@ mod tests {
         let instance = super::super::new_instance();
         // The ids are as a registry counts: places of its pages, many of them, threads, and
         // generations.
-        let keys: Vec<u64> = (0..40_000_u64)
-            .map(|i| (1 + i % 20_000) | (i / 20_000) << 38 | (i % 7) << 51)
+        let places: u64 = if cfg!(miri) { 100 } else { 20_000 };
+        let keys: Vec<u64> = (0..2 * places)
+            .map(|i| (1 + i % places) | (i / places) << 38 | (i % 7) << 51)
             .collect();
         let places: Vec<Place> = keys
             .iter()
@@ -139,7 +140,9 @@ mod tests {
         };
         // Threads one after the other, with the same number in the registry: they share one home,
         // and the hint is that of the last.
-        let keys: Vec<u64> = (0..200).map(|i| 0x77 << THREAD_SHIFT | (i + 1)).collect();
+        let keys: Vec<u64> = (0..if cfg!(miri) { 10 } else { 200 })
+            .map(|i| 0x77 << THREAD_SHIFT | (i + 1))
+            .collect();
         let places: Vec<Place> = keys.iter().map(|key| make(*key)).collect();
         HINTS[0x77].store(1, Ordering::Relaxed);
         for (key, place) in keys.iter().zip(&places) {

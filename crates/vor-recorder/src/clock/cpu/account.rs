@@ -272,6 +272,7 @@ mod tests {
         assert_eq!(settle(&account, 1_000 + 500_500, 50 + 5_000_000), 500);
     }
 
+    #[cfg_attr(miri, ignore = "Miri takes an hour for three million readings")]
     #[test]
     fn a_rate_that_is_off_does_not_stay_at_the_bound() {
         let account = account();
