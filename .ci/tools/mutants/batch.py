@@ -75,8 +75,9 @@ def compile_all(batch, folder, arguments, targets, root):
         files, lines = batch.write(dropped)
         files[root] += source.RUNTIME.replace("COUNT", str(batch.count))
         place(folder, files)
-        check = ["cargo", "check", "--message-format=json", *arguments, "--lib"]
-        build = ["cargo", "test", "--no-run", "--message-format=json", *arguments, *targets]
+        common = ["--profile=mutants", "--message-format=json", *arguments]
+        check = ["cargo", "check", *common, "--lib"]
+        build = ["cargo", "test", "--no-run", *common, *targets]
         for command in (check, build):
             done = run(command, folder, RUSTFLAGS="--cap-lints=allow")
             before = len(dropped)

@@ -17,5 +17,6 @@ mod sealed_records;
 mod stats_frames;
 mod stats_recursion;
 mod stats_scopes;
+mod timeline;
 mod tree_builder;
 mod v2_captures;
