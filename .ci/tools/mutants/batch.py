@@ -86,10 +86,10 @@ def compile_all(batch, folder, arguments, targets, root):
                 if not isinstance(message, dict) or message.get("level") != "error":
                     continue
                 for span in spans_of(message):
-                    for first, last, number in lines.get(span["file_name"], []):
+                    for first, last, numbers in lines.get(span["file_name"], []):
                         if span["is_primary"] and first <= span["line_start"] <= last:
-                            code = (message.get("code") or {}).get("code")
-                            dropped.setdefault(number, code or message["message"])
+                            for number in numbers:
+                                dropped.setdefault(number, message["message"])
             if done.returncode:
                 break
         if not done.returncode:

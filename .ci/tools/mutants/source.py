@@ -27,6 +27,9 @@ pub mod mutant {
     #[cold]
     fn read(function: usize) -> u32 {
         use std::io::Write as _;
+        if REACHED[function].load(Relaxed) {
+            return 0;
+        }
         if let Ok(id) = std::env::var("VOR_MUTANT") {
             ID.store(id.parse().unwrap(), Relaxed);
         } else if let Some(path) = std::env::var_os("VOR_MUTANT_REACHED") {
@@ -126,7 +129,9 @@ class Batch:
         self.count = count
 
     def write(self, dropped):
-        """Returns each file's text, and per file the lines of each mutant: [(first, last, id)]."""
+        """Returns each file's text, and per file what is in which lines: [(first, last, ids)].
+
+        Lines of the original body have the ids of all its mutants."""
         files, lines = {}, {}
         for path, text in self.texts.items():
             parts, end_of_last, places, line = [], 0, [], 1
@@ -145,8 +150,10 @@ class Batch:
                     before = line
                     # The space keeps a deleted operator's neighbours apart.
                     add(f"{number} => {{{text[start:first]} {new} {text[last:end]}\n}}\n")
-                    places.append((before, line - 1, number))
+                    places.append((before, line - 1, [number]))
+                before = line
                 add(f"_ => {{{text[start:end]}}} }} ")
+                places.append((before, line, [number for number, *_ in inside]))
                 end_of_last = end
             add(text[end_of_last:])
             files[path], lines[path] = "".join(parts), places

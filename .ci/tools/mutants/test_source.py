@@ -59,9 +59,12 @@ class Source(unittest.TestCase):
         self.assertIn("5 => { fn inner() -> u32 { 1  -  2 } inner() \n}", text)
         self.assertIn("6 => { fn inner() -> u32 { 1 + 2 }  0  \n}", text)
         rows = text.split("\n")
-        for first, last, number in lines["a.rs"]:
-            self.assertTrue(rows[first - 1].startswith(f"{number} => {{"))
-            self.assertEqual(rows[last - 1], "}")
+        found = []
+        for first, last, numbers in lines["a.rs"]:
+            arm = str(numbers[0]) if rows[last - 1] == "}" else "_"
+            self.assertTrue(rows[first - 1].startswith(f"{arm} => {{"))
+            found.append(numbers)
+        self.assertEqual(found, [[3], [4], [3, 4], [5], [6], [5, 6]])
 
     def test_a_dropped_mutant_has_no_arm(self):
         files, _ = self.batch.write(dropped={4})

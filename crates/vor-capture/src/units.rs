@@ -336,7 +336,12 @@ mod tests {
         for (ns, text) in cases {
             assert_eq!(duration(ns), text);
         }
-        let cases = [(9.99, "9.99"), (9.995, "10.0"), (99.9, "99.9"), (99.95, "100")];
+        let cases = [
+            (9.99, "9.99"),
+            (9.995, "10.0"),
+            (99.9, "99.9"),
+            (99.95, "100"),
+        ];
         for (value, text) in cases {
             assert_eq!(three_digits(value), text);
         }
@@ -387,9 +392,9 @@ mod tests {
         // The day after the end of each month, in a leap year and in others.
         let leap = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         for (year, february) in [(1900, 28), (1999, 28), (2000, 29), (2004, 29), (2100, 28)] {
-            let before = (1970..year).chain(year..1970).map(|year| {
-                365 + i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0))
-            });
+            let before = (1970..year)
+                .chain(year..1970)
+                .map(|year| 365 + i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)));
             let mut days = before.sum::<i64>() * if year < 1970 { -1 } else { 1 };
             for (month, length) in (1..).zip(leap) {
                 assert_eq!(civil(days), (year, month, 1));
@@ -438,7 +443,10 @@ mod tests {
         assert_eq!(metric(7.0, "B", true), "7 B");
         assert_eq!(metric(2048.0, "B", true), "2.00 KiB");
         assert_eq!(metric(-0.4, "", true), "0");
-        assert_eq!(metric(999_999_999_999_999.0, "", true).matches('9').count(), 15);
+        assert_eq!(
+            metric(999_999_999_999_999.0, "", true).matches('9').count(),
+            15
+        );
         assert_eq!(metric(1e15, "", true), "1.00e15");
     }
 
@@ -458,7 +466,10 @@ mod tests {
         assert_eq!(scale.with_decimals().number(3.25), "3.25");
         assert_eq!(Scale::of(f64::INFINITY, "ms", false).number(f64::NAN), "–");
         let scale = Scale::of(999_600.0, "items", true);
-        assert_eq!((scale.number(999_600.0).as_str(), scale.unit()), ("1.00M", "items"));
+        assert_eq!(
+            (scale.number(999_600.0).as_str(), scale.unit()),
+            ("1.00M", "items")
+        );
         assert_eq!(scale.number(f64::NAN), "–");
     }
 }

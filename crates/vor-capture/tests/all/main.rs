@@ -1,9 +1,14 @@
 //! Tests of `vor-capture` through its public interface. None of them starts a recorder.
 
+mod error_kinds;
 mod format_damage;
 mod format_golden;
+mod format_heads;
+mod format_notes;
 mod format_round_trip;
+mod frame_trees;
 mod fuzz_regressions;
+mod model_values;
 mod reader_batches;
 mod reader_columns;
 mod reader_errors;

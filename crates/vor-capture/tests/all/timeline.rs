@@ -42,7 +42,14 @@ fn a_mapper_agrees_with_its_timeline_in_any_order() {
     ] {
         assert!(timeline.push(sync(ticks, unix_ns, rate)));
     }
-    let mut ticks = vec![0, 1, 2_500, 1 << 39, (1 << 40) + (1 << 56), (1 << 40) + (1 << 57)];
+    let mut ticks = vec![
+        0,
+        1,
+        2_500,
+        1 << 39,
+        (1 << 40) + (1 << 56),
+        (1 << 40) + (1 << 57),
+    ];
     for sync in timeline.syncs() {
         ticks.extend([sync.ticks - 1, sync.ticks, sync.ticks + 1, sync.ticks + 900]);
     }
