@@ -464,6 +464,8 @@ mod tests {
         let scale = Scale::of(999.0, "", true);
         assert_eq!(scale.number(3.0), "3");
         assert_eq!(scale.with_decimals().number(3.25), "3.25");
+        assert_eq!(scale.number(f64::INFINITY), "–");
+        assert_eq!(scale.number(f64::NAN), "–");
         assert_eq!(Scale::of(f64::INFINITY, "ms", false).number(f64::NAN), "–");
         let scale = Scale::of(999_600.0, "items", true);
         assert_eq!(

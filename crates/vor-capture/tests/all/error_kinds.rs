@@ -1,5 +1,7 @@
 //! An error is of one kind, and its chain is that of the operating system's error.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::error::Error as _;
 use std::{fmt, io};
 

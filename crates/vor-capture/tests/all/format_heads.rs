@@ -77,8 +77,9 @@ fn each_head_is_of_one_kind() {
         threads: vec![(ThreadId(1), vec![])],
     };
     assert_eq!(kinds(RecordRef::OpenScopes(&open)), ["other"]);
-    let mut heap = HeapSnapshot::default();
-    heap.mode = HeapMode::Exact;
+    let heap = filled!(HeapSnapshot {
+        mode: HeapMode::Exact
+    });
     assert_eq!(kinds(RecordRef::Heap(&heap)), ["other"]);
     let site = Some(Arc::default());
     let thread = Some(Arc::default());

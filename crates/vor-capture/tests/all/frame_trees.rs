@@ -80,7 +80,7 @@ fn a_frame_holds_as_many_tasks_events_and_flows_as_spans() {
         builder.add(&batch(1, 8..12));
         builder.add(&batch(2, 12..16));
         let trees = builder.finish();
-        let held = [[0, 1, 2, 3, 8, 9].as_slice(), &[4, 5, 6, 7]];
+        let held: [&[u64]; 2] = [&[0, 1, 2, 3, 8, 9], &[4, 5, 6, 7]];
         for (tree, held) in trees.threads.iter().zip(held) {
             assert_eq!(tree.async_span_count, 8, "what is not held is counted");
             assert!(tree.async_spans.iter().map(|task| &task.id).eq(held));

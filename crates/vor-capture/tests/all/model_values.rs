@@ -277,7 +277,7 @@ fn a_duration_is_the_difference_of_its_ends() {
         assert_eq!(mapper.place(start_ticks, duration_ticks), (unix_ns, ns));
         let frame = filled!(FrameSnapshot {
             catalog: Arc::new(filled!(Catalog {
-                timeline: timeline.clone()
+                timeline: Arc::new(timeline.clone())
             })),
             start_ticks,
             end_ticks: start_ticks + duration_ticks,

@@ -1,14 +1,17 @@
 //! Ticks as wall-clock time: the ends of the range, and the mapper beside the search.
 
+use vor_capture::filled;
 use vor_capture::model::timeline::{ClockSync, TickMapper, Timeline};
 
 /// A nanosecond per tick.
 const ONE: u64 = 1 << 40;
 
 fn sync(ticks: u64, unix_ns: i64, rate: u64) -> ClockSync {
-    let mut sync = ClockSync::default();
-    (sync.ticks, sync.unix_ns, sync.rate) = (ticks, unix_ns, rate);
-    sync
+    filled!(ClockSync {
+        ticks,
+        unix_ns,
+        rate
+    })
 }
 
 #[test]
