@@ -314,14 +314,18 @@ mod tests {
             (0.0, "0 ns"),
             (17.4, "17 ns"),
             (999.0, "999 ns"),
+            (999.5, "1.00 µs"),
             (999.6, "1.00 µs"),
             (1_254.0, "1.25 µs"),
             (99_960.0, "100 µs"),
+            (999_500.0, "1.00 ms"),
             (999_700.0, "1.00 ms"),
+            (999_500_000.0, "1.00 s"),
             (31_000_000.0, "31.0 ms"),
             (-31_000_000.0, "-31.0 ms"),
             (2.5e9, "2.50 s"),
             (119.6e9, "120 s"),
+            (120.0e9, "2 min 0 s"),
             (605.0e9, "10 min 5 s"),
             (-605.0e9, "-10 min 5 s"),
             (7_260.0e9, "2 h 1 min"),
@@ -331,6 +335,15 @@ mod tests {
         ];
         for (ns, text) in cases {
             assert_eq!(duration(ns), text);
+        }
+        let cases = [
+            (9.99, "9.99"),
+            (9.995, "10.0"),
+            (99.9, "99.9"),
+            (99.95, "100"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(three_digits(value), text);
         }
     }
 
@@ -355,6 +368,14 @@ mod tests {
             (123.456, "123"),
             (12_345.6, "12\u{202f}346"),
             (1.5e-7, "1.50e-7"),
+            (0.000_5, "0.000500"),
+            (0.000_999_5, "0.00100"),
+            (0.005, "0.00500"),
+            (0.009_995, "0.0100"),
+            (0.099_95, "0.10"),
+            (9999.4, "9999"),
+            (9999.5, "10\u{202f}000"),
+            (1e15, "1.00e15"),
             (f64::NAN, "–"),
         ];
         for (value, text) in cases {
@@ -368,12 +389,28 @@ mod tests {
         assert_eq!(date(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(date(1_795_248_063_247_486_823), "2026-11-21 08:01:03 UTC");
         assert_eq!(date(-1_000_000_000), "1969-12-31 23:59:59 UTC");
+        // The day after the end of each month, in a leap year and in others.
+        let leap = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        for (year, february) in [(1900, 28), (1999, 28), (2000, 29), (2004, 29), (2100, 28)] {
+            let before = (1970..year)
+                .chain(year..1970)
+                .map(|year| 365 + i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)));
+            let mut days = before.sum::<i64>() * if year < 1970 { -1 } else { 1 };
+            for (month, length) in (1..).zip(leap) {
+                assert_eq!(civil(days), (year, month, 1));
+                days += if month == 2 { february } else { length };
+                assert_eq!(civil(days - 1).1, month);
+            }
+            assert_eq!(civil(days), (year + 1, 1, 1));
+        }
     }
 
     #[test]
     fn values_have_the_unit_that_fits() {
         let cases = [
             (0.0, "B", "0 B"),
+            (0.0, "MiB", "0 MiB"),
+            (1023.6, "B", "1.00 KiB"),
             (512.0, "B", "512 B"),
             (1536.0, "B", "1.50 KiB"),
             (1_610_612_736.0, "B", "1.50 GiB"),
@@ -405,6 +442,12 @@ mod tests {
         assert_eq!(metric(-0.0, "", true), "0");
         assert_eq!(metric(7.0, "B", true), "7 B");
         assert_eq!(metric(2048.0, "B", true), "2.00 KiB");
+        assert_eq!(metric(-0.4, "", true), "0");
+        assert_eq!(
+            metric(999_999_999_999_999.0, "", true).matches('9').count(),
+            15
+        );
+        assert_eq!(metric(1e15, "", true), "1.00e15");
     }
 
     #[test]
@@ -421,6 +464,14 @@ mod tests {
         let scale = Scale::of(999.0, "", true);
         assert_eq!(scale.number(3.0), "3");
         assert_eq!(scale.with_decimals().number(3.25), "3.25");
+        assert_eq!(scale.number(f64::INFINITY), "–");
+        assert_eq!(scale.number(f64::NAN), "–");
         assert_eq!(Scale::of(f64::INFINITY, "ms", false).number(f64::NAN), "–");
+        let scale = Scale::of(999_600.0, "items", true);
+        assert_eq!(
+            (scale.number(999_600.0).as_str(), scale.unit()),
+            ("1.00M", "items")
+        );
+        assert_eq!(scale.number(f64::NAN), "–");
     }
 }

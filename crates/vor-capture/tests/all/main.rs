@@ -1,10 +1,15 @@
 //! Tests of `vor-capture` through its public interface. None of them starts a recorder.
 
+mod error_kinds;
 mod format_damage;
 mod format_golden;
 mod format_golden_kinds;
+mod format_heads;
+mod format_notes;
 mod format_round_trip;
+mod frame_trees;
 mod fuzz_regressions;
+mod model_values;
 mod reader_batches;
 mod reader_columns;
 mod reader_errors;
@@ -18,5 +23,6 @@ mod sealed_records;
 mod stats_frames;
 mod stats_recursion;
 mod stats_scopes;
+mod timeline;
 mod tree_builder;
 mod v2_captures;

@@ -1,0 +1,68 @@
+//! Ticks as wall-clock time: the ends of the range, and the mapper beside the search.
+
+use vor_capture::filled;
+use vor_capture::model::timeline::{ClockSync, TickMapper, Timeline};
+
+/// A nanosecond per tick.
+const ONE: u64 = 1 << 40;
+
+fn sync(ticks: u64, unix_ns: i64, rate: u64) -> ClockSync {
+    filled!(ClockSync {
+        ticks,
+        unix_ns,
+        rate
+    })
+}
+
+#[test]
+fn times_beyond_64_bits_are_the_nearest_end() {
+    let fast = sync(1 << 63, 5, u64::MAX);
+    assert_eq!(fast.unix_ns_at(1 << 63), 5);
+    assert_eq!(fast.unix_ns_at(u64::MAX), i64::MAX);
+    assert_eq!(fast.unix_ns_at(0), i64::MIN);
+}
+
+#[test]
+fn an_empty_timeline_takes_ticks_for_nanoseconds() {
+    let timeline = Timeline::default();
+    let mut mapper = TickMapper::new(&timeline);
+    for (ticks, ns) in [(0, 0), (1, 1), (1 << 40, 1 << 40), (u64::MAX, i64::MAX)] {
+        assert_eq!((timeline.unix_ns(ticks), mapper.unix_ns(ticks)), (ns, ns));
+    }
+}
+
+#[test]
+fn a_mapper_agrees_with_its_timeline_in_any_order() {
+    // Lines with steps between them, so that each tick shows which point maps it.
+    let mut timeline = Timeline::default();
+    for (ticks, unix_ns, rate) in [
+        (1_000, 7_000, ONE),
+        (5_000, -90_000, ONE / 3),
+        (5_001, 1 << 61, 7 * ONE),
+        (1 << 40, 123, ONE + 1),
+        // Time leaves the range of 64 bits behind this point.
+        (1 << 58, i64::MAX - 1_000, ONE),
+    ] {
+        assert!(timeline.push(sync(ticks, unix_ns, rate)));
+    }
+    let mut ticks = vec![
+        0,
+        1,
+        2_500,
+        1 << 39,
+        (1 << 40) + (1 << 56),
+        (1 << 40) + (1 << 57),
+    ];
+    for sync in timeline.syncs() {
+        ticks.extend([sync.ticks - 1, sync.ticks, sync.ticks + 1, sync.ticks + 900]);
+    }
+    ticks.extend([(1 << 58) + 999, (1 << 58) + 1_001, 1 << 59, u64::MAX]);
+    let mut mapper = TickMapper::new(&timeline);
+    for &first in &ticks {
+        for &second in &ticks {
+            let _ = mapper.unix_ns(first);
+            let found = mapper.unix_ns(second);
+            assert_eq!(found, timeline.unix_ns(second), "{second} after {first}");
+        }
+    }
+}
