@@ -72,10 +72,10 @@ fn each_head_is_of_one_kind() {
         kinds(RecordRef::Frame(&FrameSnapshot::default())),
         ["frame"]
     );
-    let open = OpenScopes {
+    let open = filled!(OpenScopes {
         ticks: 1,
         threads: vec![(ThreadId(1), vec![])],
-    };
+    });
     assert_eq!(kinds(RecordRef::OpenScopes(&open)), ["other"]);
     let heap = filled!(HeapSnapshot {
         mode: HeapMode::Exact

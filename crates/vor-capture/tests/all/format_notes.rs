@@ -50,10 +50,10 @@ fn notes_between_the_records_of_an_encoder_read_back() {
     let (mut file, mut notes) = (Vec::new(), NoteWriter::default());
     encoder.header(&mut file);
     assert_eq!(encoder.place().1, 0);
-    let open = OpenScopes {
+    let open = filled!(OpenScopes {
         ticks: 1_000,
         threads: vec![(ThreadId(7), vec![(SiteId(3), 900), (SiteId(4), 1_100)])],
-    };
+    });
     encoder.encode(RecordRef::OpenScopes(&open), &mut file);
     let (seed, first) = encoder.place();
     assert_eq!(first, 1);
@@ -120,9 +120,11 @@ fn a_declaration_with_longer_texts_than_fit_is_not_written() {
 
 #[test]
 fn fast_compression_starts_at_larger_records() {
-    let open = |scopes: usize| OpenScopes {
-        ticks: 0,
-        threads: vec![(ThreadId(1), vec![(SiteId(1), 0); scopes])],
+    let open = |scopes: usize| {
+        filled!(OpenScopes {
+            ticks: 0,
+            threads: vec![(ThreadId(1), vec![(SiteId(1), 0); scopes])],
+        })
     };
     let codecs = |compression| {
         let mut encoder = Encoder::new(HEADER);
