@@ -58,7 +58,7 @@ const END_WAIT: Duration = Duration::from_secs(2);
 const END_BOUND: Duration = Duration::from_millis(1_500);
 
 /// The descriptor whose bytes wake the thread, plus 1; 0 if there is none. Written by
-/// `start_thread`, read by handlers.
+/// `start_thread` (release), read by handlers (acquire), which use the pipe that it made.
 static PIPE: AtomicU64 = AtomicU64::new(0);
 /// The process in which the thread was started. Exchanged by `install`, under the lock of the
 /// settings.
@@ -86,7 +86,7 @@ impl Request {
 
     /// Makes the request, and returns whether this is the first handler to do so.
     fn make(&self, byte: u8) -> bool {
-        let pipe = PIPE.load(Ordering::Relaxed);
+        let pipe = PIPE.load(Ordering::Acquire);
         let made = (self.0).compare_exchange(NOT_MADE, MADE, Ordering::AcqRel, Ordering::Acquire);
         if made.is_err() {
             return false;
@@ -244,7 +244,7 @@ fn start_thread() {
         }
     };
     match signals::for_new_thread(|| fork::spawn("vor-crash", run)) {
-        Ok(()) => PIPE.store(request as u64 + 1, Ordering::Relaxed),
+        Ok(()) => PIPE.store(request as u64 + 1, Ordering::Release),
         Err(error) => report::line(&format!(
             "the thread for signals cannot be started: {error}; \
              open scopes are noted at panics only"
