@@ -92,3 +92,22 @@ impl Serialize for Values {
         map.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_finite_are_texts() {
+        let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5];
+        let values = Values(
+            ["a", "b", "c", "d"]
+                .map(str::to_owned)
+                .into_iter()
+                .zip(values)
+                .collect(),
+        );
+        let text = serde_json::to_string(&values).unwrap();
+        assert_eq!(text, r#"{"a":"NaN","b":"inf","c":"-inf","d":-1.5}"#);
+    }
+}

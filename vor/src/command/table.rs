@@ -313,5 +313,11 @@ mod tests {
         assert_eq!(cut("名前の長いスコープ", 9), "名前…ープ");
         assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         assert_eq!(printable(""), "(no name)");
+        let turned = "a\u{202e}b\u{2066}c";
+        assert_eq!(
+            printable(turned),
+            "a\\u{202e}b\\u{2066}c",
+            "the order of reading stays"
+        );
     }
 }

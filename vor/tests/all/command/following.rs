@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use vor_capture::filled;
 use vor_capture::model::catalog::{MachineInfo, ProcessInfo};
+#[cfg(target_os = "linux")]
+use vor_capture::model::timeline::ClockSnapshot;
 
 use crate::command::made::unclosed;
 use crate::command::recording::{FRAMES, recording};
@@ -75,7 +77,7 @@ fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
         host: "elsewhere".to_owned(),
         ..machine.clone()
     });
-    unclosed(&path, process.clone(), machine, 20);
+    unclosed(&path, process.clone(), machine.clone(), 20);
     let shown = tail(&path);
     assert_eq!(shown.code, 0, "{shown:?}");
     assert!(
@@ -83,6 +85,24 @@ fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
         "{shown:?}"
     );
     assert!(shown.stdout.lines().count() > 10, "{shown:?}");
+
+    // This process has the number of the writer, but began after the recording.
+    let reused = folder.path().join("reused.vor");
+    let at_boot = filled!(ClockSnapshot { boottime_ns: 1 });
+    let before = filled!(MachineInfo {
+        clocks: Some(at_boot),
+        ..machine.clone()
+    });
+    let own = filled!(ProcessInfo {
+        pid: std::process::id(),
+        ..process.clone()
+    });
+    unclosed(&reused, own, before, 20);
+    let shown = tail(&reused);
+    assert!(
+        shown.stderr.contains("ended without closing it"),
+        "{shown:?}"
+    );
 
     // Nothing is known about a writer on another machine. A process that has the file open for
     // writing may continue it, and the caller may say so with `--wait`.
