@@ -6,13 +6,13 @@
 //! its argument. The exit code is 1 if a target is missed.
 //!
 //! ```text
-//! cargo bench -p vor-benches --bench budget -- [--seconds S] [--only TEXT]
+//! cargo bench -p vor-benches --bench budget -- [--seconds S] [--only TEXT,...]
 //! ```
 //!
 //! `--seconds` sets the duration of each recording (10), `--only` runs the groups whose name
-//! contains the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`,
+//! contains one of the texts: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`,
 //! `recording`, `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also
-//! `peers`.
+//! `peers` and `tracing`.
 
 mod child;
 mod drain;
@@ -103,12 +103,14 @@ fn main() -> ExitCode {
         ("real", real::measure),
         #[cfg(feature = "peers")]
         ("peers", peers::measure),
-        // The last group, because the process cannot leave this mode.
+        // The last groups, because the process cannot leave their modes.
         ("counted", hot::measure_counted),
+        #[cfg(feature = "peers")]
+        ("tracing", peers::measure_tracing),
     ];
     println!("{:<58} {:>10} {:>12}", "", "target", "measured");
     for (name, measure) in groups {
-        if name.contains(&options.only) {
+        if options.only.split(',').any(|part| name.contains(part)) {
             measure(&options, &mut table);
         }
     }

@@ -83,6 +83,11 @@ pub fn measure(_: &Options, table: &mut Table) {
         table.add_noted(question, Target::None, theirs.ratio_to(ours), "x", note);
     }
     vor::disable();
+}
+
+/// Measures a `tracing` span. `tracing` says for the rest of the process that a subscriber wants
+/// everything, so each scope of vor would be one of its spans.
+pub fn measure_tracing(_: &Options, table: &mut Table) {
     peers::with_tracing_chrome(|peer| {
         let mut contestants: [Loop<'_>; 3] = [
             Box::new(two_ticks),

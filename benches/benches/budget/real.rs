@@ -101,6 +101,11 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
         ])
         .arg(manifest)
         .output()?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = why.lines().next().unwrap_or("no output");
+        return Err(format!("cargo metadata: {why}; `cargo fetch` may help").into());
+    }
     let text = String::from_utf8(output.stdout)?;
     // The metadata has the manifest of every package; the newest `syn` comes last in the order of
     // the package IDs.

@@ -65,8 +65,8 @@ impl Events {
 }
 
 fn put_event(out: &mut Vec<u8>, refers: bool, event: &[u8]) {
-    out.push(u8::from(refers));
-    out.extend_from_slice(&(event.len() as u32).to_le_bytes());
+    let [a, b, c, d] = (event.len() as u32).to_le_bytes();
+    out.extend_from_slice(&[u8::from(refers), a, b, c, d]);
     out.extend_from_slice(event);
 }
 

@@ -13,7 +13,7 @@
 
 use super::names::{MAX_BODY_BYTES, Name};
 use super::schema::{PACKET, clock, event, packet};
-use crate::proto::{MAX_VARINT_BYTES, put_message, put_u64, write_varint};
+use crate::proto::{SHORT_VARINT_BYTES, put_message, put_u64, short_varint};
 
 /// Keys of the fields that the hot path writes directly, as bytes of the format.
 const PACKET_KEY: u8 = (PACKET << 3 | 2) as u8;
@@ -30,11 +30,10 @@ pub(super) const END_BODY: [u8; 4] = [
     event::END as u8,
 ];
 
-/// Most bytes of a packet of the hot path: key, length, body, prefix, and a time with its clock, in
-/// whole vectors.
+/// Most bytes of a packet of the hot path: key, length, body, prefix, and a time, in whole vectors.
 const MAX_SHORT_BYTES: usize = 64;
 const _: () =
-    assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= MAX_SHORT_BYTES);
+    assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + SHORT_VARINT_BYTES <= MAX_SHORT_BYTES);
 
 /// A sequence of packets.
 #[derive(Debug)]
@@ -126,64 +125,85 @@ impl Sequence {
     /// Writes the begin of a span without arguments.
     #[inline]
     pub(super) fn put_span_begin(&mut self, out: &mut Vec<u8>, name: &Name, ns: u64) {
-        self.put_short(out, &name.body, name.body_bytes, self.prefix_bytes, ns);
+        let body = |room: &mut [u8; MAX_BODY_BYTES]| {
+            *room = name.body;
+            name.body_bytes
+        };
+        self.put_short(out, self.prefix_bytes, ns, body);
     }
 
     /// Writes the end of the innermost open span.
     #[inline]
     pub(super) fn put_span_end(&mut self, out: &mut Vec<u8>, ns: u64) {
-        let mut body = [0; MAX_BODY_BYTES];
-        body[..END_BODY.len()].copy_from_slice(&END_BODY);
-        self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
-    }
-
-    /// Writes a packet of fewer than 128 bytes. Copies of fixed size are a few instructions; the
-    /// next field overwrites excess bytes.
-    #[inline(always)]
-    fn put_short(
-        &mut self,
-        out: &mut Vec<u8>,
-        body: &[u8; MAX_BODY_BYTES],
-        body_bytes: usize,
-        prefix_bytes: usize,
-        ns: u64,
-    ) {
-        let mut bytes = [0; MAX_SHORT_BYTES];
-        bytes[0] = PACKET_KEY;
-        bytes[2..2 + MAX_BODY_BYTES].copy_from_slice(body);
-        let mut at = 2 + body_bytes.min(MAX_BODY_BYTES);
-        bytes[at..at + MAX_PREFIX_BYTES].copy_from_slice(&self.prefix);
-        at += prefix_bytes.min(MAX_PREFIX_BYTES);
-        bytes[at] = TIMESTAMP_KEY;
-        at += 1;
-        let mut time = [0; MAX_VARINT_BYTES];
-        let step = ns.wrapping_sub(self.last_ns);
-        if ns >= self.last_ns {
-            self.last_ns = ns;
-            let time_bytes = write_varint(&mut time, step);
-            bytes[at..at + MAX_VARINT_BYTES].copy_from_slice(&time);
-            at += time_bytes;
-        } else {
-            let time_bytes = write_varint(&mut time, ns);
-            bytes[at..at + MAX_VARINT_BYTES].copy_from_slice(&time);
-            at += time_bytes;
-            bytes[at..at + 3].copy_from_slice(&BOOTTIME_CLOCK);
-            at += 3;
-        }
-        bytes[1] = (at - 2) as u8;
-        let end = out.len() + at;
-        out.extend_from_slice(&bytes);
-        out.truncate(end);
+        let body = |room: &mut [u8; MAX_BODY_BYTES]| {
+            room[..END_BODY.len()].copy_from_slice(&END_BODY);
+            END_BODY.len()
+        };
+        self.put_short(out, self.plain_bytes, ns, body);
     }
 
     /// Writes an event of any size, which includes its key and length. `refers` is whether it
     /// refers to texts.
+    #[inline]
     pub(super) fn put_event(&mut self, out: &mut Vec<u8>, ns: u64, refers: bool, event: &[u8]) {
         let prefix_bytes = if refers {
             self.prefix_bytes
         } else {
             self.plain_bytes
         };
+        if event.len() > MAX_BODY_BYTES {
+            return self.put_long(out, prefix_bytes, ns, event);
+        }
+        self.put_short(out, prefix_bytes, ns, |room| {
+            room[..event.len()].copy_from_slice(event);
+            event.len()
+        });
+    }
+
+    /// Writes a packet of fewer than 128 bytes. `put_body` writes its event to the beginning of the
+    /// room, and returns the number of bytes.
+    ///
+    /// Copies of fixed size are a few instructions; the next field overwrites excess bytes. All
+    /// fields go to `out` directly: a vector that is loaded just after its parts were stored waits
+    /// for the stores.
+    #[inline(always)]
+    fn put_short(
+        &mut self,
+        out: &mut Vec<u8>,
+        prefix_bytes: usize,
+        ns: u64,
+        put_body: impl FnOnce(&mut [u8; MAX_BODY_BYTES]) -> usize,
+    ) {
+        let step = ns.checked_sub(self.last_ns).and_then(short_varint);
+        let Some((step, step_bytes)) = step else {
+            let mut body = [0; MAX_BODY_BYTES];
+            let body_bytes = put_body(&mut body);
+            return self.put_long(out, prefix_bytes, ns, &body[..body_bytes]);
+        };
+        self.last_ns = ns;
+        let begin = out.len();
+        out.extend_from_slice(&[0; MAX_SHORT_BYTES]);
+        let Some(bytes) = out.last_chunk_mut::<MAX_SHORT_BYTES>() else {
+            return;
+        };
+        bytes[0] = PACKET_KEY;
+        let Some(room) = bytes[2..].first_chunk_mut() else {
+            return;
+        };
+        let mut at = 2 + put_body(room).min(MAX_BODY_BYTES);
+        bytes[at..at + MAX_PREFIX_BYTES].copy_from_slice(&self.prefix);
+        at += prefix_bytes.min(MAX_PREFIX_BYTES);
+        bytes[at] = TIMESTAMP_KEY;
+        at += 1;
+        bytes[at..at + SHORT_VARINT_BYTES].copy_from_slice(&step);
+        at += step_bytes;
+        bytes[1] = (at - 2) as u8;
+        out.truncate(begin + at);
+    }
+
+    /// Writes a packet of any size.
+    #[cold]
+    fn put_long(&mut self, out: &mut Vec<u8>, prefix_bytes: usize, ns: u64, event: &[u8]) {
         put_message(out, PACKET, |out| {
             out.extend_from_slice(event);
             out.extend_from_slice(&self.prefix[..prefix_bytes]);
@@ -208,10 +228,3 @@ impl Sequence {
         });
     }
 }
-
-/// `timestamp_clock_id: BOOTTIME`.
-const BOOTTIME_CLOCK: [u8; 3] = [
-    (packet::TIMESTAMP_CLOCK_ID << 3 & 0x7f | 0x80) as u8,
-    (packet::TIMESTAMP_CLOCK_ID << 3 >> 7) as u8,
-    clock::BOOTTIME as u8,
-];
