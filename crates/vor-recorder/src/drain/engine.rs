@@ -68,6 +68,8 @@ pub(super) struct Engine {
     spare: Vec<ThreadBatch>,
     spare_values: SpareValues,
     spare_metrics: Vec<MetricValue>,
+    /// The last frame, without its contents, unless a sink keeps it.
+    spare_frame: Option<FrameSnapshot>,
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
     sampler: FrameSampler,
@@ -141,6 +143,7 @@ impl Engine {
             spare: Vec::new(),
             spare_values: SpareValues::default(),
             spare_metrics: Vec::new(),
+            spare_frame: None,
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(statistics::start).flatten(),
             sampler,
@@ -521,13 +524,17 @@ impl Engine {
             merged_marks: mark.merged,
             span_count,
             threads,
+            ..self.spare_frame.take().unwrap_or_default()
         }));
         self.outputs.accept_frame(&frame);
         // If no sink keeps the frame, the next frame reuses its memory.
         if let Some(mut frame) = Arc::into_inner(frame) {
             frame.metrics.clear();
-            self.spare_metrics = frame.metrics;
-            self.trees.recycle(frame.threads);
+            self.spare_metrics = std::mem::take(&mut frame.metrics);
+            self.trees.recycle(std::mem::take(&mut frame.threads));
+            // The engine's catalog must have no other owner when it grows.
+            frame.catalog = Arc::clone(&self.no_catalog);
+            self.spare_frame = Some(frame);
         }
     }
 
