@@ -192,8 +192,11 @@ impl<W: Weight> EndedSpans<W> {
     /// `as_of_ticks`; every scope that had ended by then must have been given to
     /// [`end`](Self::end).
     pub(super) fn settle(&mut self, as_of_ticks: u64, open_start_ticks: &[u64]) {
+        // A scope that opened after the reading may separate later runs.
+        let began_by = |run: &Run<W>| run.last_start_ticks < as_of_ticks;
+        let known = self.runs.partition_point(began_by);
         let mut settled: usize = 0;
-        for i in 0..self.runs.len() {
+        for i in 0..known {
             let run = self.runs[i];
             let joined = join_run(&mut self.runs[..i], settled, run, open_start_ticks);
             settled = joined.unwrap_or_else(|| {
@@ -201,7 +204,7 @@ impl<W: Weight> EndedSpans<W> {
                 settled + 1
             });
         }
-        self.runs.truncate(settled);
+        self.runs.drain(settled..known);
         let began_by = |ticks: u64| move |subtree: &Subtree<W>| subtree.start_ticks < ticks;
         let known = self.recent.partition_point(began_by(as_of_ticks));
         let mut rest = &self.recent[..known];
@@ -240,9 +243,13 @@ impl<W: Weight> EndedSpans<W> {
         }
     }
 
-    /// Returns the number of spans that are not in runs.
-    pub(super) fn recent_spans(&self) -> u64 {
-        self.recent.iter().map(|subtree| subtree.spans).sum()
+    /// Returns how many of the last spans there are from the first on that may have begun at or
+    /// after a tick. To be called after [`settle`](Self::settle) with this tick.
+    pub(super) fn spans_since(&self, ticks: u64) -> u64 {
+        let single = self.recent.iter().map(|subtree| subtree.spans);
+        let runs = self.runs.iter().rev();
+        let recent_runs = runs.take_while(|run| run.last_start_ticks >= ticks);
+        single.chain(recent_runs.map(|run| run.spans)).sum()
     }
 
     /// Returns the number of spans of each entry of the stack, in the order in which they ended.

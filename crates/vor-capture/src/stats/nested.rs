@@ -68,8 +68,14 @@ pub(super) struct NestedSpans<W> {
     covered_until: BySite<u64>,
     /// Steps so far, so that the ranges of one batch do not reach into the next.
     steps: u64,
-    sites: BySite<Site<W>>,
-    tracked: Vec<SiteId>,
+    /// Which sites have recursed; for [`forget_half`](Self::forget_half).
+    recursed: BySite<bool>,
+    /// Boxed, because most sites of a program are tracked on no thread.
+    tracked: BySite<Option<Box<Tracked<W>>>>,
+    tracked_sites: Vec<SiteId>,
+    /// One more than the position of the last span of each site that left the log while the site
+    /// was not tracked and the open scopes were not known.
+    lost_until: BySite<u64>,
     /// Entries of all stacks.
     entries: usize,
     merge_at: usize,
@@ -99,17 +105,12 @@ struct Crossing {
     before_batch: u64,
 }
 
-/// What is known of a call site beyond the log.
+/// The spans of a tracked call site that left the log and are not nested.
 #[derive(Clone, Debug)]
-struct Site<W> {
-    /// The spans that left the log and are not nested, while the site is tracked.
+struct Tracked<W> {
     stack: Vec<Entry<W>>,
-    is_tracked: bool,
     /// Whether the site is tracked even where no scope of it is open.
     is_permanent: bool,
-    /// One more than the position of the last span that left the log while the site was not tracked
-    /// and the open scopes were not known.
-    lost_until: u64,
 }
 
 /// One span, or several of the same site in the same subtree.
@@ -142,22 +143,13 @@ impl<W> Default for NestedSpans<W> {
             crossing: Vec::new(),
             covered_until: BySite::default(),
             steps: 0,
-            sites: BySite::default(),
-            tracked: Vec::new(),
+            recursed: BySite::default(),
+            tracked: BySite::default(),
+            tracked_sites: Vec::new(),
+            lost_until: BySite::default(),
             entries: 0,
             merge_at: MERGE_AT,
             estimates: 0,
-        }
-    }
-}
-
-impl<W> Default for Site<W> {
-    fn default() -> Self {
-        Self {
-            stack: Vec::new(),
-            is_tracked: false,
-            is_permanent: false,
-            lost_until: 0,
         }
     }
 }
@@ -218,6 +210,7 @@ impl<W: Weight> NestedSpans<W> {
             if is_nested {
                 found(span.site, span.nested());
                 span.descendants |= NESTED;
+                *self.recursed.of(span.site) = true;
             }
         }
         self.steps = step;
@@ -240,6 +233,7 @@ impl<W: Weight> NestedSpans<W> {
             if is_nested && !span.is_nested() {
                 found(span.site, span.nested());
                 span.descendants |= NESTED;
+                *self.recursed.of(span.site) = true;
             }
         }
         self.steps = self.steps.saturating_add(reach);
@@ -258,13 +252,16 @@ impl<W: Weight> NestedSpans<W> {
     /// Takes the spans of a site among the last `count` before the log off its stack.
     fn nested_before_log(&mut self, site: SiteId, count: u64) -> Nested<W> {
         let begin = self.log_begin.saturating_sub(count);
-        if begin < self.sites.of(site).lost_until {
+        if begin < *self.lost_until.of(site) {
             self.estimates += 1;
             self.track(site, true);
         }
-        let stack = &mut self.sites.of(site).stack;
-        let before = stack.len();
         let mut nested = Nested::default();
+        let Some(tracked) = self.tracked.of(site) else {
+            return nested;
+        };
+        let stack = &mut tracked.stack;
+        let before = stack.len();
         while let Some(top) = stack.pop_if(|top| top.position >= begin) {
             nested = top.spans.plus(nested);
         }
@@ -282,32 +279,30 @@ impl<W: Weight> NestedSpans<W> {
 
     /// Begins to track a site, unless it is tracked.
     fn track(&mut self, site: SiteId, is_permanent: bool) {
-        let of_site = self.sites.of(site);
-        of_site.is_permanent |= is_permanent;
-        if !std::mem::replace(&mut of_site.is_tracked, true) {
-            self.tracked.push(site);
-        }
+        let tracked = self.tracked.of(site).get_or_insert_with(|| {
+            self.tracked_sites.push(site);
+            Box::new(Tracked {
+                stack: Vec::new(),
+                is_permanent: false,
+            })
+        });
+        tracked.is_permanent |= is_permanent;
     }
 
     /// Drops the first spans of the log. Those of tracked sites that are not nested go onto their
     /// stacks; the others are lost, unless nothing can contain them.
     fn drop_first(&mut self, count: usize, can_be_contained: bool) {
-        let relevant = match can_be_contained || !self.tracked.is_empty() {
-            true => count,
-            false => 0,
-        };
-        for place in 0..relevant {
-            let position = self.log_begin + place as u64;
-            let span = &self.log[place];
-            let site = self.sites.of(span.site);
-            if !site.is_tracked {
-                if can_be_contained {
-                    site.lost_until = position + 1;
+        if can_be_contained || !self.tracked_sites.is_empty() {
+            for (position, span) in (self.log_begin..).zip(&self.log[..count]) {
+                if let Some(tracked) = self.tracked.of(span.site) {
+                    if !span.is_nested() {
+                        let spans = span.nested();
+                        tracked.stack.push(Entry { position, spans });
+                        self.entries += 1;
+                    }
+                } else if can_be_contained {
+                    *self.lost_until.of(span.site) = position + 1;
                 }
-            } else if !span.is_nested() {
-                let spans = span.nested();
-                site.stack.push(Entry { position, spans });
-                self.entries += 1;
             }
         }
         self.log.drain(..count);
@@ -317,39 +312,47 @@ impl<W: Weight> NestedSpans<W> {
     /// Drops the older half of the log, and tracks the sites that have recursed.
     #[cold]
     fn forget_half(&mut self) {
-        for place in 0..self.log.len() {
-            if self.log[place].is_nested() {
-                self.track(self.log[place].site, true);
-            }
+        let recursed = self.recursed.iter().filter(|(_, has)| **has);
+        let recursed: Vec<SiteId> = recursed.map(|(site, _)| site).collect();
+        for site in recursed {
+            self.track(site, true);
         }
         self.drop_first(self.log.len() - MAX_LOG / 2, true);
     }
 
     /// Empties the log. `open` are the scopes that may contain its spans. To be called after
     /// `waiting` was settled with the same scopes.
-    pub(super) fn settle(&mut self, open: &[(SiteId, u64)], waiting: &EndedSpans<W>) {
+    pub(super) fn settle(
+        &mut self,
+        as_of_ticks: u64,
+        open: &[(SiteId, u64)],
+        waiting: &EndedSpans<W>,
+    ) {
         // Spans that began after the scopes were read may be in a scope that began later, too.
-        let recent = usize::try_from(waiting.recent_spans()).unwrap_or(usize::MAX);
-        let settled = self.log.len().saturating_sub(recent);
-        let recent_from = self.log_begin + settled as u64;
-        let (sites, entries) = (&mut self.sites, &mut self.entries);
-        self.tracked.retain(|&site| {
+        let end = self.log_begin + self.log.len() as u64;
+        let recent_from = end.saturating_sub(waiting.spans_since(as_of_ticks));
+        let (tracked, entries) = (&mut self.tracked, &mut self.entries);
+        self.tracked_sites.retain(|&site| {
             if open.iter().any(|&(of, _)| of == site) {
                 return true;
             }
-            let of_site = sites.of(site);
-            let ended = of_site
-                .stack
-                .partition_point(|entry| entry.position < recent_from);
-            of_site.stack.drain(..ended);
-            *entries -= ended;
-            of_site.is_tracked = of_site.is_permanent;
-            of_site.is_tracked
+            let of_site = tracked.of(site);
+            let is_kept = of_site.as_mut().is_some_and(|of_site| {
+                let settled = |entry: &Entry<W>| entry.position < recent_from;
+                let ended = of_site.stack.partition_point(settled);
+                of_site.stack.drain(..ended);
+                *entries -= ended;
+                of_site.is_permanent || !of_site.stack.is_empty()
+            });
+            if !is_kept {
+                *of_site = None;
+            }
+            is_kept
         });
         for &(site, _) in open {
             self.track(site, false);
         }
-        self.drop_first(settled, false);
+        self.drop_first(recent_from.saturating_sub(self.log_begin) as usize, false);
         if self.entries >= MERGE_AT / 4 {
             self.merge_within(waiting);
         }
@@ -376,8 +379,8 @@ impl<W: Weight> NestedSpans<W> {
             })
             .collect();
         self.entries = 0;
-        for &site in &self.tracked {
-            let stack = &mut self.sites.of(site).stack;
+        for tracked in self.tracked.values_mut().flatten() {
+            let stack = &mut tracked.stack;
             let mut subtree = 0;
             if let Some(first) = stack.first() {
                 subtree = subtree_of(first.position, 0, &ends);
@@ -396,10 +399,10 @@ impl<W: Weight> NestedSpans<W> {
 
     /// Forgets all spans so far: those that end later contain none of them.
     pub(super) fn restart(&mut self) {
-        for site in self.sites.values_mut() {
-            site.stack.clear();
-            site.lost_until = 0;
+        for tracked in self.tracked.values_mut().flatten() {
+            tracked.stack.clear();
         }
+        self.lost_until.clear();
         self.log_begin += self.log.len() as u64;
         self.log.clear();
         self.entries = 0;
@@ -415,9 +418,9 @@ impl<W: Weight> NestedSpans<W> {
     /// one found to recurse.
     pub(super) fn for_second_pass(&self) -> Self {
         let mut next = Self::default();
-        for (site, of_site) in self.sites.iter() {
-            if of_site.is_tracked {
-                next.track(site, of_site.is_permanent);
+        for (site, tracked) in self.tracked.iter() {
+            if let Some(tracked) = tracked {
+                next.track(site, tracked.is_permanent);
             }
         }
         next

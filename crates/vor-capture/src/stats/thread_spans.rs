@@ -54,7 +54,7 @@ impl<W: Weight> ThreadSpans<W> {
     pub(super) fn settle(&mut self, as_of_ticks: u64, open: &[(SiteId, u64)]) {
         let starts: Vec<u64> = open.iter().map(|&(_, start_ticks)| start_ticks).collect();
         self.waiting.settle(as_of_ticks, &starts);
-        self.of_sites.settle(open, &self.waiting);
+        self.of_sites.settle(as_of_ticks, open, &self.waiting);
     }
 
     /// Begins the statistics of a part of the recording: calls that ended before it are not in its

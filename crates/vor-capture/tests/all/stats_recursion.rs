@@ -1,6 +1,8 @@
 //! Totals of `StatsBuilder` where call sites are open inside themselves, against a model that
 //! checks every moment of every thread.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -222,6 +224,33 @@ proptest! {
             prop_assert_eq!(row.total_ns, expected[&row.site].0);
         }
     }
+}
+
+/// A worker may be stopped between its reading of the open scopes and its pass.
+#[test]
+fn scopes_that_opened_after_the_reading_contain_any_number_of_recursive_calls() {
+    let steps = [
+        Step::Open(1),
+        // The site is known to recurse before the log gives up its older half.
+        Step::Open(1),
+        Step::Open(1),
+        Step::Close,
+        Step::Close,
+        // With the two before: no run of merged subtrees begins before `2` and ends in it.
+        Step::Flat(1, 3 * HELD - 1),
+        Step::Open(2),
+        Step::Flat(1, 3 * HELD),
+    ];
+    let spans = run(1, &steps, 0);
+    let (inside, around) = spans.split_at(spans.len() - 2);
+    let mut stats = StatsBuilder::new();
+    for part in inside.chunks(HELD as usize / 4) {
+        stats.add_batch(&batch_of(part));
+    }
+    stats.settle(ThreadId(1), around[1].start_ticks, &[]);
+    stats.add_batch(&batch_of(around));
+    assert_eq!(stats.estimated_self_times(), 0);
+    check(&stats, &spans).unwrap();
 }
 
 proptest! {
