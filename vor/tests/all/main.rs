@@ -17,7 +17,6 @@ mod criterion_profiler;
 #[cfg(not(feature = "off"))]
 mod futures;
 mod macros_behaviour;
-mod macros_ui;
 mod puffin_forbidden;
 mod puffin_scopes;
 mod puffin_viewer;
