@@ -18,6 +18,7 @@ import pytest
 from recorded import environment, record, start
 
 import vor
+from vor import _command, _reading
 
 PROGRAM = """
     import threading, asyncio, random
@@ -257,6 +258,12 @@ def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> No
     assert len(lines) == 1 + sum(frame.span_count for frame in capture[2:4])
     with pytest.raises(ValueError, match="out.xyz: unknown extension; use one of .pftrace"):
         capture.export("out.xyz")
+    # The command has the same extensions.
+    with pytest.raises(OSError, match="its ending chooses no format") as refused:
+        _command.run(["export", "-o", "out.xyz", os.fspath(capture.path)])
+    assert set(_reading._FORMATS) == {
+        word for word in str(refused.value).split() if word.startswith(".")
+    }
     with pytest.raises(ValueError, match="no frames"):
         capture[3:3].export(tmp_path / "none.csv")
     with pytest.raises(OSError, match="cannot be created"):
@@ -404,7 +411,7 @@ def test_the_viewer_is_started_or_said_to_be_missing(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="cargo install vor-viz"):
+    with pytest.raises(FileNotFoundError, match="cargo install --path vor-viz"):
         vor.view(path)
     with pytest.raises(FileNotFoundError, match="missing.vor: no such file"):
         vor.view("missing.vor")

@@ -63,5 +63,8 @@ def view(path: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
     folders = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     viewer = shutil.which("vor-viz", path=folders)
     if viewer is None:
-        raise FileNotFoundError("`vor-viz` not found; install it with `cargo install vor-viz`")
+        raise FileNotFoundError(
+            "`vor-viz` not found; "
+            "install it with `cargo install --path vor-viz` in the repository of vor"
+        )
     return subprocess.Popen([viewer, path], stdin=subprocess.DEVNULL)

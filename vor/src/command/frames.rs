@@ -15,6 +15,7 @@ use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::frame_rows::{FrameJson, FrameTable, TopScope};
 use crate::command::json;
+use crate::command::patterns::unknown;
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::slowest;
@@ -32,6 +33,10 @@ pub(crate) struct Args {
     /// Only the N slowest frames, slowest first, each with the scope that took most of its time.
     #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
     slowest: Option<usize>,
+    /// Only the first N frames.
+    #[arg(short = 'n', long, value_name = "N", value_parser = slowest::at_least_one)]
+    #[arg(conflicts_with = "slowest")]
+    limit: Option<usize>,
     /// Lists the frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
     #[arg(long, value_name = "NAME")]
     frame_set: Option<String>,
@@ -62,19 +67,7 @@ fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
     if let Some((set, _)) = found {
         return Ok(set);
     }
-    let known: Vec<String> = sets
-        .iter()
-        .skip(1)
-        .map(|known| format!("`{known}`"))
-        .collect();
-    let known = if known.is_empty() {
-        "none".into()
-    } else {
-        known.join(", ")
-    };
-    Err(source.failure(format!(
-        "no frame set is called `{name}`; there are {known}"
-    )))
+    Err(source.failure(unknown("frame set", name, &sets[1..])))
 }
 
 fn all(
@@ -92,7 +85,16 @@ fn all(
         {
             listing.write(out, &recovered, None)?;
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(
+            if args
+                .limit
+                .is_some_and(|limit| listing.written >= limit as u64)
+            {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            },
+        )
     })?;
     if listing.written == 0 {
         return Err(source.failure("no frames"));

@@ -40,8 +40,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     to: Option<u64>,
     /// Shows the N stacks that grew most.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = slowest::at_least_one)]
-    top: usize,
+    #[arg(short = 'n', long, value_name = "N", visible_alias = "top")]
+    #[arg(default_value_t = 20, value_parser = slowest::at_least_one)]
+    limit: usize,
     /// Also writes the growth as a profile for `go tool pprof`.
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -193,7 +194,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         if let Some(note) = note {
             writeln!(out, "{note}").map_err(Failure::output)?;
         }
-        print_table(&changes, args.top, out)?;
+        print_table(&changes, args.limit, out)?;
     }
     Ok(Outcome::Success)
 }

@@ -40,24 +40,32 @@ mod merge;
 mod diff;
 mod heap;
 mod view;
+mod shell;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, warn};
 
-const EXIT_CODES: &str = "\
+const MORE_HELP: &str = "\
+`vor FILE` describes a capture, as `vor info FILE` does.
+
 Exit codes:
   0  success
   1  `check` found damage, or `diff --fail-above` a slower scope
   2  bad input, or the output cannot be written
   3  done, without the damaged parts of the capture (`export`, `merge`, `diff`)";
 
+/// The hint for a command that was built without Parquet.
+const WITHOUT_PARQUET: &str = "this `vor` has no Parquet; install one that has with \
+    `cargo install --path vor --features cli,parquet` in the repository of vor";
+
 /// Reads the captures that the profiler vor records.
 #[derive(Debug, Parser)]
-#[command(name = "vor", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "vor", version, arg_required_else_help = true, after_help = MORE_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -75,6 +83,8 @@ enum Command {
     Diff(diff::Args),
     Heap(heap::Args),
     View(view::Args),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// The result of a command that did its work.
@@ -96,6 +106,25 @@ fn names() -> Vec<String> {
     names.collect()
 }
 
+/// Makes `vor FILE` the command `info`, which also says what else there is.
+fn with_command(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_file = |arg: &OsString| {
+        let is_command = names().iter().any(|name| *arg == **name);
+        let path = Path::new(arg);
+        !is_command && (path.is_file() || path.extension().is_some_and(|ending| ending == "vor"))
+    };
+    if args.get(1).is_some_and(is_file) {
+        args.insert(1, "info".into());
+        if args.len() == 3 && Path::new(&args[2]).is_file() {
+            let file = args[2].to_string_lossy().into_owned();
+            warn(&format!(
+                "`vor stats {file}` lists its scopes, `vor view {file}` shows it; see --help"
+            ));
+        }
+    }
+    args
+}
+
 /// Runs a command line, whose first argument is the name of the program, and returns the exit code.
 ///
 /// The program `vor` calls only this function, and so can other programs that stand in for it.
@@ -109,6 +138,7 @@ fn names() -> Vec<String> {
 /// assert_eq!(vor::command::run(["vor", "info", "no-such-file.vor"]), 2);
 /// ```
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let args = with_command(args.into_iter().map(Into::into).collect());
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
@@ -124,6 +154,8 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
+        Command::Completions(args) => shell::write_completions(&args, &mut out),
+        Command::Man(args) => shell::write_man(&args, &mut out),
         // The exit code is the viewer's.
         Command::View(args) => return view::run(&args),
     };

@@ -6,6 +6,7 @@ use wildmatch::WildMatch;
 
 use crate::command::failure::Failure;
 use crate::command::source::Source;
+use crate::command::usage::suggested;
 
 /// A name in which `*` stands for any text and `?` for any character. Case matters, and no other
 /// character is special, because names contain brackets.
@@ -59,10 +60,7 @@ pub(crate) fn expect_matches<'a>(
             let mut known: Vec<String> = names.map(str::to_owned).collect();
             known.sort_unstable();
             known.dedup();
-            return Err(failure(format!(
-                "no {thing} is called `{pattern}`; there are {}",
-                listed(&known)
-            )));
+            return Err(failure(unknown(thing, &pattern.text, &known)));
         }
     }
     Ok(())
@@ -84,6 +82,18 @@ pub(crate) fn expect_known(
     )?;
     let sites = source.capture.catalog().sites.iter().flatten();
     expect_matches(names, sites.map(|site| &*site.name), "scope", failure)
+}
+
+/// Returns the error for a name that no `thing` has.
+pub(crate) fn unknown(thing: &str, name: &str, known: &[String]) -> String {
+    let suggestion = match suggested(name, known) {
+        Some(name) => format!("did you mean `{name}`? There are"),
+        None => "there are".to_owned(),
+    };
+    format!(
+        "no {thing} is called `{name}`; {suggestion} {}",
+        listed(known)
+    )
 }
 
 /// Lists the first names for an error message.

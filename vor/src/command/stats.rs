@@ -25,9 +25,10 @@ use vor_recorder::setup::{calibrate, empty_span_ns};
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::json::{self, DamageJson};
-use crate::command::patterns::listed;
+use crate::command::patterns::{Pattern, expect_known, expect_matches, is_selected};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
+use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
 
@@ -56,12 +57,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "auto")]
     corrected: Option<Correction>,
-    /// Only threads with this name.
-    #[arg(long, value_name = "NAME")]
-    thread: Option<String>,
-    /// Only scopes whose name contains this text.
-    #[arg(long, value_name = "TEXT")]
-    name: Option<String>,
+    /// Only the first N rows.
+    #[arg(short = 'n', long, value_name = "N", value_parser = slowest::at_least_one)]
+    limit: Option<usize>,
+    /// Only threads with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
+    #[arg(long, value_name = "GLOB")]
+    thread: Vec<Pattern>,
+    /// Only scopes with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
+    #[arg(long, value_name = "GLOB")]
+    name: Vec<Pattern>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -197,16 +203,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             args.path.display()
         ));
     }
-    if let Some(text) = &args.name {
-        let known: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
-        rows.retain(|row| row.name.contains(text));
-        if rows.is_empty() {
-            return Err(source.failure(format!(
-                "no scope's name contains `{text}`; there are {}",
-                listed(&known)
-            )));
-        }
-    }
+    let names = rows.iter().map(|row| row.name.as_str());
+    expect_matches(&args.name, names, "scope", |what| source.failure(what))?;
+    rows.retain(|row| is_selected(&args.name, &row.name));
     let corrected_ns = args.corrected.map(cost_ns).transpose()?;
     if let Some(cost_ns) = corrected_ns {
         for row in &mut rows {
@@ -214,6 +213,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         }
     }
     rows.sort_by(|a, b| order(args.sort, a, b));
+    rows.truncate(args.limit.unwrap_or(usize::MAX));
     if args.json {
         let report = StatsJson {
             file: args.path.display().to_string(),
@@ -251,9 +251,7 @@ fn gather(args: &Args, source: &mut Source) -> Result<(SelectedStats, WalkResult
         Some(range) => source.bounded(range)?,
         None => FrameRange::ALL,
     };
-    if let Some(name) = &args.thread {
-        expect_thread(source, name)?;
-    }
+    expect_known(source, &args.thread, &[])?;
     let mut stats = gather_once(args, source, range, StatsBuilder::new())?;
     // If too many spans waited for their parents to be stored one by one, another pass starts with
     // the points at which to split them.
@@ -281,10 +279,8 @@ fn gather_once(
         match piece {
             Piece::Batch(batch) => {
                 for thread in &batch.threads {
-                    let wanted = |name: &String| {
-                        thread_label(&batch.catalog, thread.thread) == name.as_str()
-                    };
-                    if args.thread.as_ref().is_none_or(wanted) {
+                    let name = thread_label(&batch.catalog, thread.thread);
+                    if is_selected(&args.thread, &name) {
                         stats.builder.add_thread(&batch.catalog, thread);
                     }
                 }
@@ -316,27 +312,15 @@ fn gather_once(
     Ok((stats, walked))
 }
 
-/// Fails if no thread of the capture has this name.
-fn expect_thread(source: &Source, name: &str) -> Result<(), Failure> {
-    let mut known = source.thread_labels();
-    if known.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    known.sort_unstable();
-    known.dedup();
-    let known = listed(&known);
-    Err(source.failure(format!("no thread is called `{name}`; there are {known}")))
-}
-
 /// Returns the error for a table without rows.
 fn no_rows(args: &Args, stats: &SelectedStats) -> String {
-    match (stats.durations.count(), &args.thread) {
+    match (stats.durations.count(), &args.thread[..]) {
         (0, _) => "no frames".into(),
-        (frames, Some(thread)) => format!(
+        (frames, []) => no_spans(frames),
+        (frames, [thread, ..]) => format!(
             "no spans of thread `{thread}` in {}",
             units::counted(frames, "frame")
         ),
-        (frames, None) => no_spans(frames),
     }
 }
 
@@ -446,8 +430,14 @@ fn print_summary(
         }
         _ => writeln!(out, "{spans}")?,
     }
-    if let Some(thread) = &args.thread {
-        writeln!(out, "only thread {}", printable(thread))?;
+    if !args.thread.is_empty() {
+        let threads: Vec<String> = args.thread.iter().map(ToString::to_string).collect();
+        let word = if threads.len() == 1 {
+            "thread"
+        } else {
+            "threads"
+        };
+        writeln!(out, "only {word} {}", printable(&threads.join(", ")))?;
     }
     if let Some(ns) = corrected_ns {
         writeln!(out, "corrected for {ns} ns per scope")?;

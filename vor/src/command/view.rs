@@ -27,7 +27,9 @@ pub(crate) fn run(args: &Args) -> u8 {
     let status = match Command::new(program).args(&args.args).status() {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            warn("`vor-viz` not found; install it with `cargo install vor-viz`");
+            warn(
+                "`vor-viz` not found; install it with `cargo install --path vor-viz` in the repository of vor",
+            );
             return 2;
         }
         Err(error) => {

@@ -32,7 +32,7 @@ fn the_viewer_is_found_and_gets_the_arguments() {
     assert_eq!(none.status.code(), Some(2));
     let line = String::from_utf8(none.stderr).unwrap();
     assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.contains("cargo install vor-viz"), "{line}");
+    assert!(line.contains("cargo install --path vor-viz"), "{line}");
 
     put_viewer(elsewhere.path());
     let in_path = view(folder.path(), elsewhere.path());

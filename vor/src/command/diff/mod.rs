@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COLUMN", default_value = "change")]
     sort: Sort,
     /// Only the first N rows; --fail-above judges all scopes nevertheless.
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Only spans that ended in these frames of both captures: 10..20 (without 20), 10..=20, 10..,
     /// ..20, or one number.

@@ -5,6 +5,7 @@
 //! trees frame by frame, with one frame in memory at a time, or frames without spans.
 
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -21,6 +22,8 @@ use vor_export::perfetto::PerfettoExporter;
 use vor_export::pprof::PprofExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 
+#[cfg(not(feature = "parquet"))]
+use crate::command::WITHOUT_PARQUET;
 use crate::command::failure::warn;
 use crate::command::output::Writer;
 
@@ -47,7 +50,44 @@ pub(super) enum Format {
     Parquet,
 }
 
+/// The ends of file names that choose a format. A longer one comes before its own end.
+const ENDINGS: [(&str, Format); 12] = [
+    (".speedscope.json", Format::Speedscope),
+    (".firefox.json", Format::Firefox),
+    (".json", Format::Chrome),
+    (".pftrace", Format::Perfetto),
+    (".perfetto-trace", Format::Perfetto),
+    (".folded", Format::Collapsed),
+    (".collapsed", Format::Collapsed),
+    (".txt", Format::Collapsed),
+    (".pb.gz", Format::Pprof),
+    (".pprof", Format::Pprof),
+    (".metrics.csv", Format::MetricsCsv),
+    (".csv", Format::Csv),
+];
+
 impl Format {
+    /// Returns the format that a file's name ends with.
+    pub(super) fn of_file(path: &Path) -> Result<Self, String> {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().to_lowercase();
+        if name.ends_with(".parquet") {
+            #[cfg(feature = "parquet")]
+            return Ok(Self::Parquet);
+            #[cfg(not(feature = "parquet"))]
+            return Err(format!("{}: {WITHOUT_PARQUET}", path.display()));
+        }
+        let format = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
+        format.map(|(_, format)| *format).ok_or_else(|| {
+            let endings: Vec<&str> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
+            format!(
+                "{}: its ending chooses no format; use --to, or one of {} .parquet",
+                path.display(),
+                endings.join(" ")
+            )
+        })
+    }
+
     /// Makes the exporter. Its `finish` must flush the writer, since the output is kept or
     /// discarded after it.
     ///

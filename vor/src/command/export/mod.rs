@@ -28,7 +28,7 @@ use select::Filter;
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::output::Output;
-use crate::command::patterns::{Pattern, expect_known, listed};
+use crate::command::patterns::{Pattern, expect_known, unknown};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::slowest;
@@ -43,9 +43,11 @@ const MAX_SPANS: usize = 1 << 23;
 /// or not at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The format to write.
+    /// The format to write. Without it, the ending of OUT chooses: trace.json, trace.pftrace,
+    /// profile.pb.gz, profile.folded, profile.speedscope.json, profile.firefox.json, spans.csv,
+    /// frames.metrics.csv, spans.parquet.
     #[arg(long, value_name = "FORMAT")]
-    to: Format,
+    to: Option<Format>,
     /// The file to write; stdout without it or with `-`. An existing file is replaced, unless it is
     /// a capture.
     #[arg(short = 'o', long, value_name = "OUT")]
@@ -121,12 +123,13 @@ struct Export<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
+    let to = format(args)?;
     let mut source = Source::open(&args.path)?;
     expect_known(&source, &args.thread, &args.name)?;
-    if args.to == Format::Pprof {
+    if to == Format::Pprof {
         expect_arguments(&source, &args.label)?;
     }
-    if args.to == Format::MetricsCsv
+    if to == Format::MetricsCsv
         && (!args.thread.is_empty() || !args.name.is_empty() || args.min_us.is_some())
     {
         return Err(Failure::Message(
@@ -135,13 +138,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     }
     let mut selected = select(args, &mut source)?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
-    let (output, mut sink) = open(args, &source)?;
+    let (output, mut sink) = open(args, to, &source)?;
     let interest = sink.interest();
     let frames = selected
         .as_ref()
         .map_or(source.info.frames, SelectedFrames::count);
     if selected.is_none() {
-        expect_content(args, interest, &source)?;
+        expect_content(args, to, interest, &source)?;
         if interest.trees {
             selected = Some(SelectedFrames::all(&source));
         }
@@ -167,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     if interest != Interest::METRICS && !filter.keeps_all() && filter.kept() == 0 {
         return Err(source.failure("no spans in the selected frames, threads, names and durations"));
     }
-    if args.to.is_of_spans(
+    if to.is_of_spans(
         #[cfg(feature = "parquet")]
         &args.parquet,
     ) && exported.spans == 0
@@ -204,18 +207,32 @@ fn expect_arguments(source: &Source, labels: &[String]) -> Result<(), Failure> {
         Some(label) if known.is_empty() => Err(source.failure(format!(
             "--label {label}: no scope of this capture has arguments"
         ))),
-        Some(label) => Err(source.failure(format!(
-            "--label {label}: no scope has an argument with this name; there are {}",
-            listed(&known)
-        ))),
+        Some(label) => {
+            Err(source.failure(format!("--label: {}", unknown("argument", label, &known))))
+        }
+    }
+}
+
+/// Returns the format that the arguments choose.
+fn format(args: &Args) -> Result<Format, Failure> {
+    #[cfg(feature = "parquet")]
+    if args.to.is_none() && args.parquet.is_dataset() {
+        return Ok(Format::Parquet);
+    }
+    match (args.to, &args.output) {
+        (Some(format), _) => Ok(format),
+        (None, Some(output)) => Format::of_file(output).map_err(Failure::Message),
+        (None, None) => Err(Failure::Message(
+            "--to or -o is missing: --to chooses the format, or the ending of OUT does".to_owned(),
+        )),
     }
 }
 
 /// Opens the output and makes the exporter that writes to it.
-fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Failure> {
+fn open(args: &Args, to: Format, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Failure> {
     let catalog = source.capture.catalog();
     #[cfg(feature = "parquet")]
-    if args.to != Format::Parquet && args.parquet.are_given() {
+    if to != Format::Parquet && args.parquet.are_given() {
         return Err(Failure::Message(
             "--table, --partition, --host and --program-version need --to parquet".to_owned(),
         ));
@@ -225,7 +242,7 @@ fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Fa
         let output = Output::folder(folder)?;
         return Ok((output, args.parquet.dataset(folder, &args.path, catalog)?));
     }
-    if args.to != Format::Pprof && !args.label.is_empty() {
+    if to != Format::Pprof && !args.label.is_empty() {
         return Err(Failure::Message("--label needs --to pprof".to_owned()));
     }
     let output = Output::create(args.output.as_deref())?;
@@ -233,7 +250,7 @@ fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Fa
     let writer = output.writer().map_err(|error| failed(error.into()))?;
     // The exporters write large pieces, which bypass the buffer; it gathers small ones.
     let writer = BufWriter::new(writer);
-    let sink = args.to.sink(
+    let sink = to.sink(
         writer,
         catalog,
         &args.label,
@@ -271,11 +288,16 @@ fn select(args: &Args, source: &mut Source) -> Result<Option<SelectedFrames>, Fa
 }
 
 /// Refuses a capture that has no data for the format.
-fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<(), Failure> {
+fn expect_content(
+    #[cfg_attr(not(feature = "parquet"), expect(unused_variables))] args: &Args,
+    to: Format,
+    interest: Interest,
+    source: &Source,
+) -> Result<(), Failure> {
     let (frames, spans) = (source.info.frames, source.info.spans);
     if frames == 0
         && spans == 0
-        && args.to.is_of_spans(
+        && to.is_of_spans(
             #[cfg(feature = "parquet")]
             &args.parquet,
         )

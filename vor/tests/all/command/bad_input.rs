@@ -134,7 +134,7 @@ fn exports_of_captures_without_spans_report_it_where_only_spans_would_be_written
 fn names_and_ranges_that_do_not_exist() {
     let path = &recording().path;
     let cases: [(&[&str], &str); 8] = [
-        (&["--name", "nothing of the kind"], "there are `step`"),
+        (&["--name", "nothing of the kind"], "`step`"),
         (&["--thread", "nobody"], "`worker-1`"),
         (
             &["--frames", "60..70"],
@@ -164,7 +164,7 @@ fn arguments_that_make_no_sense() {
     let cases: [(&[&str], &str); 9] = [
         (
             &["statistics"],
-            "unknown command `statistics`; there are info, ",
+            "unknown command `statistics`; did you mean `stats`? There are info, ",
         ),
         (&["stats"], "<FILE> is missing"),
         (&["stats", "a.vor", "b.vor"], "unexpected argument `b.vor`"),
@@ -173,7 +173,7 @@ fn arguments_that_make_no_sense() {
             &["stats", "a.vor", "--sort"],
             "--sort <COLUMN> needs a value",
         ),
-        (&["export", "a.vor"], "--to <FORMAT> is missing"),
+        (&["export", "a.vor"], "--to or -o is missing"),
         (
             &["export", "--to", "svg", "a.vor"],
             "--to <FORMAT>: unknown value `svg`; choose one of chrome, perfetto, firefox, \
@@ -244,7 +244,7 @@ fn a_label_that_no_scope_has_is_refused() {
         .refusal()
         .to_owned();
     assert!(
-        line.contains("--label nope: no scope has an argument with this name"),
+        line.contains("--label: no argument is called `nope`"),
         "{line}"
     );
     assert!(line.contains("`frame`"), "{line}");

@@ -64,7 +64,7 @@ fn a_leak_that_ends_with_the_variables_of_main_is_found() {
     assert!(
         run("heap", &path, &["--top", "0"])
             .refusal()
-            .contains("--top")
+            .contains("--limit")
     );
 }
 

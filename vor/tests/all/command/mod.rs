@@ -23,6 +23,7 @@ mod diff;
 mod heap;
 mod merge;
 mod following;
+mod typing;
 mod unmarked;
 mod any_arguments;
 mod bad_input;

@@ -211,7 +211,7 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
     let cases: [(&[&str], &str); 7] = [
         (
             &["--name", "decoder"],
-            "no scope is called `decoder`; there are `",
+            "no scope is called `decoder`; did you mean `decode`? There are `",
         ),
         (
             &["--name", "decode", "--name", "x*"],
@@ -219,7 +219,7 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
         ),
         (
             &["--thread", "worker"],
-            "no thread is called `worker`; there are",
+            "no thread is called `worker`; did you mean `worker-",
         ),
         (
             &["--name", "stall", "--thread", "worker-1"],
