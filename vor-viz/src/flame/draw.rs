@@ -45,7 +45,9 @@ impl FlameChart {
         painter.rect_filled(frame.rows, 0.0, theme.ground);
         self.draw_ruler(ui, store, view, theme, frame);
         let rows = ui.painter_at(frame.rows);
-        rows.add(Shape::mesh(self.rows_mesh(frame, shown)));
+        for mesh in self.rows_meshes(frame, shown) {
+            rows.add(Shape::mesh(mesh));
+        }
         self.draw_labels(ui, store, theme, frame, shown);
         for placed in &self.placed {
             let top = frame.rows.top() + placed.top - self.scroll;
@@ -72,36 +74,22 @@ impl FlameChart {
         }
     }
 
-    /// Returns a textured rectangle for each row.
-    fn rows_mesh(&self, frame: &Frame, shown: &[VisibleRow]) -> Mesh {
-        let Some(texture) = self.picture.texture() else {
-            return Mesh::default();
-        };
-        let mut mesh = Mesh::with_texture(texture);
-        let rows = self.picture.labelled().rows();
-        mesh.reserve_vertices(4 * rows);
-        mesh.reserve_triangles(2 * rows);
+    /// Returns textured rectangles for all rows.
+    fn rows_meshes(&self, frame: &Frame, shown: &[VisibleRow]) -> Vec<Mesh> {
         let snap = |y: f32| (y * frame.pixels_per_point).round() / frame.pixels_per_point;
-        for (i, shown) in shown.iter().enumerate().take(rows) {
-            let top = frame.rows.top() + shown.top - self.scroll;
-            // A pixel of background separates rows that are high enough.
-            let gap = if self.row_height >= 6.0 {
-                1.0 / frame.pixels_per_point
-            } else {
-                0.0
-            };
-            let bottom = snap(top + self.row_height) - gap;
-            let rect = Rect::from_min_max(
-                pos2(frame.rows.left(), snap(top)),
-                pos2(frame.rows.right(), bottom),
-            );
-            mesh.add_rect_with_uv(
-                rect,
-                self.picture.uv(i, frame.scale.width()),
-                Color32::WHITE,
-            );
-        }
-        mesh
+        // A pixel of background separates rows that are high enough.
+        let gap = if self.row_height >= 6.0 {
+            1.0 / frame.pixels_per_point
+        } else {
+            0.0
+        };
+        let y_range = |row: usize| {
+            let top = shown.get(row).map_or(0.0, |shown| shown.top);
+            let top = frame.rows.top() + top - self.scroll;
+            [snap(top), snap(top + self.row_height) - gap]
+        };
+        self.picture
+            .meshes(frame.rows.left(), frame.pixels_per_point, y_range)
     }
 
     /// Writes names on spans that are wide enough.

@@ -340,8 +340,7 @@ impl FlameChart {
         let (left, right) = (round(axis.left()), round(axis.right()));
         let top = round(rect.top() + RULER_HEIGHT);
         let rows = Rect::from_min_max(pos2(left, top), pos2(right, rect.bottom()));
-        let most = ui.ctx().input(|input| input.max_texture_side).max(64);
-        let width = ((rows.width() * pixels_per_point).round().max(1.0) as usize).min(most);
+        let width = (rows.width() * pixels_per_point).round().max(1.0) as usize;
         let time = view.flame_axis(store);
         Frame {
             names: Rect::from_min_max(rect.min, pos2(left, rect.bottom())),
@@ -462,8 +461,6 @@ impl FlameChart {
         frame: &Frame,
         shown: &[VisibleRow],
     ) {
-        let most = ui.ctx().input(|input| input.max_texture_side).max(64);
-        let rows = shown.len().min(most);
         let key = PictureKey {
             store: store.version(),
             time: frame.time,
@@ -478,7 +475,7 @@ impl FlameChart {
         self.picture.update(
             ui.ctx(),
             key,
-            [frame.scale.width(), rows],
+            [frame.scale.width(), shown.len()],
             |i, pixels, wide| {
                 let track = &store.tracks()[shown[i].track];
                 let Some(row) = track.rows.get(shown[i].row) else {

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::headless::User;
-use egui::{Color32, ImageData, TextureId, vec2};
+use egui::{Color32, ImageData, Shape, TextureId, vec2};
 use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
 use vor_capture::model::batch::{AsyncSpan, SpanBatch, ThreadBatch};
@@ -245,13 +245,14 @@ fn sums_match_the_reader() {
     }
 }
 
-/// A picture of the rows of some tracks, as sent to the GPU.
+/// The rows of some tracks, a pixel high each.
 struct Picture {
     width: usize,
     pixels: Vec<Color32>,
 }
 
-/// Shows the chart and returns the picture on its way to the GPU; `None` if nothing was sent.
+/// Shows the chart, and puts its textures where its rectangles are, as a GPU does; `None` if no
+/// texture was sent.
 fn picture(
     user: &mut User,
     chart: &mut FlameChart,
@@ -264,27 +265,69 @@ fn picture(
         chart.show(ui, 600.0, store, view, &theme, &|_, _| None);
     });
     // The first texture is that of the fonts. A new one is sent empty before a part of it is sent.
+    let sizes: BTreeMap<TextureId, [usize; 2]> = (seen.textures.iter())
+        .filter(|(_, delta)| delta.pos.is_none())
+        .map(|(id, delta)| (*id, delta.image.size()))
+        .collect();
+    user.texture_sizes.extend(sizes);
     seen.textures
         .retain(|(id, delta)| *id != TextureId::default() && delta.pos.is_some());
-    let (_, delta) = seen.textures.pop()?;
-    let ImageData::Color(image) = &delta.image;
-    Some(Picture {
-        width: image.size[0],
-        pixels: image.pixels.clone(),
-    })
+    let images: BTreeMap<TextureId, ImageData> = (seen.textures.into_iter())
+        .map(|(id, delta)| (id, delta.image))
+        .collect();
+    if images.is_empty() {
+        return None;
+    }
+    let meshes = seen.shapes.iter().filter_map(|shape| match &shape.shape {
+        Shape::Mesh(mesh) if images.contains_key(&mesh.texture_id) => Some(mesh),
+        _ => None,
+    });
+    let pixels_per_point = user.ctx.pixels_per_point();
+    let (mut pixels, mut left, mut width) = (Vec::new(), None, 0);
+    for mesh in meshes {
+        let ImageData::Color(image) = &images[&mesh.texture_id];
+        assert!(image.width().max(image.height()) <= user.max_texture_side);
+        let [texels, texel_rows] = user.texture_sizes[&mesh.texture_id].map(|side| side as f32);
+        for corners in mesh.vertices.chunks_exact(4) {
+            let (first, last) = (&corners[0], &corners[3]);
+            let left = *left.get_or_insert(first.pos.x);
+            let pixel = |x: f32| ((x - left) * pixels_per_point).round() as usize;
+            if first.pos.x == left {
+                width = pixels.len();
+            }
+            assert_eq!(
+                pixels.len() - width,
+                pixel(first.pos.x),
+                "a gap between pieces"
+            );
+            let row = (first.uv.y * texel_rows) as usize;
+            let end = (last.uv.x * texels).round() as usize;
+            assert_eq!(
+                end,
+                pixel(last.pos.x) - pixel(first.pos.x),
+                "a stretched piece"
+            );
+            pixels.extend((0..end).map(|x| image[(x, row)]));
+        }
+    }
+    width = pixels.len() - width;
+    Some(Picture { width, pixels })
 }
 
 #[test]
 fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
     let (mut checked, mut painted) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..14 {
         let program = program(seed);
         let replay = open(&program);
         let store = replay.store();
         let origin = store.frames()[0].begin_ns;
         let mut random = Random(seed);
         let pixels_per_point = [1.0, 1.5, 2.0][seed as usize % 3];
-        let mut user = User::new(seed, vec2(700.0, 700.0), pixels_per_point, seed % 2 == 0);
+        // A screen wider than the GPU's textures gets each row in pieces.
+        let (width, max_texture_side) = [(700.0, 8_192), (2_800.0, 1_024)][usize::from(seed >= 7)];
+        let mut user = User::new(seed, vec2(width, 700.0), pixels_per_point, seed % 2 == 0);
+        user.max_texture_side = max_texture_side;
         let mut chart = FlameChart::default();
         chart.set_row_height(4.0);
         let mut view = View::default();

@@ -521,6 +521,7 @@ mod tests {
 
     /// Heads that are right, all over a file, each of which asks for a checksum of two megabytes.
     #[test]
+    #[cfg_attr(miri, ignore = "reads megabytes, which takes Miri hours")]
     fn hostile_heads_cannot_make_a_search_quadratic() {
         let header = Header::default();
         let mut record = Vec::new();

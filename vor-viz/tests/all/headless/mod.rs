@@ -1,6 +1,7 @@
 //! egui without a window and without a GPU, and a user who makes random inputs.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use egui::epaint::{ClippedShape, ImageDelta, TextureId};
@@ -25,6 +26,10 @@ pub struct PassOutput {
 /// A screen and its user.
 pub struct User {
     pub ctx: Context,
+    /// The longest side of a texture that the GPU takes.
+    pub max_texture_side: usize,
+    /// The sizes of the textures that it has.
+    pub texture_sizes: BTreeMap<TextureId, [usize; 2]>,
     size: Vec2,
     pixels_per_point: f32,
     time: f64,
@@ -43,6 +48,8 @@ impl User {
         });
         Self {
             ctx,
+            max_texture_side: 8192,
+            texture_sizes: BTreeMap::new(),
             size,
             pixels_per_point,
             time: 0.0,
@@ -96,7 +103,7 @@ impl User {
         let input = RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, self.size)),
             time: Some(self.time),
-            max_texture_side: Some(8192),
+            max_texture_side: Some(self.max_texture_side),
             viewports: [(ViewportId::ROOT, viewport)].into_iter().collect(),
             events: [vec![Event::ModifiersChanged(modifiers)], events].concat(),
             focused: true,
