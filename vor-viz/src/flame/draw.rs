@@ -276,7 +276,7 @@ impl FlameChart {
         ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
         ui.spacing_mut().item_spacing.y = 2.0;
         let Some(focus) = view.focus else {
-            ui.weak("Click a span: what is known of it stands here. Arrows walk from there.");
+            ui.weak("Click a span to see its details. The arrow keys go to its neighbours.");
             return;
         };
         egui::ScrollArea::vertical()

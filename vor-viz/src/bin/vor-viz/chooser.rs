@@ -90,7 +90,7 @@ impl Chooser {
     pub(crate) fn welcome(&mut self, ui: &mut Ui) -> Option<Opened> {
         let mut chosen = None;
         ui.label("Drop one on this window, type its path above, or record one:");
-        ui.code("VOR_RECORD=run.vor your-program");
+        ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
         if !self.recent.paths().is_empty() {
             ui.add_space(18.0);
             ui.label(RichText::new("Opened before").strong());
