@@ -34,7 +34,7 @@
 //! | to | use |
 //! |---|---|
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
-//! | measure a block, or consecutive phases | [`profile_scope!`], [`scope`], [`profile_phase!`] |
+//! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`scope`], [`profile_phase!`] |
 //! | measure work that overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
 //! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
 //! | end a frame | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
@@ -127,7 +127,9 @@ pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::setup::{
     Config, SpanBudget, calibrate, clock_floor_ns, disable, empty_span_ns, enable, is_enabled,
 };
-pub use vor_recorder::{frame_mark_named, message, profile_phase, profile_scope};
+pub use vor_recorder::{
+    frame_mark_named, message, profile_function, profile_phase, profile_scope, profile_scope_if,
+};
 
 // Names of 0.2.1, which stay in the root beside those in their modules.
 #[doc(no_inline)]

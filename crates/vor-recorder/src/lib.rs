@@ -44,6 +44,8 @@ pub mod setup;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__vor_call_site as call_site;
+    #[cfg(not(feature = "off"))]
+    pub use crate::__vor_scope as scope;
     pub use crate::clock::cpu::{
         init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source,
         user_sys_ns,

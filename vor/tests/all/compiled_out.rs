@@ -30,6 +30,10 @@ impl vor::sinks::FrameSink for Fails {
 fn measured(n: u64) -> u64 {
     vor::profile_scope!("inside", n = n);
     vor::profile_scope!("shown", @category = "io", @color = 0x12_34_56, n = n, text = "text",);
+    vor::profile_function!();
+    vor::profile_function!(n = n);
+    vor::profile_scope!("one value", n);
+    vor::profile_scope_if!(n > 5, "large", n = n);
     vor::profile_scope!("processor time", cpu);
     vor::profile_scope!("processor time", cpu, @category = "io", n = n);
     let mut phases = vor::profile_phase!("one");

@@ -405,3 +405,94 @@ fn a_dropped_future_leaves_no_scope_open() {
     });
     assert_eq!(names(&spans), ["fetch args", "free", "fetch"]);
 }
+
+trait Shape {
+    fn draw(&self, edges: u32);
+}
+
+struct Square;
+
+impl Square {
+    fn area(side: u32) -> u32 {
+        vor::profile_function!();
+        let twice = || {
+            vor::profile_function!("twice");
+            2 * side
+        };
+        twice() * side
+    }
+
+    async fn load(&self) {
+        vor::profile_function!();
+        pause(0).await;
+    }
+}
+
+impl Shape for Square {
+    fn draw(&self, edges: u32) {
+        vor::profile_function!(edges = edges, kind = "square");
+    }
+}
+
+fn generic<T: Default>() -> T {
+    vor::profile_function!(@category = "made",);
+    T::default()
+}
+
+/// As puffin has them.
+#[test]
+fn a_scope_may_have_the_name_of_its_function() {
+    own_process!();
+    let spans = record(|| {
+        Square::area(3);
+        assert_eq!(poll(pin!(Square.load())), Poll::Ready(()));
+        Square.draw(4);
+        let _: u8 = generic();
+    });
+    let found: Vec<(&str, &[ArgValue])> = spans
+        .iter()
+        .map(|span| (&*span.site.name, &span.args[..]))
+        .collect();
+    let text = |text: &str| ArgValue::Str(text.into());
+    assert_eq!(
+        found,
+        [
+            ("Square::area", &[text("twice")][..]),
+            ("Square::area", &[]),
+            ("Square::load", &[]),
+            ("Square::draw", &[ArgValue::U64(4), text("square")]),
+            ("generic", &[]),
+        ]
+    );
+    assert_eq!(spans[4].site.category, "made");
+}
+
+#[test]
+fn a_scope_may_depend_on_a_condition_and_have_one_value_without_a_name() {
+    own_process!();
+    let spans = record(|| {
+        for size in [5_u32, 500] {
+            vor::profile_scope_if!(size > 100, "large", size = size);
+            vor::profile_scope_if!(size < 100, "small");
+            vor::profile_scope!("positional", format!("{size} bytes"));
+        }
+    });
+    let found: Vec<String> = spans
+        .iter()
+        .map(|span| {
+            format!(
+                "{} {:?} {:?}",
+                span.site.name, span.site.arg_names, span.args
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "positional [\"data\"] [Str(\"5 bytes\")]",
+            "small [] []",
+            "positional [\"data\"] [Str(\"500 bytes\")]",
+            "large [\"size\"] [U64(500)]",
+        ]
+    );
+}

@@ -59,6 +59,8 @@ pub struct CallSite {
     /// that are measured.
     measured_word: AtomicU64,
     name: &'static str,
+    /// Returns the path of an item of the function whose name the site has.
+    function_item: Option<fn() -> &'static str>,
     module_path: &'static str,
     file: &'static str,
     line: u32,
@@ -85,6 +87,7 @@ impl CallSite {
                 word: AtomicU64::new(UNREGISTERED as u64),
                 measured_word: AtomicU64::new(0),
                 name,
+                function_item: None,
                 module_path,
                 file,
                 line,
@@ -134,10 +137,20 @@ impl CallSite {
         self
     }
 
+    /// Names the site after the function around an item, whose path `item` returns.
+    #[must_use]
+    pub const fn in_function(mut self, item: fn() -> &'static str) -> Self {
+        self.function_item = Some(item);
+        self
+    }
+
     /// Returns the name.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> Cow<'static, str> {
+        match self.function_item {
+            Some(item) => function_around(item(), self.module_path),
+            None => Cow::Borrowed(self.name),
+        }
     }
 
     /// Returns the module, the file and the 1-based line.
@@ -241,7 +254,7 @@ impl CallSite {
 
     fn info(&self) -> SiteInfo {
         filled!(SiteInfo {
-            name: Cow::Borrowed(self.name),
+            name: self.name(),
             module_path: Cow::Borrowed(self.module_path),
             file: Cow::Borrowed(self.file),
             line: self.line,
@@ -254,6 +267,30 @@ impl CallSite {
                 .collect(),
         })
     }
+}
+
+/// Returns the name of the function around an item, within its module or its type. Closures and
+/// async blocks in between have no names.
+fn function_around(item: &'static str, module_path: &str) -> Cow<'static, str> {
+    let mut path = item.rsplit_once("::").map_or(item, |(around, _)| around);
+    while let Some(around) = path.strip_suffix("::{{closure}}") {
+        path = around;
+    }
+    // The methods of a trait: `<module::Type as module::Trait>::method`.
+    if let Some((implementation, method)) = path.rsplit_once(">::")
+        && let Some((of_type, _)) = implementation.split_once(" as ")
+    {
+        let of_type = of_type.trim_start_matches('<');
+        let named = of_type.split('<').next().unwrap_or(of_type);
+        let module_bytes = named.rfind("::").map_or(0, |at| at + 2);
+        return Cow::Owned(format!("{}::{method}", &of_type[module_bytes..]));
+    }
+    let inner = path.strip_prefix(module_path);
+    Cow::Borrowed(
+        inner
+            .and_then(|inner| inner.strip_prefix("::"))
+            .unwrap_or(path),
+    )
 }
 
 /// All sites and run-time names of the process.

@@ -5,7 +5,8 @@
 /// The name is a constant string. Arguments are `name = value`, at most 8. A value is a `bool`, an
 /// integer up to 64 bits, a float, a `char` or text, or a reference or option of these
 /// ([`Arg`](crate::hot::args::Arg)). Arguments are not moved, and not evaluated while recording is
-/// off. `@category = "…"` and `@color = 0xRRGGBB` may come between the name and the arguments.
+/// off. `@category = "…"` and `@color = 0xRRGGBB` may come between the name and the arguments. One
+/// value without a name is the argument `data`.
 ///
 /// A scope in a signal handler is recorded, or counted as dropped if the handler interrupts vor
 /// itself. Its call site and its thread must have recorded outside of handlers before: the first
@@ -25,37 +26,106 @@
 #[cfg(not(feature = "off"))]
 #[macro_export]
 macro_rules! profile_scope {
-    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?) => {
-        let _vor_scope = $crate::__private::open($crate::__private::call_site!(
-            $name $(, @category = $category)? $(, @color = $color)?
-        ));
+    ($name:expr $(, $($rest:tt)*)?) => {
+        let _vor_scope = $crate::__private::scope!([] $name $(, $($rest)*)?);
     };
-    (
-        $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)?
-        $(, $key:ident = $value:expr)+ $(,)?
-    ) => {
-        let _vor_scope = $crate::__private::open_with(
-            $crate::__private::call_site!(
-                $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
-            ),
-            || [$($crate::__private::Arg::encode(&$value)),+],
+}
+
+/// Opens a scope with the name of the enclosing function, to the end of the enclosing block. It has
+/// the arguments of [`profile_scope!`](crate::profile_scope).
+///
+/// The attribute `#[vor::profile]` does the same from outside of the function. The name is the
+/// function's path within its module, such as `Renderer::draw`.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder as vor;
+/// fn decode(bytes: &[u8]) {
+///     vor::profile_function!(len = bytes.len());
+/// }
+/// # decode(&[1]);
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_function {
+    ($($args:tt)*) => {
+        fn __vor_function() {}
+        let _vor_scope = $crate::__private::scope!(
+            [.in_function(|| ::core::any::type_name_of_val(&__vor_function))] "", $($args)*
         );
     };
-    ($name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?) => {
-        let _vor_scope = $crate::__private::open_cpu($crate::__private::call_site!(
-            $name, cpu $(, @category = $category)? $(, @color = $color)?
-        ));
+}
+
+/// Opens a scope to the end of the enclosing block, if a condition holds.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder as vor;
+/// # let batch = [0; 200];
+/// vor::profile_scope_if!(batch.len() > 100, "large batch", len = batch.len());
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_scope_if {
+    ($condition:expr, $name:expr $(, $($rest:tt)*)?) => {
+        let _vor_scope = if $condition {
+            ::core::option::Option::Some($crate::__private::scope!([] $name $(, $($rest)*)?))
+        } else {
+            ::core::option::Option::None
+        };
+    };
+}
+
+/// Opens a scope and returns its guard. Builder calls for its call site come first, in brackets.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __vor_scope {
+    (
+        [$($site:tt)*] $name:expr
+        $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?
+    ) => {
+        $crate::__private::open($crate::__private::call_site!(
+            @ [$($site)*] $name $(, @category = $category)? $(, @color = $color)?
+        ))
     };
     (
-        $name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)?
+        [$($site:tt)*] $name:expr
+        $(, @category = $category:expr)? $(, @color = $color:expr)?
         $(, $key:ident = $value:expr)+ $(,)?
     ) => {
-        let _vor_scope = $crate::__private::open_with(
+        $crate::__private::open_with(
             $crate::__private::call_site!(
-                $name, cpu $(, @category = $category)? $(, @color = $color)? $(, $key)+
+                @ [$($site)*] $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
             ),
             || [$($crate::__private::Arg::encode(&$value)),+],
-        );
+        )
+    };
+    (
+        [$($site:tt)*] $name:expr, cpu
+        $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?
+    ) => {
+        $crate::__private::open_cpu($crate::__private::call_site!(
+            @ [$($site)* .with_cpu()] $name $(, @category = $category)? $(, @color = $color)?
+        ))
+    };
+    (
+        [$($site:tt)*] $name:expr, cpu
+        $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident = $value:expr)+ $(,)?
+    ) => {
+        $crate::__private::open_with(
+            $crate::__private::call_site!(
+                @ [$($site)* .with_cpu()] $name
+                $(, @category = $category)? $(, @color = $color)? $(, $key)+
+            ),
+            || [$($crate::__private::Arg::encode(&$value)),+],
+        )
+    };
+    // One value without a name, as puffin takes it.
+    ([$($site:tt)*] $name:expr, $data:expr $(,)?) => {
+        $crate::__private::scope!([$($site)*] $name, data = $data)
     };
 }
 
@@ -73,6 +143,30 @@ macro_rules! profile_scope {
     };
     ($name:expr, cpu $($rest:tt)*) => {
         $crate::profile_scope!($name $($rest)*)
+    };
+    ($name:expr, $data:expr $(,)?) => {
+        $crate::profile_scope!($name, data = $data)
+    };
+}
+
+/// Opens a scope with the name of the enclosing function; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_function {
+    ($($args:tt)*) => {
+        $crate::profile_scope!("", $($args)*)
+    };
+}
+
+/// Opens a scope if a condition holds; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_scope_if {
+    ($condition:expr, $name:expr $(, $($rest:tt)*)?) => {
+        if false {
+            let _ = $condition;
+            $crate::profile_scope!($name $(, $($rest)*)?);
+        }
     };
 }
 

@@ -19,6 +19,7 @@ pub(crate) use stub::{announce_subscribers, enter, exit, is_wanted};
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 mod on {
+    use std::borrow::Cow;
     use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicU8, Ordering};
@@ -65,8 +66,12 @@ mod on {
             }));
             description.metadata.get_or_init(|| {
                 let (module_path, file, line) = site.place();
+                let name = match site.name() {
+                    Cow::Borrowed(name) => name,
+                    Cow::Owned(name) => name.leak(),
+                };
                 Metadata::new(
-                    site.name(),
+                    name,
                     module_path,
                     Level::TRACE,
                     Some(file),
