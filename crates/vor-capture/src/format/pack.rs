@@ -1,7 +1,8 @@
 //! Columns of numbers as groups of 256, bit-packed above a base, with patched exceptions.
 //!
 //! ```text
-//! group = width u8 | exceptions u8 | base varint | packed | positions u8 × exceptions | high parts varint × exceptions
+//! group = width u8 | exceptions u8 | base varint | packed |
+//!         positions u8 × exceptions | high parts varint × exceptions
 //! ```
 //!
 //! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is

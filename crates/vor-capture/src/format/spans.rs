@@ -2,8 +2,9 @@
 //! messages.
 //!
 //! ```text
-//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
-//! times  = gaps, durations                                        flat: no span begins before the previous one ended
+//! block  = thread varint | flags u8 | spans varint | [drops varint] |
+//!          [base varint, times, sites] | [arguments] | [messages] | [tasks]
+//! times  = gaps, durations                                        flat: no two spans overlap
 //!        | children, gaps, durations of leaves, leads of parents  tree
 //! ```
 //!

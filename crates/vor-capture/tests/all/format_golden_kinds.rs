@@ -1,5 +1,5 @@
-//! The second golden file of format version 3, with the kinds that the first one lacks: the machine,
-//! events and heaps; and the list of all golden files.
+//! The second golden file of format version 3, with the kinds that the first one lacks: the
+//! machine, events and heaps; and the list of all golden files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

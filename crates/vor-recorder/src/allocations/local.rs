@@ -7,7 +7,7 @@
 //! other destructors, are counted in one place for all threads.
 //!
 //! ```text
-//! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
+//! Local (thread-local) ┌ Shared: counts, exact heap ◀── thread list, locked ── frames, snapshots
 //!                      └ state, next sample, cached stack: the thread's alone
 //! ```
 
