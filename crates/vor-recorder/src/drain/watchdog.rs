@@ -49,7 +49,7 @@ pub(super) fn longest_sleep(max_sleep: Duration) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     next_check_ticks: u64,
-    /// The mark at the start of the last reported frame.
+    /// The mark at the start of the last reported frame; 0, as before the first mark, if none was.
     reported_mark_ticks: u64,
     /// For each thread, the start of the last scope that counts as reported.
     reported_starts: Vec<(ThreadId, u64)>,
@@ -88,7 +88,7 @@ impl Watchdog {
         self.reported_starts
             .retain(|(thread, _)| open.iter().any(|open| open.thread == *thread));
         let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
-        let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.reported_mark_ticks;
+        let late_frame = frame_ns > limit_ns && mark != self.reported_mark_ticks;
         let late_scope = open.iter().find_map(|thread| {
             let reported = self.reported_start(thread.thread);
             let is_new = |start_ticks| reported.is_none_or(|reported| start_ticks > reported);
