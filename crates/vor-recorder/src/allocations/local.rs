@@ -106,7 +106,7 @@ statics! {
     static AFTER_END: [AtomicU64; 4] = sync::array![AtomicU64::new(0); 4];
 }
 
-/// Whether and how a thread counts.
+/// The state of a thread, which decides whether and how it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The thread has allocated nothing yet.

@@ -2,8 +2,8 @@
 //!
 //! The worker checks several times within the limit. It reports a stall on stderr and, as messages
 //! on the worker's own track, to the sinks. A stall is reported once: its frame is not reported
-//! again. Neither is a scope that was open for half the limit when its thread was reported, because
-//! one stall makes several nested scopes old.
+//! again. A scope that was open for half the limit when its thread was reported is not reported
+//! either, because one stall makes several nested scopes old.
 
 use std::fmt::Write;
 use std::time::Duration;

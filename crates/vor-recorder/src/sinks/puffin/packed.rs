@@ -34,8 +34,8 @@ pub(super) struct ThreadStream {
 /// Compression kind: an LZ4 block.
 const LZ4: u8 = 1;
 
-/// Returns the bytes of a frame, or `None` if there is no stream. Of several streams of one thread,
-/// the frame holds the last. `scopes` are the scopes that the streams name.
+/// Returns the bytes of a frame, or `None` if there is no stream. The frame holds the last of
+/// several streams of one thread. `scopes` are the scopes that the streams name.
 pub(super) fn frame(
     index: u64,
     mut streams: Vec<(ThreadInfo, ThreadStream)>,
