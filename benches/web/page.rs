@@ -24,8 +24,8 @@ extern "C" {
 }
 
 const ROUNDS: usize = 100;
-/// Passes of a loop, which take milliseconds: browsers round their clock to a tenth of one. What
-/// all loops record in a round, and before the first, fits a ring.
+/// Passes of a loop, which take milliseconds: browsers round their clock to a tenth of one. A ring
+/// has room for the records of all loops in a round, and before the first.
 const PASSES: u32 = 25_000;
 
 /// The content of the frames.

@@ -116,7 +116,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether attributes exempt their item from the walk.
+/// The effect of an item's attributes on the walk.
 #[derive(Debug)]
 enum Exemption {
     Never,

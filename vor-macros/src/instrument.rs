@@ -76,7 +76,7 @@ pub(crate) fn block(
 
 /// Returns the statements of a function with a scope called `name` around them.
 fn body(options: &Options, signature: &Signature, name: &str, body: TokenStream) -> TokenStream {
-    // A scope gets the position where the path of its macro begins. That must be the function's
+    // A scope gets the position where the path of its macro begins. This must be the function's
     // name: the attribute of an `impl` has one position for all its methods.
     let span = signature.name.span();
     let call_site = Span::call_site();

@@ -75,7 +75,7 @@ mod judge;
 /// | option | meaning |
 /// |---|---|
 /// | `name = "…"` | the scope's name, in place of the function's |
-/// | `args(x, key = expression)` | values recorded with every call: parameters by name, or any expression under a key |
+/// | `args(x, key = expression)` | values of each call: parameters by name, expressions by key |
 /// | `category = "…"` | a group that viewers can filter by |
 /// | `color = 0xRRGGBB` | the colour that viewers draw the scope in |
 /// | `crate = path` | the path of the facade, for a renamed or re-exported `vor` |

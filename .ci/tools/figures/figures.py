@@ -26,7 +26,7 @@ NUMBER = re.compile(r"(?:(?<![\w.)])(?:[−+] ?|-))?(?<![\w.])\d+(?:\.\d+)?")
 FORM = re.compile(r"(0(?:\.0+)?)(?: ÷ (\d+))?")
 CODE = re.compile(r"(`+).+?\1")
 FENCE = re.compile(r"\s*(```|~~~)")
-# What looks like a measurement, and so needs a name or a row under "Not measured".
+# A text that looks like a measurement needs a name or a row under "Not measured".
 MEASUREMENT = re.compile(
     r"(?<![\w.,])\d+(?:\.\d+)?(?: ?(?:ns|µs|ms|s|[KMG]i?B|×|%)(?![\w/])"
     r"| (?:million|milliseconds?|seconds?|times (?:as|that)|instructions|bytes (?:per|of))\b)"
@@ -34,7 +34,7 @@ MEASUREMENT = re.compile(
 
 # The first day whose records must state everything.
 COMPLETE_SINCE = "2026-11-24"
-# What every record states, and how the script knows it.
+# The statements of every record, and the text by which the script finds each.
 STATEMENTS = {
     "machine": re.compile(r"(?:Xeon|EPYC|Ryzen|Core|Apple|Graviton|Neoverse).*\bcores?\b"),
     "command": re.compile(

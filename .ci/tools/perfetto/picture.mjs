@@ -1,9 +1,9 @@
-// picture.mjs UI TRACE OUT.png SCRIPT.js QUERY.sql: opens a trace in the Perfetto UI of a folder, in a
-// headless Chromium, runs a script in the page, and stores a screenshot.
+// picture.mjs UI TRACE OUT.png SCRIPT.js QUERY.sql: opens a trace in the Perfetto UI of a folder,
+// in a headless Chromium, runs a script in the page, and stores a screenshot.
 //
 // The script is the body of an async function with the parameters `app`, the UI's own object, and
-// `query`, the text of QUERY.sql. A pipe controls the browser, so node is the only other program, and
-// a server on loopback provides all files.
+// `query`, the text of QUERY.sql. A pipe controls the browser, so node is the only other program,
+// and a server on loopback provides all files.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -13,16 +13,25 @@ import path from 'node:path';
 const WIDTH = 1600;
 const HEIGHT = 1000;
 const PATIENCE_MS = 60_000;
-const TYPES = { '.css': 'text/css', '.html': 'text/html', '.js': 'text/javascript', '.json': 'application/json', '.wasm': 'application/wasm' };
+const TYPES = {
+  '.css': 'text/css',
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.json': 'application/json',
+  '.wasm': 'application/wasm',
+};
 
 const [ui, trace, out, script, query] = process.argv.slice(2);
 
 const server = http.createServer((request, response) => {
   const name = path.normalize(decodeURIComponent(new URL(request.url, 'http://x').pathname));
-  const file = name === '/trace' ? trace : path.join(ui, name.endsWith('/') ? `${name}index.html` : name);
+  const file =
+    name === '/trace' ? trace : path.join(ui, name.endsWith('/') ? `${name}index.html` : name);
   fs.readFile(file, (error, bytes) => {
     if (error) return response.writeHead(404).end();
-    response.writeHead(200, { 'content-type': TYPES[path.extname(file)] ?? 'application/octet-stream' }).end(bytes);
+    response
+      .writeHead(200, { 'content-type': TYPES[path.extname(file)] ?? 'application/octet-stream' })
+      .end(bytes);
   });
 });
 await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -31,8 +40,18 @@ const origin = `http://127.0.0.1:${server.address().port}`;
 const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'picture-'));
 const browser = spawn(
   process.env.CHROMIUM ?? 'chromium',
-  ['--headless=new', '--no-sandbox', '--remote-debugging-pipe', `--user-data-dir=${profile}`, '--hide-scrollbars', '--use-angle=swiftshader', '--enable-unsafe-swiftshader',
-    '--ignore-gpu-blocklist', `--window-size=${WIDTH},${HEIGHT}`, 'about:blank'],
+  [
+    '--headless=new',
+    '--no-sandbox',
+    '--remote-debugging-pipe',
+    `--user-data-dir=${profile}`,
+    '--hide-scrollbars',
+    '--use-angle=swiftshader',
+    '--enable-unsafe-swiftshader',
+    '--ignore-gpu-blocklist',
+    `--window-size=${WIDTH},${HEIGHT}`,
+    'about:blank',
+  ],
   { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
 );
 const [, , , to, from] = browser.stdio;
@@ -56,14 +75,20 @@ const call = (method, params = {}) =>
     to.write(`${JSON.stringify({ id: number, method, params, sessionId })}\0`);
   });
 const run = async (expression) => {
-  const { result, exceptionDetails } = await call('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });
-  if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+  const { result, exceptionDetails } = await call('Runtime.evaluate', {
+    expression,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  if (exceptionDetails)
+    throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
   return result.value;
 };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const until = async (expression) => {
   for (const begin = Date.now(); !(await run(expression).catch(() => false)); await pause(200)) {
-    if (Date.now() - begin > PATIENCE_MS) throw new Error(`not true after ${PATIENCE_MS} ms: ${expression}`);
+    if (Date.now() - begin > PATIENCE_MS)
+      throw new Error(`not true after ${PATIENCE_MS} ms: ${expression}`);
   }
 };
 
@@ -71,11 +96,19 @@ let status = 0;
 try {
   const { targetId } = await call('Target.createTarget', { url: 'about:blank' });
   ({ sessionId } = await call('Target.attachToTarget', { targetId, flatten: true }));
-  await call('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, mobile: false });
+  await call('Emulation.setDeviceMetricsOverride', {
+    width: WIDTH,
+    height: HEIGHT,
+    deviceScaleFactor: 1,
+    mobile: false,
+  });
   await call('Page.navigate', { url: `${origin}/#!/?url=${origin}/trace` });
-  await until('window.app?.trace && !app.trace.engine.numRequestsPending && app.omnibox !== undefined');
+  await until(
+    'window.app?.trace && !app.trace.engine.numRequestsPending && app.omnibox !== undefined',
+  );
   await pause(2000);
-  const answer = await run(`(async (app, query) => { ${fs.readFileSync(script, 'utf8')} })(app, ${JSON.stringify(fs.readFileSync(query, 'utf8'))})`);
+  const [body, sql] = [script, query].map((file) => fs.readFileSync(file, 'utf8'));
+  const answer = await run(`(async (app, query) => { ${body} })(app, ${JSON.stringify(sql)})`);
   if (answer !== undefined && answer !== null) console.log(answer);
   await pause(3000);
   const { data } = await call('Page.captureScreenshot', { format: 'png' });

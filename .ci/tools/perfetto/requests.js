@@ -1,5 +1,5 @@
-// The script of `picture` for the trace of the example `requests`: the body of an async function with
-// the parameters `app` and `query`.
+// The script of `picture` for the trace of the example `requests`: the body of an async function
+// with the parameters `app` and `query`.
 //
 // It shows a query of one request, from its thread to the storage and on to the thread where the
 // request continues.
@@ -21,8 +21,14 @@ const [shown] = await rows(
 const ui = app.trace;
 if (ui.sidebar.visible) ui.sidebar.toggleVisibility();
 await app.commands.runCommand('dev.perfetto.ExpandAllGroups');
-const named = (name, nodes = ui.workspace.children) => nodes.flatMap((node) => [...(node.name === name ? [node] : []), ...named(name, node.children)]);
-for (const name of ['open_requests', 'answered', 'frame_ms', 'cpu_pct']) named(name).forEach((node) => node.pin());
+const named = (name, nodes = ui.workspace.children) =>
+  nodes.flatMap((node) => [
+    ...(node.name === name ? [node] : []),
+    ...named(name, node.children),
+  ]);
+for (const name of ['open_requests', 'answered', 'frame_ms', 'cpu_pct']) {
+  named(name).forEach((node) => node.pin());
+}
 for (const name of ['System', 'metrics']) named(name).forEach((node) => node.collapse());
 const margin = (shown.end_ns - shown.start_ns) / 6n;
 ui.timeline.setViewportTime(shown.start_ns - margin, shown.end_ns + margin);

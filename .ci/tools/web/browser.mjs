@@ -21,14 +21,20 @@ export async function start({ tools, executablePath, folder, generated = {} }) {
       return response.writeHead(200, { 'content-type': 'text/html' }).end(generated[wanted]);
     }
     const file = path.join(work, wanted.endsWith('/') ? `${wanted}index.html` : wanted);
-    if (!file.startsWith(work + path.sep) || !fs.existsSync(file)) return response.writeHead(404).end();
-    response.writeHead(200, { 'content-type': kinds[path.extname(file)] ?? 'application/octet-stream' });
+    if (!file.startsWith(work + path.sep) || !fs.existsSync(file))
+      return response.writeHead(404).end();
+    response.writeHead(200, {
+      'content-type': kinds[path.extname(file)] ?? 'application/octet-stream',
+    });
     fs.createReadStream(file).pipe(response);
   });
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
   const { chromium } = createRequire(path.resolve(tools) + '/')('playwright-core');
   // The only option is WebGL without a GPU: the CPU draws, and copies the picture to the page.
-  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--enable-unsafe-swiftshader'] });
+  const browser = await chromium.launch({
+    executablePath,
+    args: ['--no-sandbox', '--enable-unsafe-swiftshader'],
+  });
   const stop = async () => {
     await browser.close();
     server.close();
@@ -37,4 +43,5 @@ export async function start({ tools, executablePath, folder, generated = {} }) {
 }
 
 /** Waits until the viewer has drawn something. */
-export const started = (page) => page.waitForFunction(() => window.vorViz?.passes > 0, null, { timeout: 60_000 });
+export const started = (page) =>
+  page.waitForFunction(() => window.vorViz?.passes > 0, null, { timeout: 60_000 });

@@ -2,10 +2,10 @@
 //
 //   node pages.mjs TOOLS CHROMIUM WORK PICTURES
 //
-// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and `bench`,
-// the captures `run.vor` and `damaged.vor`, `text.vor`, which is not a capture, and the output of
-// the command for the first in `info.json` and `stats.json`. It prints a line per check; the first
-// failure ends the program with status 1.
+// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and
+// `bench`, the captures `run.vor` and `damaged.vor`, `text.vor`, which is not a capture, and the
+// output of the command for the first in `info.json` and `stats.json`. It prints a line per check;
+// the first failure ends the program with status 1.
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -32,8 +32,10 @@ async function visit(address, { before = '', ...options }, body) {
   page.on('pageerror', (error) => errors.push(error.message));
   page.on('console', (message) => {
     // A failed request is not an error of the page: some checks fetch missing files.
-    if (message.type() === 'debug' && message.text().startsWith('vor: ')) hidden.push(message.text());
-    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text());
+    if (message.type() === 'debug' && message.text().startsWith('vor: '))
+      hidden.push(message.text());
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+      errors.push(message.text());
   });
   await page.goto(`${origin}${address}`);
   await body(page, hidden);
@@ -52,7 +54,9 @@ async function colours(page, places) {
   const png = (await page.screenshot()).toString('base64');
   return page.evaluate(
     async ([png, places]) => {
-      const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
+      const picture = await createImageBitmap(
+        await (await fetch(`data:image/png;base64,${png}`)).blob(),
+      );
       const canvas = new OffscreenCanvas(picture.width, picture.height).getContext('2d');
       canvas.drawImage(picture, 0, 0);
       return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data.slice(0, 3)].join());
@@ -63,7 +67,10 @@ async function colours(page, places) {
 
 /** Drops files on the page, as a user does with the mouse. */
 async function drop(page, ...files) {
-  const contents = files.map((file) => [path.basename(file), fs.readFileSync(file).toString('base64')]);
+  const contents = files.map((file) => [
+    path.basename(file),
+    fs.readFileSync(file).toString('base64'),
+  ]);
   const data = await page.evaluateHandle((files) => {
     const data = new DataTransfer();
     for (const [name, text] of files) {
@@ -78,7 +85,11 @@ async function drop(page, ...files) {
 const until = (page, holds, argument) => page.waitForFunction(holds, argument, { timeout: 30_000 });
 const state = (page) => page.evaluate(() => ({ ...window.vorViz, scopes: window.vorViz.scopes() }));
 const shows = (name) => (page) =>
-  until(page, (name) => window.vorViz?.settled && window.vorViz.name === name && !window.vorViz.problem, name);
+  until(
+    page,
+    (name) => window.vorViz?.settled && window.vorViz.name === name && !window.vorViz.problem,
+    name,
+  );
 
 const info = JSON.parse(fs.readFileSync(path.join(work, 'info.json')));
 const stats = JSON.parse(fs.readFileSync(path.join(work, 'stats.json')));
@@ -87,12 +98,28 @@ const names = stats.scopes.map((scope) => scope.name).sort();
 async function checkRun(page) {
   await shows('run.vor')(page);
   const found = await state(page);
-  check('frames are as many as the command says', found.frames === info.frames && found.frames > 0, found.frames);
-  check('spans are as many as the command says', found.spans === info.spans && found.spans > 0, found.spans);
+  check(
+    'frames are as many as the command says',
+    found.frames === info.frames && found.frames > 0,
+    found.frames,
+  );
+  check(
+    'spans are as many as the command says',
+    found.spans === info.spans && found.spans > 0,
+    found.spans,
+  );
   // Scopes that ended after the last mark are in no frame.
   const unknown = found.scopes.filter((name) => !names.includes(name));
-  check('scopes are among those that the command knows', found.scopes.length > 0 && unknown.length === 0, found.scopes);
-  check('the title is the name of the capture', (await page.title()) === 'run.vor – vor', await page.title());
+  check(
+    'scopes are among those that the command knows',
+    found.scopes.length > 0 && unknown.length === 0,
+    found.scopes,
+  );
+  check(
+    'the title is the name of the capture',
+    (await page.title()) === 'run.vor – vor',
+    await page.title(),
+  );
 }
 
 const checks = {
@@ -101,7 +128,11 @@ const checks = {
       await started(page);
       await page.waitForTimeout(300);
       const found = await state(page);
-      check('nothing is shown', found.frames === 0 && found.problem === null && found.settled, found);
+      check(
+        'nothing is shown',
+        found.frames === 0 && found.problem === null && found.settled,
+        found,
+      );
       await picture(page, 'web_viewer_empty_light');
     });
   },
@@ -122,14 +153,29 @@ const checks = {
       // the names of tracks, is the page's clear colour, and charts are cleared too.
       const cleared = await page.evaluate(() => window.cleared / window.vorViz.passes);
       check('backgrounds of charts are cleared, not drawn', cleared > 1, cleared);
-      const backgrounds = await colours(page, [[60, 500], [610, 500]]);
-      check('panel and chart have their backgrounds', backgrounds.join(' ') === '27,27,27 20,20,20', backgrounds);
+      const backgrounds = await colours(page, [
+        [60, 500],
+        [610, 500],
+      ]);
+      check(
+        'panel and chart have their backgrounds',
+        backgrounds.join(' ') === '27,27,27 20,20,20',
+        backgrounds,
+      );
       // An unreadable file leaves the page as it is.
       await drop(page, path.join(work, 'text.vor'));
       await until(page, () => window.vorViz.problem !== null);
       const found = await state(page);
-      check('a file that is not a capture is reported', found.problem.startsWith('text.vor: '), found.problem);
-      check('the capture is still shown', found.name === 'run.vor' && found.frames === info.frames, found.name);
+      check(
+        'a file that is not a capture is reported',
+        found.problem.startsWith('text.vor: '),
+        found.problem,
+      );
+      check(
+        'the capture is still shown',
+        found.name === 'run.vor' && found.frames === info.frames,
+        found.name,
+      );
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_refused_dark');
     });
@@ -139,7 +185,11 @@ const checks = {
       await started(page);
       await drop(page, path.join(work, 'run.vor'), path.join(work, 'damaged.vor'));
       await until(page, () => window.vorViz.settled && window.vorViz.name === 'run.vor');
-      check('the title has both names', (await page.title()) === 'run.vor and damaged.vor – vor', await page.title());
+      check(
+        'the title has both names',
+        (await page.title()) === 'run.vor and damaged.vor – vor',
+        await page.title(),
+      );
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_two_light_2x');
     });
@@ -150,7 +200,11 @@ const checks = {
       await drop(page, path.join(work, 'damaged.vor'));
       await until(page, () => window.vorViz.settled && window.vorViz.name === 'damaged.vor');
       const found = await state(page);
-      check('the intact part is shown', found.frames > 0 && found.frames <= info.frames, found.frames);
+      check(
+        'the intact part is shown',
+        found.frames > 0 && found.frames <= info.frames,
+        found.frames,
+      );
       check('the damage is reported', /damaged/.test(found.problem ?? ''), found.problem);
       await page.waitForTimeout(300);
       await picture(page, 'web_viewer_damaged_light');
@@ -166,51 +220,92 @@ const checks = {
       ['http://127.0.0.1:1/run.vor', /^http:\/\/127\.0\.0\.1:1\/run\.vor: cannot be fetched/],
       ['http://', /^http:\/\/: cannot be fetched/],
     ]) {
-      await visit(`/viewer/?url=${encodeURIComponent(address)}`, { colorScheme: 'light' }, async (page) => {
-        await started(page);
-        await until(page, () => window.vorViz.problem !== null);
-        const found = await state(page);
-        check(`${address} cannot be shown, with a reason`, says.test(found.problem) && found.frames === 0, found.problem);
-        if (address === '../absent.vor') {
-          await page.waitForTimeout(300);
-          await picture(page, 'web_viewer_absent_light');
-        }
-      });
+      await visit(
+        `/viewer/?url=${encodeURIComponent(address)}`,
+        { colorScheme: 'light' },
+        async (page) => {
+          await started(page);
+          await until(page, () => window.vorViz.problem !== null);
+          const found = await state(page);
+          check(
+            `${address} cannot be shown, with a reason`,
+            says.test(found.problem) && found.frames === 0,
+            found.problem,
+          );
+          if (address === '../absent.vor') {
+            await page.waitForTimeout(300);
+            await picture(page, 'web_viewer_absent_light');
+          }
+        },
+      );
     }
   },
   async 'the live demo'() {
     await visit('/demo/', { colorScheme: 'dark' }, async (page) => {
       await until(page, () => performance.getEntriesByType('measure').length > 500);
       const measures = await page.evaluate(() =>
-        performance.getEntriesByType('measure').map(({ name, startTime, duration, detail }) => ({ name, startTime, duration, detail })));
+        performance
+          .getEntriesByType('measure')
+          .map(({ name, startTime, duration, detail }) => ({ name, startTime, duration, detail })),
+      );
       const of = (name) => measures.filter((measure) => measure.name === name);
       const [simulate, advance] = [of('simulate'), of('advance')];
-      check('there are measures of the scopes', simulate.length > 1 && advance.length > simulate.length, measures.slice(0, 3));
+      check(
+        'there are measures of the scopes',
+        simulate.length > 1 && advance.length > simulate.length,
+        measures.slice(0, 3),
+      );
       const now = await page.evaluate(() => performance.now());
       const last = simulate.at(-1);
-      check('they are on the clock of the page', last.startTime > 0 && last.startTime + last.duration <= now && now - last.startTime < 20_000, last);
+      check(
+        'they are on the clock of the page',
+        last.startTime > 0 &&
+          last.startTime + last.duration <= now &&
+          now - last.startTime < 20_000,
+        last,
+      );
       const frame = last.detail.frame;
       const inside = advance.filter((measure) => measure.detail.frame === frame);
       const lies = (measure) =>
-        measure.startTime >= last.startTime && measure.startTime + measure.duration <= last.startTime + last.duration;
-      check('scopes lie inside of those around them', inside.length === 8 && inside.every(lies), inside);
+        measure.startTime >= last.startTime &&
+        measure.startTime + measure.duration <= last.startTime + last.duration;
+      check(
+        'scopes lie inside of those around them',
+        inside.length === 8 && inside.every(lies),
+        inside,
+      );
       const entry = inside[0].detail.devtools;
-      check('arguments come along', entry.properties[0][0] === 'particles' && entry.properties[0][1] === '500', entry);
-      check('the developer tools receive tracks', entry.dataType === 'track-entry' && entry.track.length > 0, entry);
+      check(
+        'arguments come along',
+        entry.properties[0][0] === 'particles' && entry.properties[0][1] === '500',
+        entry,
+      );
+      check(
+        'the developer tools receive tracks',
+        entry.dataType === 'track-entry' && entry.track.length > 0,
+        entry,
+      );
       await page.waitForTimeout(1500);
       const count = await page.evaluate(() => performance.getEntriesByType('measure').length);
       check('the buffer is bounded', count <= 8192, count);
       await picture(page, 'web_demo_dark');
     });
-    await visit('/demo/', { colorScheme: 'light', viewport: { width: 1000, height: 1100 } }, async (page) => {
-      await until(page, () => performance.getEntriesByType('measure').length > 500);
-      await picture(page, 'web_demo_light');
-    });
+    await visit(
+      '/demo/',
+      { colorScheme: 'light', viewport: { width: 1000, height: 1100 } },
+      async (page) => {
+        await until(page, () => performance.getEntriesByType('measure').length > 500);
+        await picture(page, 'web_demo_light');
+      },
+    );
   },
   async 'a worker'() {
     const own = path.join(work, 'worker');
     fs.mkdirSync(own);
-    fs.writeFileSync(path.join(own, 'index.html'), '<!doctype html><title>a page with a worker</title><link rel="icon" href="data:,">');
+    fs.writeFileSync(
+      path.join(own, 'index.html'),
+      '<!doctype html><title>a page with a worker</title><link rel="icon" href="data:,">',
+    );
     // The program of the demo, which computes some frames if there is no page.
     fs.writeFileSync(
       path.join(own, 'worker.js'),
@@ -220,7 +315,8 @@ const checks = {
        const measures = performance.getEntriesByType('measure');
        postMessage({
          began, ended: performance.now(), window: typeof window,
-         measures: measures.map(({ name, startTime, duration, detail }) => ({ name, startTime, duration, detail })),
+         measures: measures.map(({ name, startTime, duration, detail }) => (
+           { name, startTime, duration, detail })),
        });`,
     );
     await visit('/worker/', {}, async (page) => {
@@ -238,13 +334,17 @@ const checks = {
       for (const { name } of measures) counts[name] = (counts[name] ?? 0) + 1;
       // Twenty frames that simulate once, twice, three times, once and so on, in eight slices each.
       const expected = { work: 20, simulate: 39, spawn: 39, advance: 312 };
-      const same = Object.keys(counts).length === 4 && Object.entries(expected).every(([name, count]) => counts[name] === count);
+      const same =
+        Object.keys(counts).length === 4 &&
+        Object.entries(expected).every(([name, count]) => counts[name] === count);
       check('every scope is a measure, and nothing else is', same, counts);
 
       const end = (measure) => measure.startTime + measure.duration;
       // Sums of floating-point milliseconds differ in the last bits.
-      const within = (inner, outer) => inner.startTime >= outer.startTime - 1e-6 && end(inner) <= end(outer) + 1e-6;
-      const of = (name, frame) => measures.filter((measure) => measure.name === name && measure.detail.frame === frame);
+      const within = (inner, outer) =>
+        inner.startTime >= outer.startTime - 1e-6 && end(inner) <= end(outer) + 1e-6;
+      const of = (name, frame) =>
+        measures.filter((measure) => measure.name === name && measure.detail.frame === frame);
       let total = 0;
       let previous = { startTime: began, duration: 0 };
       for (let frame = 0; frame < 20; frame += 1) {
@@ -258,36 +358,75 @@ const checks = {
           simulations.every((simulate) => within(simulate, work)) &&
           inner.length === 9 * simulations.length &&
           // Measures are in order of time, so each simulation has the next eight slices.
-          of('advance', frame).every((advance, i) => within(advance, simulations[Math.floor(i / 8)])) &&
+          of('advance', frame).every((advance, i) =>
+            within(advance, simulations[Math.floor(i / 8)]),
+          ) &&
           of('spawn', frame).every((spawn, i) => within(spawn, simulations[i])) &&
           inner.reduce((sum, { duration }) => sum + duration, 0) <= work.duration + 1e-6;
         if (!holds) throw new Error(`frame ${frame} of the worker: found ${found}`);
         total += work.duration;
         previous = work;
       }
-      check('scopes lie in their frames and in those around them', end(previous) <= ended, [previous, ended]);
-      check('their total is within the run of the worker', total > 0 && total <= ended - began, [total, began, ended]);
+      check('scopes lie in their frames and in those around them', end(previous) <= ended, [
+        previous,
+        ended,
+      ]);
+      check('their total is within the run of the worker', total > 0 && total <= ended - began, [
+        total,
+        began,
+        ended,
+      ]);
       const left = await page.evaluate(() => performance.getEntriesByType('measure').length);
       check("the page's own timeline has none of them", left === 0, left);
     });
   },
   async 'the cost of a scope, and the content of frames'() {
     const own = ['frame_ms', 'io_MB', 'io_ms'];
-    const others = 'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB (browsers do not report it)';
+    const others =
+      'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB ' +
+      '(browsers do not report it)';
     for (const [where, address, before, rows] of [
       ['a window', '/bench/', '', [...own, 'memory_mb']],
-      ['a window of a browser without `performance.memory`', '/bench/', 'delete Performance.prototype.memory;', own],
+      [
+        'a window of a browser without `performance.memory`',
+        '/bench/',
+        'delete Performance.prototype.memory;',
+        own,
+      ],
       ['a worker', '/bench/?worker', '', own],
     ]) {
       await visit(address, { before }, async (page, hidden) => {
-        const answer = await (await page.waitForFunction(() => window.vorBench, null, { timeout: 120_000 })).jsonValue();
+        const answer = await (
+          await page.waitForFunction(() => window.vorBench, null, { timeout: 120_000 })
+        ).jsonValue();
         console.log(`  ${where}`);
-        for (const [name, ns, ratio] of answer.costs) console.log(`    ${name.padEnd(24)} ${ns.toFixed(1).padStart(8)} ns ${ratio.toFixed(2).padStart(6)} ×`);
-        check('all scopes are in frames, and none is dropped', answer.spans >= 101 * 3 * 25_000 && answer.dropped === 0, answer);
-        check('rows are those that the browser reports', answer.rows.join() === rows.join(), answer.rows);
-        const memory = rows.includes('memory_mb') ? '' : 'memory_mb (there is no `performance.memory`, which only windows of Chromium have), ';
-        check('one debug line explains the absent rows', hidden.join() === `vor: these rows are absent: ${memory}${others}`, hidden);
-        check("puffin has its own scopes and vor's in one frame", answer.puffin.toSorted().join() === 'of puffin,of vor', answer.puffin);
+        for (const [name, ns, ratio] of answer.costs) {
+          const cost = `${ns.toFixed(1).padStart(8)} ns ${ratio.toFixed(2).padStart(6)} ×`;
+          console.log(`    ${name.padEnd(24)} ${cost}`);
+        }
+        check(
+          'all scopes are in frames, and none is dropped',
+          answer.spans >= 101 * 3 * 25_000 && answer.dropped === 0,
+          answer,
+        );
+        check(
+          'rows are those that the browser reports',
+          answer.rows.join() === rows.join(),
+          answer.rows,
+        );
+        const memory = rows.includes('memory_mb')
+          ? ''
+          : 'memory_mb (there is no `performance.memory`, which only windows of Chromium have), ';
+        check(
+          'one debug line explains the absent rows',
+          hidden.join() === `vor: these rows are absent: ${memory}${others}`,
+          hidden,
+        );
+        check(
+          "puffin has its own scopes and vor's in one frame",
+          answer.puffin.toSorted().join() === 'of puffin,of vor',
+          answer.puffin,
+        );
       });
     }
   },

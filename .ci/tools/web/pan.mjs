@@ -6,9 +6,9 @@
 //
 // TOOLS has playwright-core in its node_modules, WORK holds the page in `viewer`; `.ci/web` makes
 // both. The capture is linked into WORK. The program prints a line per page: milliseconds between
-// frames while the pointer drags for some seconds (median, and the slowest of a hundred), and the CPU
-// time per frame of the process that draws and of the process of the page. It checks nothing, since a
-// CPU draws in place of a GPU.
+// frames while the pointer drags for some seconds (median, and the slowest of a hundred), and the
+// CPU time per frame of the process that draws and of the process of the page. It checks nothing,
+// since a CPU draws in place of a GPU.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -18,15 +18,19 @@ import { start, started } from './browser.mjs';
 const [tools, executablePath, folder, capture] = process.argv.slice(2);
 
 /** A page with only a canvas; each frame runs `draw`. */
-const bare = (draw) => `<!doctype html><style>body{margin:0}canvas{width:100vw;height:100vh}</style><canvas width="1280" height="800"></canvas><script>
-const gl = document.querySelector('canvas').getContext('webgl2', { alpha: false, antialias: false, depth: false, stencil: false });
+const bare = (draw) => `<!doctype html><style>body{margin:0}canvas{width:100vw;height:100vh}</style>
+<canvas width="1280" height="800"></canvas><script>
+const options = { alpha: false, antialias: false, depth: false, stencil: false };
+const gl = document.querySelector('canvas').getContext('webgl2', options);
 let grey = 0;
 const draw = () => { ${draw}; requestAnimationFrame(draw); };
 requestAnimationFrame(draw);
 </script>`;
 const generated = {
   '/nothing/': '<!doctype html><body style="height:100vh">',
-  '/cleared/': bare('grey = (grey + 0.01) % 1; gl.clearColor(grey, grey, grey, 1); gl.clear(gl.COLOR_BUFFER_BIT)'),
+  '/cleared/': bare(
+    'grey = (grey + 0.01) % 1; gl.clearColor(grey, grey, grey, 1); gl.clear(gl.COLOR_BUFFER_BIT)',
+  ),
 };
 const { work, origin, browser, stop } = await start({ tools, executablePath, folder, generated });
 const linked = path.join(work, 'run.vor');
@@ -35,11 +39,18 @@ fs.symlinkSync(path.resolve(capture), linked);
 
 const SECONDS = 5;
 
-/** The CPU time of this browser's processes of a kind, in milliseconds; Linux counts hundredths of a second. */
+/**
+ * The CPU time of this browser's processes of a kind, in milliseconds; Linux counts hundredths of a
+ * second.
+ */
 function cpuMs(kind) {
   const children = (pid) => {
     try {
-      return execFileSync('pgrep', ['-P', pid]).toString().trim().split('\n').flatMap((child) => [child, ...children(child)]);
+      return execFileSync('pgrep', ['-P', pid])
+        .toString()
+        .trim()
+        .split('\n')
+        .flatMap((child) => [child, ...children(child)]);
     } catch {
       return [];
     }
@@ -60,7 +71,9 @@ const used = () => ['gpu-process', 'renderer'].map(cpuMs);
 
 /** Opens a page, drags over it, and prints the time between its frames. */
 async function drag(name, address, ready, moves = false) {
-  const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
+  const page = await (
+    await browser.newContext({ viewport: { width: 1280, height: 800 } })
+  ).newPage();
   await page.goto(`${origin}${address}`);
   await ready(page);
   await page.mouse.move(640, 300);
@@ -80,21 +93,27 @@ async function drag(name, address, ready, moves = false) {
   }
   const after = used();
   const shown = await page.evaluate(() => window.shown);
-  if (moves && still.equals(await page.screenshot({ clip: chart }))) throw new Error(`${name}: the chart does not move`);
+  if (moves && still.equals(await page.screenshot({ clip: chart })))
+    throw new Error(`${name}: the chart does not move`);
   await page.mouse.up();
   const between = shown.slice(1).map((time, i) => time - shown[i]).sort((a, b) => a - b);
   const at = (share) => (between[Math.floor(between.length * share)] ?? NaN).toFixed(1);
   const [drawing, running] = after.map((ms, i) => ((ms - before[i]) / shown.length).toFixed(1));
+  const rate = (((shown.length - 1) / (shown.at(-1) - shown[0])) * 1000).toFixed(1);
   console.log(
-    `${name.padEnd(32)} ${at(0.5).padStart(6)} ms, slowest of a hundred ${at(0.99).padStart(6)} ms, ` +
-      `${((shown.length - 1) / (shown.at(-1) - shown[0]) * 1000).toFixed(1)} frames a second; CPU time a frame: drawing ${drawing} ms, the page ${running} ms`,
+    `${name.padEnd(32)} ${at(0.5).padStart(6)} ms, ` +
+      `slowest of a hundred ${at(0.99).padStart(6)} ms, ${rate} frames a second; ` +
+      `CPU time a frame: drawing ${drawing} ms, the page ${running} ms`,
   );
   await page.context().close();
 }
 
 const settled = () => window.vorViz?.settled && window.vorViz.frames > 0;
 
-/** Drops the capture on the page, prints the time until its picture is complete, and zooms out to part of all frames. */
+/**
+ * Drops the capture on the page, prints the time until its picture is complete, and zooms out to
+ * part of all frames.
+ */
 async function drop(page) {
   await started(page);
   const took = await page.evaluate(async (holds) => {
@@ -106,7 +125,8 @@ async function drop(page) {
     const begin = performance.now();
     canvas.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
     return new Promise((done) => {
-      const look = () => (isThere() ? done(performance.now() - begin) : requestAnimationFrame(look));
+      const look = () =>
+        isThere() ? done(performance.now() - begin) : requestAnimationFrame(look);
       requestAnimationFrame(look);
     });
   }, settled.toString());
@@ -114,7 +134,8 @@ async function drop(page) {
   await page.mouse.move(640, 300);
   for (const key of ['Escape', 'w', 'w', 'w']) await page.keyboard.press(key);
   await page.waitForTimeout(500);
-  console.log(`${frames} frames and ${spans} spans are shown ${(took / 1000).toFixed(2)} s after they were dropped`);
+  const seconds = (took / 1000).toFixed(2);
+  console.log(`${frames} frames and ${spans} spans are shown ${seconds} s after they were dropped`);
 }
 
 await drag('a page without a canvas', '/nothing/', async () => {});

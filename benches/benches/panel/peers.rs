@@ -91,7 +91,7 @@ fn contest(panel: &mut dyn Contestant) {
     );
 }
 
-/// Runs passes, each after `before`. That returns the time of an intake, or `None` if there is
+/// Runs passes, each after `before`, which returns the time of an intake, or `None` if there is
 /// nothing left to measure.
 fn run(
     panel: &mut dyn Contestant,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Why an operation of vor failed: one line that names the thing and says what is wrong.
+/// The reason why an operation failed: one line that names the thing and says what is wrong.
 ///
 /// Its kind is read with the `is_*` methods. Where the operating system refused, the line ends with
 /// its words, so [`source`](std::error::Error::source) continues behind them: a printed chain shows

@@ -144,7 +144,7 @@ pub trait FrameSink: Send {
     }
 }
 
-/// What a [`FrameSink`] needs; work that no sink needs is not done.
+/// The contents that a [`FrameSink`] needs. The recorder does no work that no sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interest {

@@ -1,4 +1,4 @@
-//! What holds for everything that a reader returns, whatever the bytes of the file were.
+//! Rules that hold for everything that a reader returns from a file of any bytes.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -203,8 +203,8 @@ pub fn columns(columns: &Columns, batches: &[Vec<ThreadBatch>]) {
     );
 }
 
-/// Returns whether bytes within a record or within damage look like the head of a record. What a
-/// reader of a growing file makes of them depends on which bytes it has.
+/// Returns whether bytes within a record or within damage look like the head of a record. A reader
+/// of a growing file treats them in a way that depends on the bytes that it has.
 pub fn is_ambiguous(file: &[u8]) -> bool {
     let mut starts = BTreeSet::new();
     let header = decoded::visit(file, |event, _| {

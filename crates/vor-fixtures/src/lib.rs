@@ -10,7 +10,7 @@
 //! | [`payload`] | payloads that a test writes field by field |
 //! | [`largest`] | a capture of the largest numbers |
 //! | [`mod@reference`] | a second decoder of payloads, which judges the first |
-//! | [`invariants`] | what holds for all contents that a reader returns |
+//! | [`invariants`] | rules that hold for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |

@@ -358,7 +358,7 @@ fn index(bytes: &mut Bytes<'_>) -> Judged<Index> {
     Ok(found)
 }
 
-/// What a batch record holds so far.
+/// The totals of a batch record so far.
 #[derive(Default)]
 struct Totals {
     spans: usize,

@@ -70,6 +70,20 @@ pub struct SealedRecord {
 }
 
 impl SealedRecord {
+    /// Makes a record that is not compressed.
+    fn new(seq: u32, kind: u8, payload: &[u8]) -> Self {
+        Self {
+            seq,
+            kind,
+            codec: RAW,
+            payload: payload.to_vec(),
+            stated_codec: None,
+            stated_bytes: None,
+            flip: None,
+            offset: usize::MAX,
+        }
+    }
+
     /// Returns the payload as the file stores it.
     fn stored(&self) -> Vec<u8> {
         let mut stored = match self.codec {
@@ -109,15 +123,11 @@ impl Sealed {
             let end = at + 4 + word(at) as usize;
             let codec = capture[at + 13];
             let payload = reference::unpack(codec, &capture[at + HEAD_BYTES..end]);
+            let payload = payload.unwrap().unwrap();
             sealed.records.push(SealedRecord {
-                seq: word(at + 8),
-                kind: capture[at + 12],
                 codec,
-                payload: payload.unwrap().unwrap(),
-                stated_codec: None,
-                stated_bytes: None,
-                flip: None,
                 offset: at,
+                ..SealedRecord::new(word(at + 8), capture[at + 12], &payload)
             });
             at = end;
         }
@@ -126,16 +136,8 @@ impl Sealed {
 
     /// Appends a record that is not compressed.
     pub fn push(&mut self, kind: u8, payload: &[u8]) {
-        self.records.push(SealedRecord {
-            seq: self.records.last().map_or(0, |last| last.seq + 1),
-            kind,
-            codec: RAW,
-            stated_codec: None,
-            stated_bytes: None,
-            payload: payload.to_vec(),
-            flip: None,
-            offset: usize::MAX,
-        });
+        let seq = self.records.last().map_or(0, |last| last.seq + 1);
+        self.records.push(SealedRecord::new(seq, kind, payload));
     }
 
     /// Returns the file: every record has the right length and checksum.
@@ -215,7 +217,8 @@ impl Sealed {
     }
 }
 
-fn index_payload(index: &Index, moved: impl Fn(u64) -> u64) -> Vec<u8> {
+/// Returns the payload of an index whose places and tables are at `moved` of their offsets.
+pub fn index_payload(index: &Index, moved: impl Fn(u64) -> u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, moved(index.tables_offset));
     put_varint(&mut out, index.frames.len() as u64);
@@ -256,7 +259,7 @@ pub struct Mutation {
     pub how: u8,
     /// The place in the payload.
     pub at: usize,
-    /// Whatever the change needs.
+    /// A number for the change, such as a bit or a length.
     pub value: u64,
 }
 
@@ -435,6 +438,18 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Appends a signed number.
 pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Returns a record with the length, the checksum and the check of this payload, which the file
+/// stores as it is.
+pub fn seal(file_id: u64, seq: u32, kind: u8, codec: u8, stored: &[u8]) -> Vec<u8> {
+    let record = SealedRecord {
+        stated_codec: Some(codec),
+        ..SealedRecord::new(seq, kind, stored)
+    };
+    let mut bytes = Vec::new();
+    put_record(&mut bytes, file_id, &record);
+    bytes
 }
 
 /// Appends a record with the length, the checksum and the check of its payload.

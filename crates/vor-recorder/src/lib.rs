@@ -40,7 +40,7 @@ pub mod sinks;
 pub mod bridges;
 pub mod setup;
 
-/// What the macros expand to, and what the facade reports with. Not for direct use.
+/// Items that expanded macros use, and those by which the facade reports. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__vor_call_site as call_site;

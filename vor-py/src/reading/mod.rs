@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! vor.read ─▶ Reading (one open file) ─▶ gather: one pass of the file ─▶ Columns of vor-capture
-//!                                                                             │ no copy of values per span
-//! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, PyArrow, pandas, DuckDB …
+//!                                                       no copy of values per span │
+//! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, pandas, DuckDB …
 //! ```
 //!
 //! Times, durations, self times and depths are read into Arrow buffers, which Python accesses

@@ -54,7 +54,7 @@ impl Default for WindowLimits {
     }
 }
 
-/// Which frames to load.
+/// The frames to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Identifies the request.

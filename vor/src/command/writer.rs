@@ -1,5 +1,5 @@
-//! Whether the process that writes a capture still runs. That is known on Linux, if it runs on this
-//! machine.
+//! Finds out whether the process that writes a capture still runs. The answer is known on Linux, if
+//! the process runs on this machine.
 //!
 //! A capture names its process and its machine. A process that has ended cannot write, and a
 //! process with the same number that started after the recording is another one. Any process that

@@ -92,7 +92,7 @@ fn check(folder: &Path, notes: usize) {
     assert!(times.values().all(|times| *times == notes), "{open:?}");
 }
 
-/// Two threads crash, the second while the note of the first is being written. That takes time
+/// Two threads crash, the second while the note of the first is being written. The note takes time
 /// because many threads have many scopes open.
 #[test]
 fn a_second_crash_waits_for_the_note_of_the_first() {

@@ -112,7 +112,7 @@ fn scopes_that_are_open_at_exit_are_in_the_capture() {
         assert_eq!(open_in(&path), expected, "{how}");
         let summary = read(&path);
         assert!(summary.closed && summary.damage.is_empty(), "{how}");
-        // What a thread has ended is there, and nothing else is a span.
+        // The scope that a thread has ended is there, and nothing else is a span.
         assert_eq!(summary.count("ended"), 1, "{how}");
         assert_eq!(summary.spans.len(), 1, "{how}: {:?}", summary.spans);
     }

@@ -236,7 +236,7 @@ impl Decoder {
     }
 
     /// Returns how many records before the last one are missing so far, counted from the first of
-    /// the file. Those that a torn end lost cannot be known.
+    /// the file. The records that a torn end lost cannot be counted.
     #[must_use]
     pub fn missing_records(&self) -> u64 {
         self.here.seen.missing(0, self.here.seen.end())

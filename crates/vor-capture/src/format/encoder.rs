@@ -25,7 +25,7 @@ const COMPRESS_FROM_BYTES: usize = 48;
 /// than everything else for a small record.
 const FAST_COMPRESS_FROM_BYTES: usize = 512;
 
-/// Which records are compressed. Readers decode all of them.
+/// The choice of records to compress. Readers decode all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// All but the smallest.

@@ -129,7 +129,7 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
         }
         stacks.push(stack);
     }
-    // Those of a writer are sorted already.
+    // The stacks of a writer are sorted already.
     let by_scopes = sorted_by_scopes(stacks.iter().collect());
     if by_scopes
         .array_windows()

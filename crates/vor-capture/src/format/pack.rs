@@ -1,7 +1,8 @@
 //! Columns of numbers as groups of 256, bit-packed above a base, with patched exceptions.
 //!
 //! ```text
-//! group = width u8 | exceptions u8 | base varint | packed | positions u8 × exceptions | high parts varint × exceptions
+//! group = width u8 | exceptions u8 | base varint | packed |
+//!         positions u8 × exceptions | high parts varint × exceptions
 //! ```
 //!
 //! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is
@@ -403,8 +404,8 @@ mod tests {
             round_trip_near(&values, near);
         }
 
-        /// Whatever a column was like before, a few groups later it is packed as if it had always
-        /// been as it is now.
+        /// A few groups after its numbers change, a column is packed as if it had always been as it
+        /// is now.
         #[test]
         fn widths_follow_the_packed_values(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
             let value =

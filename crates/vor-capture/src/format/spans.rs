@@ -2,8 +2,9 @@
 //! messages.
 //!
 //! ```text
-//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
-//! times  = gaps, durations                                        flat: no span begins before the previous one ended
+//! block  = thread varint | flags u8 | spans varint | [drops varint] |
+//!          [base varint, times, sites] | [arguments] | [messages] | [tasks]
+//! times  = gaps, durations                                        flat: no two spans overlap
 //!        | children, gaps, durations of leaves, leads of parents  tree
 //! ```
 //!
@@ -112,10 +113,10 @@ impl BlockCoder {
     /// Fills the four columns of a tree, and returns how many leaves and how many parents there
     /// are.
     ///
-    /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by
-    /// one mostly waits for wrong branches. The topmost four are compared at once instead, and only
-    /// a span around more goes on in a loop. Should the starts on the stack not ascend, as those of
-    /// real scopes do, then the count differs, but the decoder uses it as it is.
+    /// The number of spans that the next one closes over cannot be predicted, so a loop that pops
+    /// them one by one mostly waits for wrong branches. The topmost four are compared at once
+    /// instead, and only a span around more goes on in a loop. If the starts on the stack do not
+    /// ascend, as those of real scopes do, the count differs, but the decoder uses it as it is.
     fn fold(&mut self, starts: &[u64], durations: &[u64]) -> (usize, usize) {
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];

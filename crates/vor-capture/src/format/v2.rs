@@ -7,8 +7,8 @@
 //!
 //! [`Decoder`] is a push parser without input or output: it takes bytes and returns [`Event`]s.
 //! Without checksums, a record can only be checked by its structure: its block must unpack to
-//! exactly the declared size, and its body must be used up exactly. That is strict enough to find
-//! the next whole record behind damage by trying every offset, which is how the decoder
+//! exactly the declared size, and its body must be used up exactly. This check is strict enough to
+//! find the next whole record behind damage by trying every offset, which is how the decoder
 //! resynchronises. It reports skipped bytes as [`Damage`]. A changed number inside a record that
 //! still unpacks cannot be noticed, and neither can a record that was cut out whole.
 

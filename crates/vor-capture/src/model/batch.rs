@@ -190,11 +190,11 @@ pub struct FlowPoint {
     pub ticks: u64,
     /// Unique among the flows of one process run.
     pub flow: u64,
-    /// Which of its points this is.
+    /// The place of the point in its flow.
     pub stage: FlowStage,
 }
 
-/// Which point of a flow a [`FlowPoint`] is.
+/// The place of a [`FlowPoint`] in its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowStage {
     /// The first.

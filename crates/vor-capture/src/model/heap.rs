@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::catalog::{Catalog, SiteId, SiteInfo};
 
-/// How a [`HeapSnapshot`] knows the live memory.
+/// The way in which a [`HeapSnapshot`] knows the live memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeapMode {

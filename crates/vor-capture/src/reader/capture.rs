@@ -196,7 +196,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn open_lazily(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), true)
     }
@@ -346,7 +346,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// Those of [`frame`](Self::frame).
+    /// The same as for [`frame`](Self::frame).
     pub fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
         self.expect_frame(i)?;
         match &mut self.inner {
@@ -365,7 +365,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// Those of [`frame`](Self::frame).
+    /// The same as for [`frame`](Self::frame).
     pub fn recovered_batches(&mut self, i: u64) -> Result<(Recovered, Vec<ThreadBatch>), Error> {
         self.expect_frame(i)?;
         match &mut self.inner {

@@ -133,7 +133,8 @@ pub struct ColumnsBuilder {
     frame: FrameBegin,
     /// Starts of the spans of the current frame.
     start_ticks: Vec<u64>,
-    /// Of each thread of that frame; empty between frames.
+    /// Starts of the spans around the current one, for each thread of that frame; empty between
+    /// frames.
     around: FxHashMap<ThreadId, Vec<u64>>,
 }
 

@@ -18,8 +18,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Takes the places of an index, which ascend, if they are valid: with numbers that are at least
-    /// as far apart as their ordinals, within the records, and up to the last frame.
+    /// Takes the places of an index, which ascend, if they are valid: with numbers that are at
+    /// least as far apart as their ordinals, within the records, and up to the last frame.
     pub(super) fn new(count: u64, seeks: Vec<Seek>, within: &Range<u64>) -> Option<Self> {
         let is_numbered = seeks.array_windows().all(|[a, b]| {
             let numbers = b.index.checked_sub(a.index);

@@ -173,6 +173,6 @@ pub(super) struct Target<'a> {
 #[derive(Debug)]
 struct SkimCursor {
     skim: Skim,
-    /// Which frame comes next.
+    /// The number of the next frame.
     next: u64,
 }

@@ -1,9 +1,9 @@
 //! The spans of a call site in stretches of time, to distinguish chance from change.
 //!
-//! How far off is a mean? Were spans independent of each other, their scatter would say. They are
-//! not: caches warm up, frequencies change, a phase of the program makes many neighbours slow.
-//! Blocks of consecutive spans keep what neighbours have in common within a block, so what one
-//! block has over another is chance (*batch means*: B. Schmeiser, Batch size effects in the
+//! A mean is off by chance. The scatter of independent spans would say how far. But spans are not
+//! independent: caches warm up, frequencies change, a phase of the program makes many neighbours
+//! slow. Blocks of consecutive spans keep what neighbours have in common within a block, so what
+//! one block has over another is chance (*batch means*: B. Schmeiser, Batch size effects in the
 //! analysis of simulation output, Operations Research 30 (1982), who also finds that more than some
 //! 30 blocks are of little use).
 //!

@@ -289,7 +289,7 @@ impl<W: Weight> NestedSpans<W> {
         tracked.is_permanent |= is_permanent;
     }
 
-    /// Drops the first spans of the log. Those of tracked sites that are not nested go onto their
+    /// Drops the first spans of the log. Spans of tracked sites that are not nested go onto their
     /// stacks; the others are lost, unless nothing can contain them.
     fn drop_first(&mut self, count: usize, can_be_contained: bool) {
         if can_be_contained || !self.tracked_sites.is_empty() {

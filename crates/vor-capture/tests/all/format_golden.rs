@@ -15,7 +15,7 @@ use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_fixtures::decoded::records;
 
 /// Never replaced: an incompatible change needs a new version of the format and a second file.
-const GOLDEN: &[u8] = include_bytes!("../data/golden_v3.vor");
+pub(crate) const GOLDEN: &[u8] = include_bytes!("../data/golden_v3.vor");
 
 const HEADER: Header = Header {
     file_id: 0x1122_3344_5566_7788,
@@ -200,28 +200,40 @@ fn declarations(catalog: &Catalog) -> Vec<RecordRef<'_>> {
     ]
 }
 
-#[test]
-fn the_golden_file_is_written_unchanged() {
-    let catalog = catalog();
-    let mut encoder = Encoder::new(HEADER);
+/// Writes a file of these records, closes it with this catalog, and expects the golden bytes.
+#[track_caller]
+pub(crate) fn assert_written(
+    golden: &[u8],
+    header: Header,
+    records: Vec<RecordRef<'_>>,
+    catalog: &Catalog,
+) {
+    let mut encoder = Encoder::new(header);
     let mut bytes = Vec::new();
     encoder.header(&mut bytes);
-    for declaration in declarations(&catalog) {
-        encoder.encode(declaration, &mut bytes);
+    for record in records {
+        encoder.encode(record, &mut bytes);
     }
-    for index in 0..3 {
-        encoder.encode(RecordRef::Batch(&batch()), &mut bytes);
-        encoder.encode(RecordRef::Frame(&frame(index, 1)), &mut bytes);
-        encoder.encode(RecordRef::Frame(&frame(index, 0)), &mut bytes);
-    }
-    encoder.encode(RecordRef::OpenScopes(&open_scopes()), &mut bytes);
-    encoder.close(&catalog, &mut bytes);
+    encoder.close(catalog, &mut bytes);
     assert!(
-        bytes == GOLDEN,
+        bytes == golden,
         "{} bytes instead of {}",
         bytes.len(),
-        GOLDEN.len()
+        golden.len()
     );
+}
+
+#[test]
+fn the_golden_file_is_written_unchanged() {
+    let (catalog, batch, open) = (catalog(), batch(), open_scopes());
+    let frames = [0, 1, 2].map(|index| [frame(index, 1), frame(index, 0)]);
+    let mut records = declarations(&catalog);
+    for frames in &frames {
+        records.push(RecordRef::Batch(&batch));
+        records.extend(frames.iter().map(RecordRef::Frame));
+    }
+    records.push(RecordRef::OpenScopes(&open));
+    assert_written(GOLDEN, HEADER, records, &catalog);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The second golden file of format version 3, with the kinds that the first one lacks: the machine,
-//! events and heaps; and the list of all golden files.
+//! The second golden file of format version 3, with the kinds that the first one lacks: the
+//! machine, events and heaps; and the list of all golden files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RECORD_HEAD_BYTES, Record, RecordHead, RecordRef};
+use vor_capture::format::{Header, Record, RecordRef};
 use vor_capture::model::batch::{
     AsyncSpan, FlowPoint, FlowStage, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -17,10 +17,12 @@ use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_fixtures::decoded::{decode, records};
 use vor_fixtures::payload::file_with;
+use vor_fixtures::sealed::Sealed;
+
+use crate::format_golden::{GOLDEN as FIRST, assert_written};
 
 /// Never replaced, like the first.
 const GOLDEN: &[u8] = include_bytes!("../data/golden_v3_kinds.vor");
-const FIRST: &[u8] = include_bytes!("../data/golden_v3.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -138,24 +140,17 @@ fn the_second_golden_file_is_written_unchanged() {
     let catalog = filled!(Catalog {
         machine: Arc::new(machine())
     });
-    let mut encoder = Encoder::new(HEADER);
-    let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
-    for record in [
-        RecordRef::Machine(&MachineInfo::default()),
-        RecordRef::Machine(&machine()),
-        RecordRef::Batch(&batch()),
-        RecordRef::Heap(&heap(HeapMode::Exact)),
-        RecordRef::Heap(&heap(SAMPLED)),
-    ] {
-        encoder.encode(record, &mut bytes);
-    }
-    encoder.close(&catalog, &mut bytes);
-    assert!(
-        bytes == GOLDEN,
-        "{} bytes instead of {}",
-        bytes.len(),
-        GOLDEN.len()
+    assert_written(
+        GOLDEN,
+        HEADER,
+        vec![
+            RecordRef::Machine(&MachineInfo::default()),
+            RecordRef::Machine(&machine()),
+            RecordRef::Batch(&batch()),
+            RecordRef::Heap(&heap(HeapMode::Exact)),
+            RecordRef::Heap(&heap(SAMPLED)),
+        ],
+        &catalog,
     );
 }
 
@@ -206,12 +201,8 @@ fn the_second_golden_file_reads_unchanged() {
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
     for golden in [FIRST, GOLDEN] {
-        let (header, mut at) = Header::decode(golden).unwrap().unwrap();
-        while at < golden.len() {
-            let head = RecordHead::parse(&header, &golden[at..at + RECORD_HEAD_BYTES]).unwrap();
-            kinds.insert(head.kind);
-            at += head.record_bytes();
-        }
+        let records = Sealed::of(golden).records;
+        kinds.extend(records.iter().map(|record| record.kind));
     }
     let last = *kinds.last().unwrap();
     assert!(kinds.into_iter().eq(1..=last));

@@ -1,12 +1,18 @@
 //! Tests of `vor-capture` through its public interface. None of them starts a recorder.
 
 mod error_kinds;
+mod format_batches;
 mod format_damage;
+mod format_declarations;
+mod format_frames;
 mod format_golden;
 mod format_golden_kinds;
 mod format_heads;
+mod format_heaps;
+mod format_index;
 mod format_notes;
-mod format_round_trip;
+mod format_open_scopes;
+mod format_payloads;
 mod frame_trees;
 mod fuzz_regressions;
 mod model_values;
@@ -17,6 +23,7 @@ mod reader_orders;
 mod reader_summaries;
 mod reader_unmarked;
 mod reader_v3;
+mod round_trip;
 mod sealed;
 mod sealed_batches;
 mod sealed_records;

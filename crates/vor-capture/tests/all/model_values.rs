@@ -1,4 +1,4 @@
-//! What the types of the model compute from their own fields.
+//! Values that the types of the model compute from their own fields.
 
 use std::sync::Arc;
 

@@ -14,9 +14,8 @@ use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Frame, Reader};
+use vor_fixtures::sealed::seal;
 use vor_fixtures::{TestCapture, make};
-
-use crate::format_round_trip::sealed_in;
 
 fn bits(frame: &Frame) -> (Vec<u64>, Vec<(String, u64)>) {
     let system = frame.system.iter().map(|value| value.to_bits()).collect();
@@ -296,13 +295,8 @@ fn frames_are_whole_where_sequence_numbers_wrap() {
             let head = RecordHead::parse(&header, record).unwrap();
             let seq = head.seq.wrapping_sub(before_wrap as u32);
             let payload = &record[RECORD_HEAD_BYTES..];
-            bytes.extend(sealed_in(
-                header.file_id,
-                seq,
-                head.kind,
-                head.codec,
-                payload,
-            ));
+            let resealed = seal(header.file_id, seq, head.kind, head.codec, payload);
+            bytes.extend(resealed);
         }
         let mut reader = Reader::new(bytes.as_slice()).unwrap();
         let mut frames = made.frames.iter();

@@ -290,7 +290,7 @@ fn too_many_messages_and_tasks_are_refused() {
             &items(most + 1),
             "a count is 262145, more than 262144",
         );
-        // Those of an earlier block count too.
+        // Items of an earlier block count too.
         let two = Payload([items(2).0, items(most - 1).0].concat());
         refuse(kind::BATCH, &two, "a count is 262143, more than 262142");
     }

@@ -11,7 +11,7 @@ use std::io::Cursor;
 
 use vor_capture::format::{
     DamageReason, END_RECORD_BYTES, HEADER_BYTES, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID,
-    MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, Seek, decode_payload,
+    MAX_FRAME_SETS, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, decode_payload,
     parse_end,
 };
 use vor_capture::model::catalog::{Catalog, Column, SiteId, SiteInfo, ThreadId, ThreadInfo};
@@ -20,7 +20,7 @@ use vor_fixtures::captures::every_kind;
 use vor_fixtures::payload::{
     MESSAGES, Payload, TASKS, accept, accept_stored, file_with, refuse, refuse_stored,
 };
-use vor_fixtures::sealed::{Sealed, declarations, frame_payload, kind};
+use vor_fixtures::sealed::{Sealed, declarations, frame_payload, index_payload, kind};
 use vor_fixtures::{decoded, invariants};
 
 #[test]
@@ -316,30 +316,6 @@ fn places_of_an_index_that_do_not_ascend_are_refused() {
     );
 }
 
-fn index_payload(index: &Index) -> Vec<u8> {
-    let payload = Payload::default().numbers(&[index.tables_offset, index.frames.len() as u64]);
-    let payload = payload.numbers(&index.frames).numbers(&[
-        index.spans,
-        index.dropped_spans,
-        index.messages,
-        index.async_spans,
-        index.records,
-        index.start_ticks,
-        index.end_ticks,
-        index.seeks.len() as u64,
-    ]);
-    let mut before = Seek::default();
-    let payload = index.seeks.iter().fold(payload, |payload, place| {
-        let payload = payload.numbers(&[place.ordinal - before.ordinal]);
-        let payload = payload.zigzag(place.index.wrapping_sub(before.index) as i64);
-        let payload = payload.numbers(&[place.offset - before.offset]);
-        let ticks = place.start_ticks.wrapping_sub(before.start_ticks);
-        before = *place;
-        payload.zigzag(ticks as i64)
-    });
-    payload.0
-}
-
 #[test]
 fn places_that_contradict_the_file_are_not_used() {
     let mut sound = Sealed::of(&every_kind(1, true));
@@ -355,7 +331,7 @@ fn places_that_contradict_the_file_are_not_used() {
         let mut index = index.clone();
         change(&mut index);
         let mut sealed = sound.clone();
-        sealed.records[at].payload = index_payload(&index);
+        sealed.records[at].payload = index_payload(&index, |offset| offset);
         let mut capture = Capture::new(Cursor::new(sealed.bytes())).unwrap();
         let info = capture.info();
         assert_eq!((info.frames, info.closed), (4, true));

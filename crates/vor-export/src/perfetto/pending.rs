@@ -150,7 +150,7 @@ impl PendingGroups {
     }
 
     /// Removes the groups that began at `start_ticks` or later, for a parent that began at `ns`.
-    /// Those of its nanosecond are appended to its events, and the others are released.
+    /// Groups of its nanosecond are appended to its events, and the others are released.
     pub(super) fn take_children(
         &mut self,
         spill: &mut Spill,

@@ -64,8 +64,8 @@ impl<V: Weight> PendingSubtrees<V> {
             stacks.merge(root, subtrees.first);
         }
         // Subtrees in no open scope should have no parent, but the list of open scopes may be
-        // incomplete: a missing scope still finds its children when it ends. Those that had ended
-        // before the last cut are not kept any longer.
+        // incomplete: a missing scope still finds its children when it ends. Subtrees that had
+        // ended before the last cut are not kept any longer.
         let outermost_ticks = taken
             .first()
             .map_or(u64::MAX, |&(start_ticks, _)| start_ticks);

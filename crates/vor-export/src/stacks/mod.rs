@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! on the end of span s:
-//!     while the last waiting subtree started at or after s: take it off, and merge it into the children of s
+//!     while the last waiting subtree started at or after s:
+//!         take it off, and merge it into the children of s
 //!     self(s) = length(s) - sum of the lengths taken off
 //!     s waits
 //! ```

@@ -7,7 +7,7 @@
 //! other destructors, are counted in one place for all threads.
 //!
 //! ```text
-//! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
+//! Local (thread-local) ┌ Shared: counts, exact heap ◀── thread list, locked ── frames, snapshots
 //!                      └ state, next sample, cached stack: the thread's alone
 //! ```
 
@@ -106,7 +106,7 @@ statics! {
     static AFTER_END: [AtomicU64; 4] = sync::array![AtomicU64::new(0); 4];
 }
 
-/// Whether and how a thread counts.
+/// The state of a thread, which decides whether and how it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The thread has allocated nothing yet.

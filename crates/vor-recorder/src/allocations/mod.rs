@@ -3,8 +3,8 @@
 //! Each allocation, reallocation and free costs a few additions to counters of the thread. A scope
 //! records their growth on its thread, a frame their growth in the process.
 //!
-//! Allocations inside [`untracked`] are not counted. Neither are vor's own: a thread inside vor is
-//! untracked.
+//! Allocations inside [`untracked`] are not counted. Vor's own are not counted either: a thread
+//! inside vor is untracked.
 
 pub(crate) mod live;
 pub(crate) mod local;

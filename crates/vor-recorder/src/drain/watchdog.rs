@@ -2,8 +2,8 @@
 //!
 //! The worker checks several times within the limit. It reports a stall on stderr and, as messages
 //! on the worker's own track, to the sinks. A stall is reported once: its frame is not reported
-//! again. Neither is a scope that was open for half the limit when its thread was reported, because
-//! one stall makes several nested scopes old.
+//! again. A scope that was open for half the limit when its thread was reported is not reported
+//! either, because one stall makes several nested scopes old.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) fn longest_sleep(max_sleep: Duration) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     next_check_ticks: u64,
-    /// The mark at the start of the last reported frame.
+    /// The mark at the start of the last reported frame; 0, as before the first mark, if none was.
     reported_mark_ticks: u64,
     /// For each thread, the start of the last scope that counts as reported.
     reported_starts: Vec<(ThreadId, u64)>,
@@ -88,7 +88,7 @@ impl Watchdog {
         self.reported_starts
             .retain(|(thread, _)| open.iter().any(|open| open.thread == *thread));
         let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
-        let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.reported_mark_ticks;
+        let late_frame = frame_ns > limit_ns && mark != self.reported_mark_ticks;
         let late_scope = open.iter().find_map(|thread| {
             let reported = self.reported_start(thread.thread);
             let is_new = |start_ticks| reported.is_none_or(|reported| start_ticks > reported);

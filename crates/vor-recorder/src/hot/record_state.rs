@@ -1,4 +1,4 @@
-//! Whether and how scopes are recorded.
+//! The state that decides whether and how scopes are recorded.
 //!
 //! A scope of a macro reads the word of its own call site, and nothing else. The word is an id
 //! above 0 while the scope may take the fast path ([`callsite::is_fast`]). Otherwise its sign bit

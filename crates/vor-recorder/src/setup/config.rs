@@ -361,9 +361,9 @@ impl Config {
     /// seconds at most.
     ///
     /// If the program handles or ignores a signal when the capture begins, vor does not handle it.
-    /// Nor does vor handle any of these signals in the first process of a container. A handler that
-    /// the program installs later replaces vor's. Code that installs a handler only if there was
-    /// none finds vor's: `signals(false)` is for such programs.
+    /// Vor does not handle any of these signals in the first process of a container either. A
+    /// handler that the program installs later replaces vor's. Code that installs a handler only if
+    /// there was none finds vor's: `signals(false)` is for such programs.
     ///
     /// # Examples
     ///

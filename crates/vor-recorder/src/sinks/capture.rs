@@ -33,7 +33,7 @@ use crate::os::file::{self, OutputFile};
 use crate::os::report;
 use crate::os::signals;
 
-/// Which spans a capture keeps.
+/// The spans that a capture keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureOptions {
     /// Whether spans are kept at all.
@@ -98,7 +98,7 @@ pub struct CaptureSink {
     before_first_frame: Option<(u64, u64)>,
 }
 
-/// How much of the catalog is in the file.
+/// The part of the catalog that is in the file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Declared {
     process: bool,

@@ -7,8 +7,8 @@
 //! the program are.
 //!
 //! ```text
-//! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──FinishedProfile──▶ Receiver: files, Pyroscope
-//!                           heap_snapshot ◀──────┘
+//! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──FinishedProfile──▶ Receiver
+//!                           heap_snapshot ◀──────┘                           files, Pyroscope
 //! ```
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

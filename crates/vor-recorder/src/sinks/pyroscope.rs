@@ -42,7 +42,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes that are read of a server's answer.
 const MAX_RESPONSE_BYTES: u64 = 4 << 10;
 
-/// How the program identifies itself to a server.
+/// The identification of the program to a server.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {

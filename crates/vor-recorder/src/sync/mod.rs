@@ -66,7 +66,8 @@ macro_rules! thread_locals {
 macro_rules! const_fn {
     (
         $(#[$meta:meta])*
-        $vis:vis const fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+        $vis:vis const fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+        $body:block
     ) => {
         #[cfg(not(loom))]
         $(#[$meta])*

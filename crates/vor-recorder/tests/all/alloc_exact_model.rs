@@ -1,5 +1,5 @@
-//! The counting and the exact allocator against a model, for any sequence of requests. Neither is
-//! the allocator of this program, so only the requests count.
+//! The counting and the exact allocator against a model, for any sequence of requests. The program
+//! itself has another allocator, so only the requests count.
 
 #![cfg(not(feature = "off"))]
 #![allow(

@@ -91,7 +91,7 @@ fn estimates_lie_within_their_interval_in_200_runs() {
         objects.into_iter().for_each(give_back);
         assert!(stack("sampled run").is_none(), "no sample remains");
     }
-    // Of 200 intervals at 95 %, 190 are expected to hold, with a standard deviation of 3.
+    // At 95 %, 190 of 200 intervals are expected to hold, with a standard deviation of 3.
     assert!((181..=199).contains(&bytes_within), "{bytes_within}");
     assert!((181..=199).contains(&objects_within), "{objects_within}");
     // The estimate is unbiased: an error of a few per cent in each run averages to some tenths of a

@@ -58,14 +58,14 @@ fn queries_that_use_cpu_time_are_made_less_often() {
         .iter()
         .filter(|rows| rows.get("gpu_power").is_none());
     assert!(gaps.count() * 10 < frames.len() - before);
-    // Of 80 polls without a bound, less than one a second remains. The bus is polled once per
+    // Less than one poll a second remains of 80 without a bound. The bus is polled once per
     // direction, and the next time after 100 seconds.
     let (fast, turns) = (driver.calls(fast), driver.calls(turns));
     assert!((3..=10).contains(&fast) && turns == 2, "{fast} {turns}");
 }
 
-/// A query of PCIe takes the driver 20 ms. None is made during the polls that run ten times a
-/// second, so these run as often as without it.
+/// A query of PCIe takes the driver 20 ms. The poller makes none during the polls that run ten
+/// times a second, so these run as often as without it.
 #[test]
 fn slow_queries_are_made_between_polls() {
     let test = test_name!();

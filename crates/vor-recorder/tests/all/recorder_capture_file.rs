@@ -1,4 +1,4 @@
-//! Which writer may write a capture to a path, and how a capture reports discarded spans.
+//! A path has one writer of a capture, and a capture reports its discarded spans.
 
 #![cfg(not(feature = "off"))]
 #![allow(

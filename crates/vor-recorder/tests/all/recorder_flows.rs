@@ -69,7 +69,7 @@ fn points_of_chrome(path: &Path) -> Vec<Point> {
 }
 
 /// Returns the phases of each flow. `Trace.packet` is field 1. A packet has `track_event` in field
-/// 11, which has `legacy_event` in field 6. That has the phase in field 2 and the number in field 6.
+/// 11, and that has `legacy_event` in field 6. Its fields 2 and 6 are the phase and the number.
 fn phases_of_perfetto(path: &Path) -> BTreeMap<u64, Vec<char>> {
     let trace = std::fs::read(path).unwrap();
     let mut phases: BTreeMap<u64, Vec<char>> = BTreeMap::new();

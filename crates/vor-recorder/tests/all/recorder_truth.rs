@@ -79,7 +79,8 @@ fn busy(length_ticks: u64) -> Bounds {
     }
 }
 
-/// How close the bounds are depends on the load of the machine; the bench `budget` measures that.
+/// The distance between the bounds depends on the load of the machine; the bench `budget` measures
+/// it.
 #[test]
 fn a_busy_loop_lasts_between_the_inner_and_the_outer_reading() {
     own_process!();

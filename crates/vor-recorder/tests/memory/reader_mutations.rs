@@ -2,9 +2,11 @@
 //!
 //! A mutation keeps pieces of the original and may insert bytes between them. A frame is whole if
 //! all its bytes are in one kept piece. In version 3, all whole frames must come back, unless
-//! another end with their number precedes them. No other frame may pass for one, and losses must be reported.
-//! Version 2 has no checksum. There, nothing can detect a changed number in a record that still
-//! unpacks, or a record that is cut out completely.
+//! another end with their number precedes them. No other frame may pass for one, and losses must be
+//! reported.
+//!
+//! Version 2 has no checksum. There, nothing can detect a changed number in a record that
+//! still unpacks, or a record that is cut out completely.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

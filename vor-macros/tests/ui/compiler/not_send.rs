@@ -1,4 +1,4 @@
-//! A future that holds something `!Send` across `.await` is refused for that, and not for its scope.
+//! A future that holds something `!Send` across `.await` is refused for that, not for its scope.
 
 use std::rc::Rc;
 

@@ -39,7 +39,13 @@ struct Point {
 #[tracer::profile(crate = tracer)]
 fn renamed() {}
 
-#[vor::profile(crate = crate::telemetry::tracer, category = "io", color = 0xff8800, args(x), name = "all")]
+#[vor::profile(
+    crate = crate::telemetry::tracer,
+    category = "io",
+    color = 0xff8800,
+    args(x),
+    name = "all"
+)]
 fn together(x: u32) -> u32 {
     x
 }

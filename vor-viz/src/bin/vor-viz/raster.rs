@@ -2,9 +2,9 @@
 //!
 //! It follows egui's painters: colours are premultiplied, and are multiplied and blended without
 //! linearising. A pixel belongs to a triangle if its centre does. Corners are snapped to 1/256
-//! pixel and edges are evaluated in integers. Of two triangles with a common edge, exactly one
-//! therefore gets each pixel. For a row of pixels, the edges give the first and the last pixel
-//! inside; triangles of one colour are filled row by row.
+//! pixel and edges are evaluated in integers. Therefore exactly one of two triangles with a common
+//! edge gets each pixel. For a row of pixels, the edges give the first and the last pixel inside;
+//! triangles of one colour are filled row by row.
 
 use std::collections::HashMap;
 

@@ -9,8 +9,8 @@ use vor_fixtures::random::Random;
 
 use crate::command::{Run, v2, vor};
 
-/// Each command with its number of captures, and its options. `tail` waits for a capture that grows,
-/// and `view` starts another program.
+/// Each command with its number of captures, and its options. `tail` waits for a capture that
+/// grows, and `view` starts another program.
 const COMMANDS: [(&str, usize, &[&str]); 8] = [
     ("info", 1, &[]),
     (
@@ -138,7 +138,11 @@ fn arguments() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 512,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_arguments_are_accepted_or_refused_in_words(

@@ -5,17 +5,15 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+#[cfg(feature = "parquet")]
+use crate::command::TABLES;
 use crate::command::recording::recording;
-use crate::command::run;
+use crate::command::{export, run};
 
 fn exported(to: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let run = run(
-        "export",
-        &recording().path,
-        &["--to", to, "-o", out.to_str().unwrap()],
-    );
+    let run = export(&recording().path, to, &out, &[]);
     assert_eq!(run.code, 0, "{to}: {run:?}");
     std::fs::read(out).unwrap()
 }
@@ -100,18 +98,11 @@ fn profiles_are_whole_json() {
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
-    for table in ["spans", "metrics", "sketches"] {
+    for table in TABLES {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.parquet");
-        let options = [
-            "--to",
-            "parquet",
-            "--table",
-            table,
-            "-o",
-            out.to_str().unwrap(),
-        ];
-        assert_eq!(run("export", &recording().path, &options).code, 0);
+        let exported = export(&recording().path, "parquet", &out, &["--table", table]);
+        assert_eq!(exported.code, 0);
         let bytes = std::fs::read(&out).unwrap();
         assert!(
             bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"),
@@ -123,7 +114,7 @@ fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
     let mut options = vec!["--to", "parquet", "-o", out.to_str().unwrap()];
     options.extend(["--partition", "host", "--host", "web-17"]);
     assert_eq!(run("export", &recording().path, &options).code, 0);
-    for table in ["spans", "metrics", "sketches"] {
+    for table in TABLES {
         let files = std::fs::read_dir(out.join(table).join("host=web-17")).unwrap();
         assert_eq!(files.count(), 1, "{table}");
     }
@@ -151,7 +142,7 @@ fn the_version_of_the_program_is_in_every_table() {
     };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.parquet");
-    for table in ["spans", "metrics", "sketches"] {
+    for table in TABLES {
         let mut options = vec!["--to", "parquet", "--table", table];
         options.extend(["-o", out.to_str().unwrap()]);
         assert_eq!(run("export", &recording().path, &options).code, 0);
@@ -166,7 +157,7 @@ fn the_version_of_the_program_is_in_every_table() {
     options.extend(["--partition", "host", "--host", "web-17"]);
     options.extend(["--program-version", VERSION]);
     assert_eq!(run("export", &recording().path, &options).code, 0);
-    for table in ["spans", "metrics", "sketches"] {
+    for table in TABLES {
         let files = std::fs::read_dir(out.join(table).join("host=web-17")).unwrap();
         for file in files {
             assert!(has_version(&file.unwrap().path()), "{table}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vor_fixtures::largest::{FRAME_SPANS, FRAMES, MEASURED_SITE, largest_numbers};
 
-use crate::command::{Run, run, vor};
+use crate::command::{FORMATS, Run, TABLES, export, run, vor};
 
 const MAX: u64 = u64::MAX;
 
@@ -22,9 +22,14 @@ fn capture(folder: &Path) -> PathBuf {
 #[track_caller]
 fn ends_with(code: i32, subcommand: &str, path: &Path, options: &[&str]) -> Run {
     let run = run(subcommand, path, options);
-    assert_eq!(run.code, code, "{subcommand} {options:?}: {run:?}");
-    assert!(!run.stderr.contains("panicked"), "{run:?}");
+    assert_end(&run, code, &format!("{subcommand} {options:?}"));
     run
+}
+
+#[track_caller]
+fn assert_end(run: &Run, code: i32, command: &str) {
+    assert_eq!(run.code, code, "{command}: {run:?}");
+    assert!(!run.stderr.contains("panicked"), "{run:?}");
 }
 
 #[test]
@@ -112,23 +117,13 @@ fn every_format_takes_the_largest_numbers() {
     } else {
         &[]
     };
-    let formats = [
-        "chrome",
-        "perfetto",
-        "firefox",
-        "speedscope",
-        "collapsed",
-        "pprof",
-        "csv",
-        "metrics-csv",
-    ];
-    for to in formats.iter().chain(parquet) {
+    for to in FORMATS.iter().chain(parquet) {
         let export = |code, options: &[&str]| {
-            let to = ["--to", to, "-o", out.to_str().unwrap()];
-            ends_with(code, "export", &path, &[&to, options].concat());
+            let exported = export(&path, to, &out, options);
+            assert_end(&exported, code, &format!("export --to {to} {options:?}"));
             assert!(
                 std::fs::metadata(&out).unwrap().len() > 0,
-                "{to:?} {options:?}"
+                "{to} {options:?}"
             );
         };
         // A table of spans comes from the frames, some of which lack spans.
@@ -147,27 +142,13 @@ fn every_format_takes_the_largest_numbers() {
         }
     }
     if cfg!(feature = "parquet") {
-        for table in ["spans", "metrics", "sketches"] {
-            let to = [
-                "--to",
-                "parquet",
-                "--table",
-                table,
-                "-o",
-                out.to_str().unwrap(),
-            ];
-            ends_with(0, "export", &path, &to);
+        for table in TABLES {
+            let exported = export(&path, "parquet", &out, &["--table", table]);
+            assert_end(&exported, 0, table);
         }
         let tables = folder.path().join("tables");
-        let to = [
-            "--to",
-            "parquet",
-            "--partition",
-            "date",
-            "-o",
-            tables.to_str().unwrap(),
-        ];
-        ends_with(0, "export", &path, &to);
+        let exported = export(&path, "parquet", &tables, &["--partition", "date"]);
+        assert_end(&exported, 0, "all tables");
     }
 }
 

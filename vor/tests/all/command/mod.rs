@@ -32,6 +32,21 @@ mod largest_numbers;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// The formats of `vor export` in every build; `parquet` is a feature.
+const FORMATS: [&str; 8] = [
+    "chrome",
+    "perfetto",
+    "firefox",
+    "speedscope",
+    "collapsed",
+    "pprof",
+    "csv",
+    "metrics-csv",
+];
+
+/// The tables of the format `parquet`.
+const TABLES: [&str; 3] = ["spans", "metrics", "sketches"];
+
 /// The result of a run of the command.
 #[derive(Debug)]
 struct Run {
@@ -84,6 +99,12 @@ fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
             .output()
             .unwrap(),
     )
+}
+
+/// Exports a capture in a format to a file.
+fn export(path: &Path, to: &str, out: &Path, options: &[&str]) -> Run {
+    let to = ["--to", to, "-o", out.to_str().unwrap()];
+    run("export", path, &[&to, options].concat())
 }
 
 /// Writes two thirds of a capture, cut within a record: of two neighbouring lengths, at most one

@@ -18,11 +18,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 fn export(to: &str, out: &Path) -> Run {
-    run(
-        "export",
-        &recording().path,
-        &["--to", to, "-o", out.to_str().unwrap()],
-    )
+    crate::command::export(&recording().path, to, out, &[])
 }
 
 #[test]

@@ -9,7 +9,7 @@ use vor_capture::reader::{Capture, Piece, Pieces};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 use crate::command::made::{capture, scope};
-use crate::command::{Run, run, vor};
+use crate::command::{FORMATS, Run, export, run, vor};
 
 const REQUESTS: u64 = 100;
 const SPANS: usize = 2 * REQUESTS as usize;
@@ -81,25 +81,13 @@ fn looking_at_a_capture_without_marks() {
 
 #[test]
 fn every_format_has_the_spans_of_a_capture_without_marks() {
-    let formats = [
-        "chrome",
-        "perfetto",
-        "firefox",
-        "speedscope",
-        "collapsed",
-        "pprof",
-        "csv",
-        "metrics-csv",
-    ];
     for closed in [true, false] {
         let (folder, path) = made(closed);
-        for format in formats {
+        for format in FORMATS {
             for options in [&[][..], &["--frames", "0..1"], &["--slowest", "1"]] {
                 let out = folder.path().join("out");
                 let _ = std::fs::remove_file(&out);
-                let mut given = vec!["--to", format, "-o", out.to_str().unwrap()];
-                given.extend(options);
-                let exported = run("export", &path, &given);
+                let exported = export(&path, format, &out, options);
                 assert_eq!(exported.code, 0, "{format} {options:?}: {exported:?}");
                 let bytes = std::fs::read(&out).unwrap();
                 let lines = || String::from_utf8_lossy(&bytes).lines().count();

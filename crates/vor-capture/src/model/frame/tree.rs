@@ -15,8 +15,8 @@
 //!    its subtree in post-order, and those plus its `depth` ancestors before it in pre-order.
 //!
 //! A span contains another one that ended before it, started at or after it, and has its end
-//! inside. Of two spans with the same start, and even of two equal ones of zero length, the one
-//! that ended later is therefore the parent. A span whose parent ends in a later frame is a root.
+//! inside. If two spans have the same start, the one that ended later is therefore the parent, even
+//! of an equal one of zero length. A span whose parent ends in a later frame is a root.
 //!
 //! # The limit
 //!

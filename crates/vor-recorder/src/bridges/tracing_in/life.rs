@@ -21,7 +21,7 @@ use crate::hot::{record_state, task, thread};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::lock;
 
-/// How a new span is recorded.
+/// The options with which a new span is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpanOptions {
     /// Whether every span is a task.
@@ -275,7 +275,7 @@ fn close_without_slot(scope: Opened) {
     }
 }
 
-/// How a scope ended.
+/// The end of a scope.
 struct EndedScope {
     end_ticks: u64,
     /// Whether the scope's record includes its poll.

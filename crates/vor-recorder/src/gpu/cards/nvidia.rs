@@ -18,7 +18,7 @@ pub struct Cards {
     turn: usize,
 }
 
-/// Which reports about a card were made, each at most once: on stderr, and its absent rows in
+/// The reports about a card that were made, each at most once: on stderr, and its absent rows in
 /// detailed messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {

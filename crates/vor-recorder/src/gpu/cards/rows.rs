@@ -1,6 +1,6 @@
 //! The rows of a card: names, units and paces.
 
-/// How often a row is polled.
+/// The rate at which a row is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     /// Ten times a second.

@@ -370,8 +370,8 @@ impl Ring {
         unsafe { self.write(base + at * SLOT_BYTES, record) };
         let cursor = base + (at + needed) * SLOT_BYTES;
         self.cursor.store(cursor, Ordering::Release);
-        // Writing the record made the system provide its page. That happens here, and not within
-        // the span of a scope that ends.
+        // Writing the record made the system provide its page, here and not within the span of a
+        // scope that ends.
         let touched = cursor
             .next_multiple_of(PAGE_BYTES)
             .max(self.touched.load(Ordering::Relaxed));

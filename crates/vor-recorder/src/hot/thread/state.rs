@@ -379,9 +379,9 @@ impl ThreadState {
         self.exited.load(Ordering::Acquire)
     }
 
-    /// Returns whether the thread has ended and nothing of it is left: its ring is empty, and it has
-    /// dropped no more records than `dropped_seen`. Called by the worker. The end is read first,
-    /// because a thread pushes and drops only before it ends.
+    /// Returns whether the thread has ended and nothing of it is left: its ring is empty, and it
+    /// has dropped no more records than `dropped_seen`. Called by the worker. The end is read
+    /// first, because a thread pushes and drops only before it ends.
     pub(crate) fn is_drained(&self, dropped_seen: u64) -> bool {
         self.has_exited() && self.ring.len() == 0 && self.ring.dropped() == dropped_seen
     }

@@ -56,9 +56,9 @@ pub(crate) struct PuffinFeed {
     sees_consumers: Cell<bool>,
 }
 
-/// Whether puffin's frames have a consumer.
+/// The consumers of puffin's frames, as far as they are known.
 ///
-/// Puffin does not report this, but it numbers its sinks. A twin of its profiler gets a sink
+/// Puffin does not report consumers, but it numbers its sinks. A twin of its profiler gets a sink
 /// whenever the profiler does. The two numbers are equal until other code adds a sink to the
 /// profiler.
 enum Consumers {

@@ -4,9 +4,11 @@
 //! frame   = "PFD4"  length u32  meta   length u32  1 u8  packed   length u32  scopes
 //! meta    = index varint   begin_ns zigzag   end_ns zigzag   bytes varint   scopes varint
 //! packed  = length u32 of streams   an LZ4 block of streams
-//! streams = count varint   ( thread   length varint   bytes   scopes varint   depth varint   begin_ns zigzag   end_ns zigzag ) ×
+//! streams = count varint   ( thread   length varint   bytes   scopes varint   depth varint
+//!             begin_ns zigzag   end_ns zigzag ) ×
 //! thread  = 0 u8 | 1 u8  start_ns zigzag      text
-//! scopes  = count varint   ( 1 u8  id varint   0 u8 | 1 u8  name text   function text   file text   line varint ) ×
+//! scopes  = count varint   ( 1 u8  id varint   0 u8 | 1 u8  name text   function text
+//!             file text   line varint ) ×
 //! text    = length varint   UTF-8
 //! ```
 //!
@@ -32,8 +34,8 @@ pub(super) struct ThreadStream {
 /// Compression kind: an LZ4 block.
 const LZ4: u8 = 1;
 
-/// Returns the bytes of a frame, or `None` if there is no stream. Of several streams of one thread,
-/// the frame holds the last. `scopes` are the scopes that the streams name.
+/// Returns the bytes of a frame, or `None` if there is no stream. The frame holds the last of
+/// several streams of one thread. `scopes` are the scopes that the streams name.
 pub(super) fn frame(
     index: u64,
     mut streams: Vec<(ThreadInfo, ThreadStream)>,
