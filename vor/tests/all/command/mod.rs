@@ -20,6 +20,7 @@ mod selecting;
 mod formats;
 mod outputs;
 mod diff;
+mod compare_action;
 mod heap;
 mod merge;
 mod following;
