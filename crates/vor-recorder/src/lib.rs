@@ -12,8 +12,7 @@
 //! | [`allocations`] | counts of allocations |
 //! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
 //! | [`heap`] | the global allocator, the live heap by scope |
-//! | [`metrics`] | numbers of the program |
-//! | `gpu` | numbers of graphics cards |
+//! | [`metrics`] | numbers of the program and of graphics cards |
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
 //! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
 //! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |
@@ -34,7 +33,6 @@ pub mod allocations;
 pub mod hot;
 pub mod heap;
 pub mod metrics;
-mod gpu;
 pub mod drain;
 pub mod sinks;
 pub mod bridges;
@@ -50,6 +48,11 @@ pub mod __private {
         init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source,
         user_sys_ns,
     };
+    pub use crate::hot::args::Arg;
+    pub use crate::hot::callsite::CallSite;
+    pub use crate::hot::future::ProfiledFuture;
+    pub use crate::hot::scope::message;
+    pub use crate::hot::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
     #[cfg(all(
         any(
             all(feature = "cuda", any(target_os = "linux", windows)),
@@ -57,11 +60,6 @@ pub mod __private {
         ),
         not(feature = "off")
     ))]
-    pub use crate::gpu::cards::Cards;
-    pub use crate::hot::args::Arg;
-    pub use crate::hot::callsite::CallSite;
-    pub use crate::hot::future::ProfiledFuture;
-    pub use crate::hot::scope::message;
-    pub use crate::hot::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
+    pub use crate::metrics::gpu::cards::Cards;
     pub use crate::os::report::line as report_line;
 }

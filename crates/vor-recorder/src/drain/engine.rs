@@ -27,13 +27,13 @@ use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
 use crate::drain::machine;
 use crate::drain::outputs::Outputs;
-use crate::gpu::GpuRows;
 use crate::hot::callsite::{self, Words};
 use crate::hot::record_state;
 use crate::hot::ring::Slot;
 use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
+use crate::metrics::gpu::GpuRows;
 use crate::metrics::{self, FrameMetrics};
 
 /// The worker's state of a thread.

@@ -21,9 +21,9 @@ use super::engine::Engine;
 use super::lock_engine_within;
 #[cfg(any(unix, windows))]
 use super::{heap, lock_engine, pass, printing, process_detach};
-#[cfg(any(unix, windows))]
-use crate::gpu;
 use crate::hot::{record_state, thread};
+#[cfg(any(unix, windows))]
+use crate::metrics::gpu;
 #[cfg(any(unix, windows))]
 use crate::os::detach;
 #[cfg(unix)]

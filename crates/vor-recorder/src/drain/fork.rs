@@ -31,8 +31,8 @@ mod unix {
     use super::super::marks::Marks;
     use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, worker};
     use crate::hot::{callsite, record_state, thread};
+    use crate::metrics::{self, gpu};
     use crate::sync::lock;
-    use crate::{gpu, metrics};
 
     /// All locks, in the order in which they were taken.
     struct ForkLocks {

@@ -16,8 +16,8 @@ pub(super) use locks::{was_open, were_open};
 mod locks {
     use super::super::{FRAME_SETS, MARKS, worker};
     use crate::hot::{callsite, thread};
+    use crate::metrics::{self, gpu};
     use crate::os::detach::is_open;
-    use crate::{gpu, metrics};
 
     /// Each returns whether a lock is open. The allocator's is first, because the others may
     /// allocate.

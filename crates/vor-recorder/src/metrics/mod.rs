@@ -4,6 +4,8 @@
 //! A metric is a slot: its latest value and whether it was written since the last mark. Threads
 //! find the slot of a name in their own cache, so recording is a look-up and two stores, without a
 //! lock. The mark takes the written values and passes them to the worker.
+//!
+//! The numbers of graphics cards ([`gpu`]) do not come from the program: a thread reads them.
 
 mod counter;
 #[cfg_attr(
@@ -12,6 +14,7 @@ mod counter;
 )]
 mod distribution;
 mod frame;
+pub(crate) mod gpu;
 #[cfg_attr(
     not(feature = "percentiles"),
     allow(dead_code, reason = "nothing makes a histogram")
