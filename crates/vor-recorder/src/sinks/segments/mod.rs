@@ -265,6 +265,8 @@ impl SegmentSink {
         if let Err(error) = ended.finish() {
             report::line(&format!("{error}; this segment has no index"));
         }
+        // Its file is unlocked, and may be deleted.
+        drop(ended);
         if let Some(signals) = self.crash_records {
             self.sink.enable_crash_records(signals);
         }
