@@ -165,16 +165,13 @@ fn vor(args: &[&str], path: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// Returns the output of a command, without the lines that name the file.
+/// Returns the output of a command, without the name of the capture.
 fn said(args: &[&str], path: &Path) -> String {
     let output = vor(args, path);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{args:?}: {stderr}");
-    assert_eq!(stderr, "", "{args:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let path = path.display().to_string();
-    let lines = text.lines().filter(|line| !line.contains(&path));
-    lines.map(|line| format!("{line}\n")).collect()
+    let text = stderr + &String::from_utf8(output.stdout).unwrap();
+    text.replace(&path.display().to_string(), "CAPTURE")
 }
 
 /// Asserts that each segment is a whole capture, with the scope around the run open at both ends.
@@ -601,4 +598,175 @@ fn a_second_enable_goes_on_and_a_child_of_a_fork_has_its_own_segments() {
         );
         assert!(numbers.iter().all(|(_, pid)| *pid == numbers[0].1));
     }
+}
+
+/// The numbers of the frames in a capture, and its damage.
+fn frames_of(path: &Path) -> (Vec<u64>, usize) {
+    let mut reader = vor::capture::Reader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Frame(recovered) = event
+            && recovered.frame.frame_set == 0
+        {
+            frames.push(recovered.frame.index);
+        }
+    }
+    let damage = reader.damage();
+    let torn = damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0);
+    (frames, damage.losses.len() + usize::from(torn))
+}
+
+/// Makes spans and frames for ever, and writes into a file which span has ended and was flushed.
+fn record_until_killed() {
+    use std::io::Write;
+    let segments = vor::Segments::new().size(SEGMENT_BYTES);
+    vor::Config::new()
+        .capture(folder().join("runs/"))
+        .segments(segments)
+        .enable();
+    let mut progress = std::fs::File::create(folder().join("progress")).unwrap();
+    for i in 0_u64.. {
+        for j in 0..20 {
+            vor::profile_scope!("work", number = 20 * i + j);
+        }
+        vor::frame_mark();
+        if i % 50 == 0 {
+            vor::flush();
+            progress.write_all(&(20 * (i + 1)).to_le_bytes()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_whole_segments_and_one_torn_record_at_most() {
+    if role().is_some() {
+        return record_until_killed();
+    }
+    let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let mut unfinished = 0;
+    for kill in 0..15 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = child(test_name!(), "killed", folder.path());
+        process.stdout(std::process::Stdio::null());
+        let mut process = process.spawn().unwrap();
+        let progress = folder.path().join("progress");
+        while std::fs::metadata(&progress).map_or(0, |file| file.len()) < 8 * 60 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        std::thread::sleep(Duration::from_micros((random >> 33) % 60_000));
+        process.kill().unwrap();
+        process.wait().unwrap();
+
+        let notes = std::fs::read(&progress).unwrap();
+        let last = notes.chunks_exact(8).next_back().unwrap();
+        let flushed = u64::from_le_bytes(last.try_into().unwrap());
+        let paths = captures(&folder.path().join("runs"));
+        assert!(paths.len() >= 3, "kill {kill}: {} segments", paths.len());
+        // A kill during a rotation leaves the segment before the last one without its index.
+        let (ends, whole) = (&paths[paths.len() - 2..], &paths[..paths.len() - 2]);
+        for path in whole {
+            assert!(Capture::open(path).unwrap().info().closed, "kill {kill}");
+            assert_eq!(frames_of(path).1, 0, "kill {kill}: {path:?}");
+        }
+        let mut damage = 0;
+        for path in ends {
+            // An empty file is a segment that was just created.
+            if std::fs::metadata(path).unwrap().len() >= 44 {
+                damage += frames_of(path).1;
+                unfinished += usize::from(!Capture::open(path).unwrap().info().closed);
+            }
+        }
+        assert!(damage <= 1, "kill {kill}: {damage}");
+        // Every flushed span is there, once, in order.
+        let mut segments = Segments::open(folder.path().join("runs")).unwrap();
+        let mut pieces = segments.pieces().unwrap();
+        let (mut next, mut dropped) = (0, 0);
+        while let Some(piece) = pieces.next_piece().unwrap() {
+            let Piece::Batch(batch) = piece else { continue };
+            for thread in &batch.threads {
+                dropped += thread.dropped_spans;
+                for args in &thread.args {
+                    let vor::capture::ArgValue::U64(number) = args.values[0] else {
+                        panic!("{args:?}");
+                    };
+                    assert!(number >= next, "kill {kill}: {number} after {next}");
+                    dropped -= number - next;
+                    next = number + 1;
+                }
+            }
+        }
+        assert_eq!(dropped, 0, "kill {kill}: a gap");
+        assert!(
+            next >= flushed,
+            "kill {kill}: {flushed} were flushed, {next} are there"
+        );
+    }
+    assert!(unfinished > 0, "no kill hit a segment");
+}
+
+/// The disk is a file system in memory, in a name space of its own, which not every system allows.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_costs_the_oldest_segments() {
+    if role().is_some() {
+        let runs = folder().join("disk/runs");
+        vor::Config::new()
+            .capture(runs.join("run-%Y%m%dT%H%M%S.vor"))
+            .segments(vor::Segments::new().size(SEGMENT_BYTES))
+            .enable();
+        work(600, 100, true);
+        vor::close_capture().expect("the capture is still being written");
+        // The name space ends with this process.
+        let kept = folder().join("kept");
+        std::fs::create_dir(&kept).unwrap();
+        for path in captures(&runs) {
+            std::fs::copy(&path, kept.join(path.file_name().unwrap())).unwrap();
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = format!("mount -t tmpfs -o size=200k none {}", disk.display());
+    let inside = child(test_name!(), "full", folder.path());
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+    command.arg(format!("{mounted} || exit 99; exec \"$0\" \"$@\""));
+    command.arg(inside.get_program()).args(inside.get_args());
+    for (name, value) in inside.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let output = command.output();
+    let is_missing = output.as_ref().map_or(true, |output| {
+        output.status.code() == Some(99)
+            || !folder.path().join("kept").exists() && output.stdout.is_empty()
+    });
+    if is_missing {
+        eprintln!("SKIPPED: a full disk; this system allows no name spaces: {output:?}");
+        return;
+    }
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = vor_lines(&output);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("the disk is full; the oldest segments are deleted early"));
+    let kept = folder.path().join("kept");
+    let left = contents(&kept);
+    let frames: Vec<u64> = left
+        .frames
+        .iter()
+        .filter(|frame| frame.0 == 0)
+        .map(|frame| frame.1)
+        .collect();
+    let last = *frames.last().unwrap();
+    assert_eq!(last, 599);
+    assert!(frames[0] > 0 && frames.iter().copied().eq(frames[0]..=last));
+    assert_eq!(left.dropped, 0);
+    assert!(captures(&kept).len() >= 5);
 }

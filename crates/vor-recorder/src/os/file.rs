@@ -54,10 +54,10 @@ impl std::fmt::Debug for OutputFile {
     }
 }
 
-/// Returns whether a write failed because the disk, or the user's share of it, is full.
-pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+/// Returns whether an error says that the disk, or the user's share of it, is full.
+pub(crate) fn is_full_kind(kind: io::ErrorKind) -> bool {
     matches!(
-        error.kind(),
+        kind,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
@@ -140,7 +140,7 @@ impl Write for OutputFile {
             match self.file.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait()?,
                 Err(error)
-                    if is_disk_full(&error)
+                    if is_full_kind(error.kind())
                         && self.make_room.as_mut().is_some_and(|make_room| make_room()) => {}
                 written => return written,
             }
@@ -246,6 +246,24 @@ pub(crate) fn map_once(_: &File) -> io::Result<()> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_write_to_a_full_disk_is_repeated_while_room_is_made() -> io::Result<()> {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let mut file = OutputFile::create(Path::new("/dev/full"))?;
+        let error = file.write(b"text").expect_err("a full disk");
+        assert!(is_full_kind(error.kind()));
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        file.when_full(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed) < 3
+        }));
+        assert!(file.write(b"text").is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+        Ok(())
+    }
 
     #[test]
     fn a_renamed_file_is_no_longer_at_its_path() -> io::Result<()> {

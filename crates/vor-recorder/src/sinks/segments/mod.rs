@@ -29,7 +29,7 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use crate::os::file::{MakeRoom, is_disk_full};
+use crate::os::file::{MakeRoom, is_full_kind};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 use crate::sync::lock;
@@ -153,7 +153,7 @@ impl Segments {
 }
 
 /// How long a segment goes on after the next one could not be created.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time between two searches for segments that are too old.
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 /// Most names that are tried for a segment.
@@ -254,6 +254,7 @@ impl SegmentSink {
         let (mut sink, name) = match begin(&self.keeper, segment, self.options, &self.name) {
             Ok(next) => next,
             Err(error) => {
+                // Reported once for each row of failures.
                 if self.retry_at.replace(now + RETRY_AFTER).is_none() {
                     report::line(&format!("{error}; the segment before it goes on"));
                 }
@@ -379,8 +380,20 @@ fn begin(
     options: CaptureOptions,
     last: &str,
 ) -> Result<(CaptureSink, String), Error> {
-    let (path, name) = new_file(&mut lock(keeper), last)?;
-    let mut sink = CaptureSink::create(&path, options)?;
+    let (mut sink, name) = loop {
+        let (path, name) = new_file(&mut lock(keeper), last)?;
+        match CaptureSink::create(&path, options) {
+            Ok(sink) => break (sink, name),
+            Err(error) => {
+                // Without a header it is no capture.
+                let _ = std::fs::remove_file(&path);
+                let is_full = error.io_kind().is_some_and(is_full_kind);
+                if !is_full || !lock(keeper).free_one() {
+                    return Err(error);
+                }
+            }
+        }
+    };
     let for_room = Arc::clone(keeper);
     let make_room: MakeRoom = Box::new(move || lock(&for_room).free_one());
     sink.set_segment(segment, make_room);
@@ -408,7 +421,7 @@ fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error>
                 counter += 1;
                 name = keeper.names().counted(&name, counter);
             }
-            Err(error) if is_disk_full(&error) && keeper.free_one() => {}
+            Err(error) if is_full_kind(error.kind()) && keeper.free_one() => {}
             Err(error) => return Err(failed(error)),
         }
     }
