@@ -161,7 +161,7 @@ fn has_lock_file(path: &Path) -> bool {
     path.with_file_name(name).exists()
 }
 
-#[cfg(all(test, not(target_family = "wasm")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
