@@ -44,7 +44,7 @@ pub struct OutputFile {
 }
 
 /// Frees space on a full disk, and returns whether it did.
-pub(crate) type MakeRoom = Box<dyn FnMut() -> bool + Send>;
+pub(crate) type MakeRoom = Box<dyn FnMut() -> bool + Send + Sync>;
 
 impl std::fmt::Debug for OutputFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
