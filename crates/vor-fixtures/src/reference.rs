@@ -12,7 +12,8 @@ use vor_capture::model::batch::{
     ThreadBatch,
 };
 use vor_capture::model::catalog::{
-    Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId,
+    ThreadInfo,
 };
 use vor_capture::model::frame::MetricValue;
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
@@ -110,6 +111,10 @@ pub fn decode(kind: u8, seq: u32, payload: &[u8]) -> Judged<Option<Record>> {
         12 => Record::Machine(machine(&mut bytes)?),
         13 => Record::Batch(events(&mut bytes)?),
         14 => Record::Heap(heap(&mut bytes)?),
+        15 => Record::Segment(filled!(SegmentInfo {
+            run: bytes.u64()?,
+            number: bytes.varint()?,
+        })),
         _ => return Ok(None),
     };
     require(bytes.0.is_empty(), "bytes after the last field")?;

@@ -21,7 +21,7 @@ use crate::command::source::Source;
 /// or was killed) is not damaged as long as its last record is complete.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
+    /// The capture: a file, a folder of segments, or a pattern such as 'run-*.vor'.
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Prints JSON.
@@ -63,7 +63,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let mut damage = walked.damage;
     // `closed` reports a missing end record, which costs no data.
     damage.tail = damage.tail.filter(|tail| tail.bytes > 0);
-    let ok = damage.is_none() && incomplete_frames == 0;
+    let is_complete = source.capture.problems().is_empty();
+    let ok = damage.is_none() && incomplete_frames == 0 && is_complete;
     if args.json {
         let check = CheckJson {
             file: args.path.display().to_string(),

@@ -24,7 +24,7 @@ use crate::command::source::Source;
 /// Lists frames: start, duration, spans and metrics of each.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
+    /// The capture: a file, a folder of segments, or a pattern such as 'run-*.vor'.
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Prints JSON: one array with a line per frame.

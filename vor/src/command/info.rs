@@ -20,7 +20,7 @@ use crate::command::table::{printable, room, wrap};
 /// show. `vor check` reads everything.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
+    /// The capture: a file, a folder of segments, or a pattern such as 'run-*.vor'.
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Prints JSON.

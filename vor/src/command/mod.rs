@@ -111,11 +111,11 @@ fn with_command(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_file = |arg: &OsString| {
         let is_command = names().iter().any(|name| *arg == **name);
         let path = Path::new(arg);
-        !is_command && (path.is_file() || path.extension().is_some_and(|ending| ending == "vor"))
+        !is_command && (path.exists() || path.extension().is_some_and(|ending| ending == "vor"))
     };
     if args.get(1).is_some_and(is_file) {
         args.insert(1, "info".into());
-        if args.len() == 3 && Path::new(&args[2]).is_file() {
+        if args.len() == 3 && Path::new(&args[2]).exists() {
             let file = args[2].to_string_lossy().into_owned();
             warn(&format!(
                 "`vor stats {file}` lists its scopes, `vor view {file}` shows it; see --help"

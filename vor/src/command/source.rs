@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vor_capture::model::catalog::{Catalog, ThreadId};
-use vor_capture::reader::{Capture, Damage, Info, Piece, Pieces};
+use vor_capture::reader::{Damage, Info, Piece, Segments};
 use vor_capture::units;
 use vor_export::thread_label;
 
@@ -18,7 +18,7 @@ use crate::command::range::FrameRange;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
-    pub(crate) capture: Capture,
+    pub(crate) capture: Segments,
     pub(crate) info: Info,
 }
 
@@ -32,8 +32,11 @@ pub(crate) struct WalkResult {
 }
 
 impl Source {
+    /// Opens a file, a folder of segments, or a pattern. Segments that are missing or cannot be
+    /// read are reported on stderr, in a line each.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let capture = Capture::open(path)?;
+        let capture = Segments::open(path)?;
+        capture.problems().iter().for_each(|problem| warn(problem));
         Ok(Self {
             path: path.to_owned(),
             info: capture.info(),
@@ -58,7 +61,7 @@ impl Source {
     ) -> Result<WalkResult, Failure> {
         let Self { path, capture, .. } = self;
         let named = |error: vor_capture::Error| Failure::in_file(path, error);
-        let mut pieces = Pieces::open(&*path, capture).map_err(named)?;
+        let mut pieces = capture.pieces().map_err(named)?;
         while let Some(piece) = pieces.next_piece().map_err(named)? {
             let spans = match &piece {
                 Piece::Batch(batch) => batch.span_count() as u64,

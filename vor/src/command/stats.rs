@@ -39,7 +39,7 @@ use crate::command::table::{Column, Kind, printable, write_table};
 /// inside. Mean, percentiles and max describe single calls, including recursive ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
+    /// The capture: a file, a folder of segments, or a pattern such as 'run-*.vor'.
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Prints JSON.

@@ -12,7 +12,7 @@ use vor_capture::filled;
 use vor_capture::format::{OpenScopes, v2};
 use vor_capture::model::catalog::{Catalog, Column, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
-use vor_capture::reader::{Capture, Event, Reader, Recovered};
+use vor_capture::reader::{Capture, Event, Reader, Recovered, Segments};
 use vor_capture::units;
 use vor_export::thread_label;
 
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// How long no data may arrive before the state of the recorder is checked.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Follows a growing capture, a line per frame.
+/// Follows a growing capture, or the newest of its segments, a line per frame.
 ///
 /// The command ends when the recorder closes the file or ends. A recorder that ended without
 /// closing the file is noticed on Linux, on the machine where it ran. A capture of version 2 never
@@ -60,8 +60,16 @@ fn whole_number(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
-    let named = |error: io::Error| Failure::in_file(&args.path, error);
-    let mut follower = Follower::open(args)?;
+    let mut path = args.path.clone();
+    // Of several segments, the newest is followed, and then the next one.
+    let is_one = match Segments::list(&args.path)? {
+        Some(paths) => {
+            path = paths.into_iter().next_back().unwrap_or(path);
+            false
+        }
+        None => true,
+    };
+    let mut follower = Follower::open(&path)?;
     let mut printer = Printer {
         json: args.json,
         table: None,
@@ -72,7 +80,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let mut backlog = Some(VecDeque::new());
     let (mut file_bytes, mut quiet_since) = (0, Instant::now());
     loop {
-        match follower.next().map_err(named)? {
+        let next = follower.next();
+        match next.map_err(|error| Failure::in_file(&path, error))? {
             Some(Step::Frame(recovered)) => {
                 printer.note_origin(&recovered);
                 match &mut backlog {
@@ -85,9 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     None => printer.print(out, &recovered)?,
                 }
             }
-            Some(Step::Loss(reason)) => {
-                warn(&format!("{}: damaged: {reason}", args.path.display()))
-            }
+            Some(Step::Loss(reason)) => warn(&format!("{}: damaged: {reason}", path.display())),
             Some(Step::Open(open, catalog)) => {
                 for recovered in backlog.iter_mut().flat_map(|backlog| backlog.drain(..)) {
                     printer.print(out, &recovered)?;
@@ -101,23 +108,35 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     printer.print(out, &recovered)?;
                 }
                 out.flush().map_err(Failure::output)?;
-                if args.once || follower.is_closed() {
-                    return match printer.has_frames(out, &args.path)? {
+                let is_closed = follower.is_closed();
+                if is_closed
+                    && !is_one
+                    && !args.once
+                    && let Some(next) = next_segment(&args.path, &path)?
+                {
+                    path = next;
+                    follower = Follower::open(&path)?;
+                    (file_bytes, quiet_since) = (0, Instant::now());
+                    continue;
+                }
+                // The next segment is in the folder before the end of this one is written.
+                if args.once || is_closed {
+                    return match printer.has_frames(out, &path)? {
                         true => Ok(Outcome::Success),
-                        false => Err(Failure::in_file(&args.path, "no frames")),
+                        false => Err(Failure::in_file(&path, "no frames")),
                     };
                 }
-                let new_bytes = std::fs::metadata(&args.path).map_or(0, |file| file.len());
+                let new_bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
                 if std::mem::replace(&mut file_bytes, new_bytes) != new_bytes {
                     quiet_since = Instant::now();
                 }
                 if quiet_since.elapsed() >= QUIET && !args.wait {
-                    if let Writer::Gone(who) = follower.writer(&args.path) {
+                    if let Writer::Gone(who) = follower.writer(&path) {
                         let problem = format!("{who} ended without closing it; --wait goes on");
-                        if !printer.has_frames(out, &args.path)? {
-                            return Err(Failure::in_file(&args.path, &problem));
+                        if !printer.has_frames(out, &path)? {
+                            return Err(Failure::in_file(&path, &problem));
                         }
-                        warn(&format!("{}: {problem}", args.path.display()));
+                        warn(&format!("{}: {problem}", path.display()));
                         return Ok(Outcome::Success);
                     }
                     quiet_since = Instant::now();
@@ -126,6 +145,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             }
         }
     }
+}
+
+/// Returns the segment after `path`: names are in the order of time.
+fn next_segment(all: &Path, path: &Path) -> Result<Option<PathBuf>, Failure> {
+    let paths = Segments::list(all)?.unwrap_or_default();
+    Ok(paths.into_iter().find(|next| **next > *path))
 }
 
 struct Printer {
@@ -209,7 +234,11 @@ enum Step {
 )]
 enum Follower {
     V2(FollowerV2),
-    V3(Reader<File>),
+    V3 {
+        reader: Reader<File>,
+        /// Whether a batch or a frame came.
+        has_begun: bool,
+    },
 }
 
 /// Follows a version-2 file, whose frames have a duration and, with a flame, a number of spans.
@@ -223,25 +252,35 @@ struct FollowerV2 {
 }
 
 impl Follower {
-    fn open(args: &Args) -> Result<Self, Failure> {
-        let named = |error: io::Error| Failure::in_file(&args.path, error);
-        let reader =
-            Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
-        let file = File::open(&args.path).map_err(named)?;
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let named = |error: io::Error| Failure::in_file(path, error);
+        let reader = Reader::open(path).map_err(|error| Failure::Message(error.to_string()))?;
+        let file = File::open(path).map_err(named)?;
         if reader.version() != 2 {
-            return Reader::new(file).map(Self::V3).map_err(named);
+            let reader = Reader::new(file).map_err(named)?;
+            return Ok(Self::V3 {
+                reader,
+                has_begun: false,
+            });
         }
         FollowerV2::new(file)
             .map(Self::V2)
-            .map_err(|error| Failure::in_file(&args.path, error))
+            .map_err(|error| Failure::in_file(path, error))
     }
 
     fn next(&mut self) -> io::Result<Option<Step>> {
         match self {
             Self::V2(follower) => follower.next(),
-            Self::V3(reader) => {
+            Self::V3 { reader, has_begun } => {
                 while let Some(event) = reader.next_event()? {
+                    // A segment begins with the scopes that were open then.
+                    let is_beginning = !*has_begun
+                        && reader
+                            .catalog()
+                            .is_some_and(|catalog| catalog.segment.is_some());
+                    *has_begun |= matches!(event, Event::Batch(_) | Event::Frame(_));
                     match event {
+                        Event::OpenScopes(_) if is_beginning => {}
                         Event::Frame(recovered) if recovered.frame.frame_set == 0 => {
                             return Ok(Some(Step::Frame(recovered)));
                         }
@@ -262,7 +301,7 @@ impl Follower {
     fn writer(&self, path: &Path) -> Writer {
         match self {
             Self::V2(_) => Writer::MayRun,
-            Self::V3(reader) => reader
+            Self::V3 { reader, .. } => reader
                 .catalog()
                 .map_or(Writer::MayRun, |catalog| writer::find(path, catalog)),
         }
@@ -272,7 +311,7 @@ impl Follower {
     fn is_closed(&self) -> bool {
         match self {
             Self::V2(_) => false,
-            Self::V3(reader) => reader.damage().tail.is_none(),
+            Self::V3 { reader, .. } => reader.damage().tail.is_none(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod robust_pipe;
 mod robust_process;
 mod robust_stall;
 mod robust_support;
+mod segments;
 mod smoke;
 mod tracing_attributes;
 mod tracing_layer;

@@ -9,7 +9,7 @@ use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
     MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine,
-    put_open_scopes, put_process, put_site, put_thread,
+    put_open_scopes, put_process, put_segment, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
 use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap};
@@ -152,6 +152,9 @@ impl Encoder {
         if *catalog.machine != MachineInfo::default() {
             self.declare(RecordRef::Machine(&catalog.machine), 1, out);
         }
+        if let Some(segment) = catalog.segment {
+            self.declare(RecordRef::Segment(segment), 1, out);
+        }
         for sync in catalog.timeline.syncs() {
             self.declare(RecordRef::Clock(sync), 1, out);
         }
@@ -240,6 +243,10 @@ impl Encoder {
             RecordRef::Machine(machine) => {
                 put_machine(payload, machine);
                 frames.put_copies(out, kind::MACHINE, payload, copies);
+            }
+            RecordRef::Segment(segment) => {
+                put_segment(payload, segment);
+                frames.put_copies(out, kind::SEGMENT, payload, copies);
             }
             RecordRef::Clock(sync) => {
                 put_clock(payload, sync);

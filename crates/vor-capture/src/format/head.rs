@@ -24,6 +24,7 @@ pub(super) mod kind {
     pub const MACHINE: u8 = 12;
     pub const EVENTS: u8 = 13;
     pub const HEAP: u8 = 14;
+    pub const SEGMENT: u8 = 15;
 }
 
 /// Payload as it is.
@@ -212,7 +213,8 @@ impl RecordHead {
     /// sets, a clock point or a machine.
     #[must_use]
     pub fn is_declaration(&self) -> bool {
-        (kind::PROCESS..=kind::CLOCK).contains(&self.kind) || self.kind == kind::MACHINE
+        (kind::PROCESS..=kind::CLOCK).contains(&self.kind)
+            || matches!(self.kind, kind::MACHINE | kind::SEGMENT)
     }
 
     /// Returns whether `payload` is what was written.

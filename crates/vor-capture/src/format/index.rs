@@ -125,6 +125,7 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
                 catalog.machine = Arc::new(machine.clone());
             }
         }
+        Record::Segment(segment) => catalog.segment = Some(*segment),
         Record::Sites { first, sites } => {
             let Some(begin) = first.0.checked_sub(1) else {
                 return true;

@@ -60,7 +60,7 @@ pub(crate) use seq_set::SeqSet;
 
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{
-    Catalog, Column, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Catalog, Column, MachineInfo, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::heap::HeapSnapshot;
@@ -104,6 +104,8 @@ pub enum Record {
     Process(ProcessInfo),
     /// The machine on which it ran.
     Machine(MachineInfo),
+    /// The place of the capture among those of its run.
+    Segment(SegmentInfo),
     /// Call sites with consecutive ids.
     Sites {
         /// Id of the first one.
@@ -160,6 +162,8 @@ pub enum RecordRef<'a> {
     Process(&'a ProcessInfo),
     /// The machine on which it runs. Written twice.
     Machine(&'a MachineInfo),
+    /// The place of the capture among those of its run. Written twice.
+    Segment(SegmentInfo),
     /// Call sites with consecutive ids; a `None` is not declared. Written twice.
     Sites {
         /// Id of the first one.

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::Error;
 use crate::model::catalog::{
-    Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId,
+    ThreadInfo,
 };
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::timeline::{ClockSnapshot, ClockSync};
@@ -58,6 +59,11 @@ pub(super) fn put_machine(out: &mut Vec<u8>, machine: &MachineInfo) {
         put_varint(out, zigzag(clocks.monotonic_ns));
         put_varint(out, zigzag(clocks.boottime_ns));
     }
+}
+
+pub(super) fn put_segment(out: &mut Vec<u8>, segment: SegmentInfo) {
+    out.extend_from_slice(&segment.run.to_le_bytes());
+    put_varint(out, segment.number);
 }
 
 fn get_machine(cursor: &mut Cursor<'_>) -> Result<MachineInfo, Error> {
@@ -215,6 +221,10 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             recorder: cursor.text()?.to_owned(),
         }),
         kind::MACHINE => Record::Machine(get_machine(&mut cursor)?),
+        kind::SEGMENT => Record::Segment(SegmentInfo {
+            run: cursor.u64()?,
+            number: cursor.varint()?,
+        }),
         kind::SITES => {
             let (first, sites) = get_table(&mut cursor, MAX_DECLARED_ID, 7, get_site)?;
             Record::Sites {

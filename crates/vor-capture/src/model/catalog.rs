@@ -89,6 +89,16 @@ pub struct MachineInfo {
     pub clocks: Option<ClockSnapshot>,
 }
 
+/// The place of a capture among those of one run that is recorded in several, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SegmentInfo {
+    /// A random number, the same in all segments of the run.
+    pub run: u64,
+    /// Number of the segment within the run, from 0.
+    pub number: u64,
+}
+
 /// Everything that ids and ticks refer to.
 ///
 /// Cloning is cheap: each table is shared until it grows.
@@ -99,6 +109,8 @@ pub struct Catalog {
     pub process: Arc<ProcessInfo>,
     /// The machine on which it ran.
     pub machine: Arc<MachineInfo>,
+    /// Which segment of a run the capture is; `None` where the run has one capture.
+    pub segment: Option<SegmentInfo>,
     /// Ticks to wall-clock time.
     pub timeline: Arc<Timeline>,
     /// Call sites; [`SiteId`] `n` is at index `n - 1`. `None` where a capture lost the declaration.

@@ -74,6 +74,28 @@ impl Timeline {
         true
     }
 
+    /// Removes every other point of the older half but the first, so that a run of months has
+    /// bounded memory. The points that stay get the rate that leads to the next one, so times in
+    /// between change by little: as much as the rate of the clock did.
+    pub fn thin(&mut self) {
+        let old = self.syncs.len() / 2;
+        let mut at = 0;
+        self.syncs.retain(|_| {
+            at += 1;
+            at % 2 == 1 || at > old
+        });
+        let old = old.div_ceil(2).min(self.syncs.len().saturating_sub(1));
+        for at in 0..old {
+            let (sync, next) = (self.syncs[at], self.syncs[at + 1]);
+            let ticks = i128::from(next.ticks) - i128::from(sync.ticks);
+            let ns = i128::from(next.unix_ns) - i128::from(sync.unix_ns);
+            let rate = (ns << RATE_BITS).checked_div(ticks).unwrap_or_default();
+            if let Ok(rate) = u64::try_from(rate) {
+                self.syncs[at].rate = rate;
+            }
+        }
+    }
+
     /// Returns the points, ascending by tick.
     #[must_use]
     pub fn syncs(&self) -> &[ClockSync] {

@@ -28,6 +28,8 @@ mod records;
 #[cfg(feature = "seek")]
 mod lookahead;
 #[cfg(feature = "seek")]
+mod segments;
+#[cfg(feature = "seek")]
 mod skim;
 #[cfg(feature = "seek")]
 mod sparse;
@@ -59,6 +61,8 @@ pub use damage::{Damage, Loss};
 pub use lookahead::Lookahead;
 #[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
+#[cfg(feature = "seek")]
+pub use segments::{SegmentPieces, Segments};
 #[cfg(feature = "seek")]
 pub use summary::{FrameScan, FrameSummary};
 

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Header, Record, RecordRef};
+use vor_capture::format::{Encoder, Header, Record, RecordRef};
 use vor_capture::model::batch::{
     AsyncSpan, FlowPoint, FlowStage, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use vor_capture::model::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_fixtures::decoded::{decode, records};
@@ -23,6 +23,8 @@ use crate::format_golden::{GOLDEN as FIRST, assert_written};
 
 /// Never replaced, like the first.
 const GOLDEN: &[u8] = include_bytes!("../data/golden_v3_kinds.vor");
+/// A segment of a run.
+const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -198,9 +200,32 @@ fn the_second_golden_file_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_segment_is_written_and_reads_unchanged() {
+    let segment = filled!(SegmentInfo {
+        run: 0x0123_4567_89ab_cdef,
+        number: 300
+    });
+    let catalog = filled!(Catalog {
+        segment: Some(segment)
+    });
+    let mut encoder = Encoder::new(HEADER);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    encoder.encode(RecordRef::Segment(segment), &mut bytes);
+    encoder.close(&catalog, &mut bytes);
+    assert_eq!(bytes, SEGMENT);
+    let found: Vec<Record> = records(SEGMENT).map(|(_, record)| record).collect();
+    let segments = found
+        .iter()
+        .filter(|record| **record == Record::Segment(segment));
+    // Twice at the beginning, and once at the close.
+    assert_eq!(segments.count(), 3);
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN] {
+    for golden in [FIRST, GOLDEN, SEGMENT] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }
@@ -219,6 +244,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("flame.vor", 5814, 0x7bf85162),
     ("golden_v3.vor", 3571, 0xb930e8a1),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
+    ("golden_v3_segment.vor", 199, 0x627fe8de),
     ("max5.vor", 3031, 0xe8c8c2b8),
     ("metrics_only.vor", 2031, 0x81658a26),
     ("torn.vor", 10513, 0x46281293),

@@ -1,7 +1,7 @@
 //! Ticks as wall-clock time: the ends of the range, and the mapper beside the search.
 
 use vor_capture::filled;
-use vor_capture::model::timeline::{ClockSync, TickMapper, Timeline};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, TickMapper, Timeline};
 
 /// A nanosecond per tick.
 const ONE: u64 = 1 << 40;
@@ -65,4 +65,43 @@ fn a_mapper_agrees_with_its_timeline_in_any_order() {
             assert_eq!(found, timeline.unix_ns(second), "{second} after {first}");
         }
     }
+}
+
+#[test]
+fn a_thinned_timeline_is_continuous_and_keeps_its_newer_half() {
+    // Rates differ from point to point, as those of a clock that is corrected.
+    let mut timeline = Timeline::default();
+    let mut sync = filled!(ClockSync {
+        ticks: 1000,
+        unix_ns: 1_000_000,
+        rate: 1 << RATE_BITS
+    });
+    for i in 0..101_u64 {
+        assert!(timeline.push(sync));
+        let ticks = sync.ticks + 1_000_000;
+        let unix_ns = sync.unix_ns_at(ticks);
+        let rate = (1 << RATE_BITS) + (i % 7) * (1 << 22);
+        sync = filled!(ClockSync {
+            ticks,
+            unix_ns,
+            rate
+        });
+    }
+    let full = timeline.clone();
+    timeline.thin();
+    assert_eq!(timeline.syncs().len(), 101 - 25);
+    assert_eq!(timeline.syncs()[25..], full.syncs()[50..]);
+    for pair in timeline.syncs().windows(2) {
+        let end_ns = pair[0].unix_ns_at(pair[1].ticks);
+        assert!((0..=1).contains(&(pair[1].unix_ns - end_ns)), "{pair:?}");
+        // A point that stays has its time.
+        assert_eq!(full.unix_ns(pair[0].ticks), pair[0].unix_ns);
+    }
+    for ticks in (0..101_000_000).step_by(123_457) {
+        let error = timeline.unix_ns(ticks).abs_diff(full.unix_ns(ticks));
+        assert!(error <= 30, "{ticks}: {error} ns");
+    }
+    let mut empty = Timeline::default();
+    empty.thin();
+    assert!(empty.syncs().is_empty());
 }

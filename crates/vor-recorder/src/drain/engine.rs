@@ -91,6 +91,8 @@ pub(super) struct Engine {
     pub(super) outputs: Outputs,
 }
 
+/// Most points of the timeline; at one a second, the last half an hour has all of them.
+const MAX_SYNCS: usize = 4096;
 /// Passes for which the state of a thread that ended inside scopes is kept. If the process ends in
 /// that time, the thread's open scopes are recorded.
 const GRACE_PASSES: u32 = 50;
@@ -231,7 +233,11 @@ impl Engine {
     /// Compares the clock with the system's, when that is due.
     fn check_clock(&mut self) {
         if let Some(sync) = self.clock.check() {
-            Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline).push(sync);
+            let timeline = Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline);
+            timeline.push(sync);
+            if timeline.syncs().len() > MAX_SYNCS {
+                timeline.thin();
+            }
         }
     }
 

@@ -36,11 +36,30 @@ pub(crate) fn end_within(bound: Duration) {
 }
 
 /// A file, a FIFO or a device that is written from beginning to end.
-#[derive(Debug)]
 pub struct OutputFile {
     file: File,
     /// Whether a wait for its reader timed out. Later writes do not wait.
     has_timed_out: bool,
+    make_room: Option<MakeRoom>,
+}
+
+/// Frees space on a full disk, and returns whether it did.
+pub(crate) type MakeRoom = Box<dyn FnMut() -> bool + Send + Sync>;
+
+impl std::fmt::Debug for OutputFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutputFile")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns whether an error says that the disk, or the user's share of it, is full.
+pub(crate) fn is_full_kind(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 impl OutputFile {
@@ -67,6 +86,7 @@ impl OutputFile {
             Ok(file) => Ok(Self {
                 file,
                 has_timed_out: false,
+                make_room: None,
             }),
             Err(error) if is_unread_fifo(path, &error) => Err(io::Error::new(
                 error.kind(),
@@ -74,6 +94,11 @@ impl OutputFile {
             )),
             Err(error) => Err(error),
         }
+    }
+
+    /// Calls `make_room` when the disk is full, and repeats the write after it returned true.
+    pub(crate) fn when_full(&mut self, make_room: MakeRoom) {
+        self.make_room = Some(make_room);
     }
 
     pub(crate) fn inner(&self) -> &File {
@@ -114,6 +139,9 @@ impl Write for OutputFile {
         loop {
             match self.file.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait()?,
+                Err(error)
+                    if is_full_kind(error.kind())
+                        && self.make_room.as_mut().is_some_and(|make_room| make_room()) => {}
                 written => return written,
             }
         }
@@ -218,6 +246,24 @@ pub(crate) fn map_once(_: &File) -> io::Result<()> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_write_to_a_full_disk_is_repeated_while_room_is_made() -> io::Result<()> {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let mut file = OutputFile::create(Path::new("/dev/full"))?;
+        let error = file.write(b"text").expect_err("a full disk");
+        assert!(is_full_kind(error.kind()));
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        file.when_full(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed) < 3
+        }));
+        assert!(file.write(b"text").is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+        Ok(())
+    }
 
     #[test]
     fn a_renamed_file_is_no_longer_at_its_path() -> io::Result<()> {

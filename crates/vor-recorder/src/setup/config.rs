@@ -8,6 +8,7 @@ use vor_capture::sink::FrameSink;
 
 use crate::os::report;
 use crate::setup::{self, variables};
+use crate::sinks::segments::Segments;
 
 /// The settings of a recording. Start from [`Config::new`] (no variables) or [`Config::from_env`],
 /// then call [`enable`](Config::enable).
@@ -23,6 +24,8 @@ use crate::setup::{self, variables};
 pub struct Config {
     pub(crate) ring_kib: usize,
     pub(crate) capture: Option<PathBuf>,
+    /// When segments end and which are kept, if the path makes segments.
+    pub(crate) segments: Segments,
     pub(crate) spans: bool,
     pub(crate) every: u64,
     pub(crate) max_frames: Option<u64>,
@@ -88,6 +91,7 @@ impl Config {
         Self {
             ring_kib: DEFAULT_RING_KIB,
             capture: None,
+            segments: Segments::default(),
             spans: true,
             every: 1,
             max_frames: None,
@@ -125,6 +129,9 @@ impl Config {
     /// | `VOR_RECORD_FRAMES_BEFORE=N` | also spans of the N frames before each (default: 2) |
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
     /// | `VOR_RECORD_MAX_FRAMES=N` | spans of at most N frames |
+    /// | `VOR_RECORD=DIR/` | writes a capture in segments; see [`segments`](Self::segments) |
+    /// | `VOR_RECORD_SEGMENT=SIZE` or `TIME` | a segment ends at this size or age: `64MB` (default), `10m` |
+    /// | `VOR_RECORD_KEEP=SIZE`, `TIME` or `N` | keeps this much of all segments, the newest: `2GB`, `7d`, `200` |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
@@ -164,6 +171,27 @@ impl Config {
     #[must_use]
     pub fn spans(mut self, spans: bool) -> Self {
         self.spans = spans;
+        self
+    }
+
+    /// Sets when a segment of the capture ends, and how many segments are kept.
+    ///
+    /// A capture is written in segments if its path is a folder (it exists, or the path ends with a
+    /// slash) or a pattern. A pattern is a file name with `%Y%m%dT%H%M%S`, the time at which a
+    /// segment begins in UTC, or `%p`, the process id. Each segment is a whole capture, and every
+    /// span is in exactly one. Only segments with such a name are deleted, the oldest first, and
+    /// none that has a file `<segment>.lock` beside it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::setup::Config; pub use vor_recorder::sinks::segments::Segments; }
+    /// let segments = vor::Segments::new().size(64_000_000).keep_size(2_000_000_000);
+    /// vor::Config::new().capture("captures/").segments(segments).enable();
+    /// ```
+    #[must_use]
+    pub fn segments(mut self, segments: Segments) -> Self {
+        self.segments = segments;
         self
     }
 

@@ -4,6 +4,7 @@
 mod calibrate;
 mod config;
 mod install;
+mod limits;
 mod variables;
 #[cfg(all(test, not(any(feature = "off", loom))))]
 mod tests;
@@ -21,6 +22,7 @@ use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
+use crate::sinks::segments::{SegmentSink, is_segmented};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{allocations, metrics};
@@ -148,11 +150,25 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         frames_before: config.frames_before,
     };
     let signals = config.signals;
+    let segments = config.segments;
+    let is_segmented = is_segmented(&path);
+    if segments.is_set() && !is_segmented {
+        report::line(&format!(
+            "{}{}",
+            config.variable(),
+            variables::one_file(&path)
+        ));
+    }
     CaptureFile {
         path: path.clone(),
         variable: config.variable(),
         holds_spans: options.spans,
         create: Arc::new(move || {
+            if is_segmented {
+                let mut sink = SegmentSink::create(&path, segments, options)?;
+                sink.enable_crash_records(signals);
+                return Ok((sink.folder(), Box::new(sink)));
+            }
             let mut sink = CaptureSink::create(&path, options)?;
             sink.enable_crash_records(signals);
             Ok((sink.path().to_owned(), Box::new(sink)))

@@ -1,13 +1,15 @@
 //! The environment variables: their settings, and the detection of misspelt names.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
+use super::limits;
 use crate::os::report;
+use crate::sinks::segments::{Segments, is_segmented};
 
 /// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
 pub(crate) const KNOWN: &[&str] = &[
@@ -18,6 +20,8 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD_FRAMES_BEFORE",
     "VOR_RECORD_EVERY",
     "VOR_RECORD_MAX_FRAMES",
+    "VOR_RECORD_SEGMENT",
+    "VOR_RECORD_KEEP",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
@@ -99,6 +103,32 @@ impl Variables<'_> {
         Some(value == "1")
     }
 
+    /// Reads when segments end, and how many are kept. Both need a path that makes segments.
+    fn segments(&mut self, path: Option<&Path>) -> Segments {
+        let expected = "a size from 16KB, a time from 1s, or both: `64MB`, `10m`, `64MB,10m`";
+        let segment = self.value("VOR_RECORD_SEGMENT", expected, limits::segment);
+        let expected =
+            "a size from 64KB, a time from 1s, a number from 2, or several: `2GB`, `7d`, `2GB,200`";
+        let keep = self.value("VOR_RECORD_KEEP", expected, limits::keep);
+        if let Some(path) = path
+            && !is_segmented(path)
+        {
+            let set = [("VOR_RECORD_SEGMENT", segment), ("VOR_RECORD_KEEP", keep)];
+            for (name, _) in set.into_iter().filter(|(_, value)| value.is_some()) {
+                (self.report)(&format!("{name}: {}; it is ignored", one_file(path)));
+            }
+            return Segments::default();
+        }
+        let segments = segment.unwrap_or_default().or(keep.unwrap_or_default());
+        if let Some(bytes) = segments.size_in_conflict() {
+            (self.report)(&format!(
+                "VOR_RECORD_SEGMENT: a segment is larger than a quarter of VOR_RECORD_KEEP; \
+                segments end at {bytes} bytes"
+            ));
+        }
+        segments
+    }
+
     /// Reads the path of the capture.
     fn path(&mut self) -> Option<PathBuf> {
         let path = (self.get)("VOR_RECORD")?;
@@ -115,6 +145,15 @@ impl Variables<'_> {
         }
         Some(PathBuf::from(path))
     }
+}
+
+/// Says why a path gets no segments, and which ones do.
+pub(super) fn one_file(path: &Path) -> String {
+    format!(
+        "{} is one file; segments need a folder (`captures/`) or a pattern \
+        (`run-%Y%m%dT%H%M%S.vor`)",
+        path.display()
+    )
 }
 
 impl Config {
@@ -166,6 +205,7 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.capture = variables.path();
+        config.segments = variables.segments(config.capture.as_deref());
         config.from_env = config.capture.is_some();
         if let Some(path) = &config.capture
             && spans.is_none()
@@ -413,6 +453,7 @@ mod tests {
                 (config.slow, config.frames_before, config.spans),
                 (config.watchdog, config.heap_snapshots, config.capture),
                 (config.signals, config.count_scopes, config.allocations),
+                config.segments,
             )
         };
         let (unset, lines) = from(&[]);
@@ -433,6 +474,15 @@ mod tests {
             ("VOR_HEAP_SNAPSHOTS_S", "0.5", "0"),
             ("VOR_HEAP_SNAPSHOTS_S", "999999999", "1e9"),
             ("VOR_SIGNALS", "0", "no"),
+            ("VOR_RECORD_SEGMENT", "16KB", "15999B"),
+            ("VOR_RECORD_SEGMENT", "1s,1GiB", "0.9s"),
+            ("VOR_RECORD_SEGMENT", "10m", "10M"),
+            ("VOR_RECORD_SEGMENT", "64mb", "64"),
+            ("VOR_RECORD_SEGMENT", "1h", "1h,2h"),
+            ("VOR_RECORD_KEEP", "2", "1"),
+            ("VOR_RECORD_KEEP", "64KB", "63KB"),
+            ("VOR_RECORD_KEEP", "1.5GB,7d,200", "1.5GB,7d,200,1"),
+            ("VOR_RECORD_KEEP", "7d", "-7d"),
             ("VOR_COUNT_SCOPES", "1", "2"),
             ("VOR_ALLOCATIONS", "0", "true"),
         ] {
@@ -474,6 +524,44 @@ mod tests {
             prop_assert!(RING_KIB_RANGE.contains(&config.ring_kib));
             prop_assert!(config.every >= 1 && config.frames_before <= 1000);
         }
+    }
+
+    #[test]
+    fn segments_need_a_folder_or_a_pattern_and_room_for_four() {
+        let set = |path, segment, keep| {
+            let segment = ("VOR_RECORD_SEGMENT", segment);
+            let keep = ("VOR_RECORD_KEEP", keep);
+            let spans = ("VOR_RECORD_SPANS", "1");
+            from(&[("VOR_RECORD", path), spans, segment, keep])
+        };
+        for path in ["captures/", "run-%H.vor"] {
+            let (config, lines) = set(path, "64MB,10m", "2GB,7d,200");
+            let expected = Segments::new()
+                .size(64_000_000)
+                .age(Duration::from_secs(600))
+                .keep_size(2_000_000_000)
+                .keep_age(Duration::from_secs(7 * 86_400))
+                .keep_count(200);
+            assert_eq!((config.segments, lines), (expected, vec![]), "{path}");
+        }
+        let (config, lines) = set("run.vor", "64MB", "200");
+        assert!(!config.segments.is_set());
+        let line = |name| {
+            format!(
+                "{name}: run.vor is one file; segments need a folder (`captures/`) or a pattern \
+                (`run-%Y%m%dT%H%M%S.vor`); it is ignored"
+            )
+        };
+        assert_eq!(lines, ["VOR_RECORD_SEGMENT", "VOR_RECORD_KEEP"].map(line));
+        let (_, lines) = set("captures/", "64MB", "100MB");
+        assert_eq!(
+            lines,
+            [
+                "VOR_RECORD_SEGMENT: a segment is larger than a quarter of VOR_RECORD_KEEP; \
+              segments end at 25000000 bytes"
+            ]
+        );
+        assert_eq!(set("captures/", "25MB", "100MB").1, [""; 0]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use vor_capture::Error;
 use vor_capture::filled;
 use vor_capture::format::{Compression, Encoder, Header, RecordRef};
 use vor_capture::model::batch::SpanBatch;
-use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
@@ -29,7 +29,7 @@ use crate::clock;
 #[cfg(unix)]
 use crate::drain::crash;
 use crate::hot::{callsite, thread};
-use crate::os::file::{self, OutputFile};
+use crate::os::file::{self, MakeRoom, OutputFile};
 use crate::os::report;
 use crate::os::signals;
 
@@ -93,6 +93,8 @@ pub struct CaptureSink {
     catalog: Arc<Catalog>,
     waiting: PendingFrames,
     frames_with_spans: u64,
+    /// The place of the file among those of its run; `None` for the only one.
+    segment: Option<SegmentInfo>,
     /// Spans and dropped spans of the batches before the first frame of the main set. A capture can
     /// begin within a frame; that frame's own count is then higher.
     before_first_frame: Option<(u64, u64)>,
@@ -106,7 +108,8 @@ struct Declared {
     threads: usize,
     columns: usize,
     frame_sets: usize,
-    syncs: usize,
+    /// Tick of the last clock record.
+    sync_ticks: Option<u64>,
 }
 
 /// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame
@@ -183,6 +186,7 @@ impl CaptureSink {
             catalog: Arc::default(),
             waiting: PendingFrames::default(),
             frames_with_spans: 0,
+            segment: None,
             before_first_frame: Some((0, 0)),
         };
         sink.encoder.header(&mut sink.buffer);
@@ -194,6 +198,36 @@ impl CaptureSink {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the length of the file once everything gathered is written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.encoder.offset()
+    }
+
+    /// Makes the file a segment of a run. Must be called before anything is delivered.
+    pub(crate) fn set_segment(&mut self, segment: SegmentInfo, make_room: MakeRoom) {
+        self.segment = Some(segment);
+        self.file.when_full(make_room);
+    }
+
+    /// Begins where `earlier` ends: takes its waiting frames, and writes the scopes that are open.
+    pub(crate) fn continue_after(&mut self, earlier: &mut Self) -> Result<(), Error> {
+        self.frames_with_spans = earlier.frames_with_spans;
+        if !self.keeps_all() {
+            // Nothing of the running frame is in either file yet.
+            self.waiting = std::mem::take(&mut earlier.waiting);
+            self.before_first_frame = earlier.before_first_frame.take();
+        }
+        let mut catalog = Arc::clone(&earlier.catalog);
+        if let Some(open) = open_scopes() {
+            callsite::declare_new(&mut catalog);
+            thread::declare_new(&mut catalog);
+            self.declare(&catalog);
+            self.encoder
+                .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+        }
+        self.write_out()
     }
 
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
@@ -265,11 +299,16 @@ impl CaptureSink {
             known.process = true;
             encoder.encode(RecordRef::Process(&catalog.process), out);
             encoder.encode(RecordRef::Machine(&catalog.machine), out);
+            if let Some(segment) = self.segment {
+                encoder.encode(RecordRef::Segment(segment), out);
+            }
         }
-        for sync in &catalog.timeline.syncs()[known.syncs..] {
+        let syncs = catalog.timeline.syncs();
+        let new = syncs.partition_point(|sync| Some(sync.ticks) <= known.sync_ticks);
+        for sync in &syncs[new..] {
             encoder.encode(RecordRef::Clock(sync), out);
+            known.sync_ticks = Some(sync.ticks);
         }
-        known.syncs = catalog.timeline.syncs().len();
         if catalog.columns.len() > known.columns {
             let first = known.columns as u32;
             encoder.encode(
@@ -529,6 +568,9 @@ impl CaptureSink {
             thread::declare_new(&mut catalog);
         }
         self.declare(&catalog);
+        if self.segment.is_some() {
+            Arc::make_mut(&mut catalog).segment = self.segment;
+        }
         self.encoder.close(&catalog, &mut self.buffer);
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[cfg(feature = "parquet")]
     #[command(flatten)]
     parquet: parquet::Options,
-    /// The capture.
+    /// The capture: a file, a folder of segments, or a pattern such as 'run-*.vor'.
     #[arg(value_name = "FILE")]
     path: PathBuf,
 }

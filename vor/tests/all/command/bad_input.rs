@@ -63,9 +63,7 @@ fn missing_files() {
         assert!(run_missing.refusal().contains("missing.vor"), "{command}");
         let run_folder = run(command, folder.path(), options);
         assert!(
-            run_folder
-                .refusal()
-                .contains("not a vor capture: it is a directory"),
+            run_folder.refusal().contains("no capture (*.vor) is there"),
             "{command}: {run_folder:?}"
         );
     }

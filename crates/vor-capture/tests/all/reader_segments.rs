@@ -1,0 +1,405 @@
+//! Several captures as one: segments of a run, further runs with other ids and clocks, and files
+//! that are missing, twice there, or no captures.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_capture::filled;
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{AsyncSpan, FlowPoint, Message, SpanBatch, TaskEvent, ThreadBatch};
+use vor_capture::model::catalog::{
+    Catalog, Column, MachineInfo, MetricColumn, SegmentInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS};
+use vor_capture::reader::{Piece, Segments};
+
+/// A capture with a frame for each of `frames`, of 1000 ticks from `start_ticks` on, each with a
+/// span of the call site `sites[0]`.
+#[derive(Clone)]
+struct Made<'a> {
+    segment: Option<(u64, u64)>,
+    boot_id: &'a str,
+    sites: &'a [&'a str],
+    columns: &'a [&'a str],
+    start_ticks: u64,
+    start_ns: i64,
+    ns_per_tick: u64,
+    frames: std::ops::Range<u64>,
+}
+
+const FIRST: Made<'_> = Made {
+    segment: None,
+    boot_id: "boot",
+    sites: &["a", "b"],
+    columns: &["x", "y"],
+    start_ticks: 5_000,
+    start_ns: 1_000_000,
+    ns_per_tick: 1,
+    frames: 0..3,
+};
+
+fn catalog(made: &Made<'_>) -> Catalog {
+    let site = |name: &&str| {
+        Some(Arc::new(filled!(SiteInfo {
+            name: (*name).to_owned().into()
+        })))
+    };
+    let column = |name: &&str| {
+        let metric = MetricColumn {
+            name: (*name).to_owned(),
+            unit: String::new(),
+        };
+        filled!(Column { metric })
+    };
+    let mut catalog = filled!(Catalog {
+        machine: Arc::new(filled!(MachineInfo {
+            boot_id: made.boot_id.to_owned(),
+            hardware_ticks: true
+        })),
+        segment: made
+            .segment
+            .map(|(run, number)| filled!(SegmentInfo { run, number })),
+        sites: Arc::new(made.sites.iter().map(site).collect()),
+        threads: Arc::new(vec![Some(Arc::new(ThreadInfo::default()))]),
+        columns: Arc::new(made.columns.iter().map(column).collect()),
+        frame_sets: Arc::new(vec![String::new()])
+    });
+    Arc::make_mut(&mut catalog.timeline).push(filled!(ClockSync {
+        ticks: made.start_ticks,
+        unix_ns: made.start_ns,
+        rate: made.ns_per_tick << RATE_BITS
+    }));
+    catalog
+}
+
+fn write(folder: &Path, name: &str, made: &Made<'_>) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(Header {
+        file_id: name.len() as u64,
+        pid: 1,
+        flags: Header::KEEPS_SPANS,
+        start_unix_ns: made.start_ns,
+        start_ticks: made.start_ticks,
+    });
+    encoder.header(&mut bytes);
+    let catalog = Arc::new(catalog(made));
+    encoder.encode(RecordRef::Clock(&catalog.timeline.syncs()[0]), &mut bytes);
+    for (at, index) in made.frames.clone().enumerate() {
+        let start_ticks = made.start_ticks + at as u64 * 1000;
+        let thread = filled!(ThreadBatch {
+            start_ticks: vec![start_ticks + 100],
+            duration_ticks: vec![200],
+            sites: vec![SiteId(1)],
+            messages: vec![filled!(Message {
+                ticks: start_ticks + 150,
+                text: "m".into()
+            })],
+            async_spans: vec![filled!(AsyncSpan {
+                id: 7,
+                site: SiteId(2),
+                start_ticks: start_ticks + 10,
+                duration_ticks: 5
+            })],
+            task_events: vec![filled!(TaskEvent {
+                task: 7,
+                site: SiteId(2),
+                start_ticks: start_ticks + 12
+            })],
+            flows: vec![filled!(FlowPoint {
+                ticks: start_ticks + 20,
+                flow: 9
+            })]
+        });
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread]
+        });
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        let value = |column| {
+            let value = f64::from(column) + index as f64;
+            filled!(MetricValue { column, value })
+        };
+        let frame = filled!(FrameSnapshot {
+            index,
+            start_ticks,
+            end_ticks: start_ticks + 1000,
+            span_count: 1,
+            metrics: vec![value(0), value(1)]
+        });
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+    }
+    encoder.close(&catalog, &mut bytes);
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A frame: number, start in nanoseconds, site of its span and of its task, tick from the start to
+/// span, message, task, event and flow, ids of task and flow, thread, metrics.
+type Row = (
+    u64,
+    i64,
+    String,
+    String,
+    [u64; 5],
+    [u64; 3],
+    u32,
+    Vec<(String, f64)>,
+);
+
+/// Returns the frames of the pieces, and asserts that each frame by number is the same.
+fn rows(segments: &mut Segments) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut batches = Vec::new();
+    let mut pieces = segments.pieces().unwrap();
+    while let Some(piece) = pieces.next_piece().unwrap() {
+        match piece {
+            Piece::Batch(batch) => batches.push(batch),
+            Piece::Frame(recovered) => {
+                let frame = &recovered.frame;
+                let catalog = &frame.catalog;
+                let since = |ticks: u64| ticks - frame.start_ticks;
+                let metric = |value: &MetricValue| {
+                    let column = &catalog.columns[value.column as usize];
+                    (column.metric.name.clone(), value.value)
+                };
+                assert!(frame.metrics.is_sorted_by_key(|value| value.column));
+                // The events come in a batch of their own, before the spans.
+                let thread = |i: usize| &batches[batches.len() - 2 + i].threads[0];
+                let (events, spans) = (thread(0), thread(1));
+                rows.push((
+                    frame.index,
+                    catalog.unix_ns(frame.start_ticks),
+                    catalog.site_name(spans.sites[0]).to_owned(),
+                    catalog.site_name(spans.async_spans[0].site).to_owned(),
+                    [
+                        since(spans.start_ticks[0]),
+                        since(spans.messages[0].ticks),
+                        since(spans.async_spans[0].start_ticks),
+                        since(events.task_events[0].start_ticks),
+                        since(events.flows[0].ticks),
+                    ],
+                    [
+                        spans.async_spans[0].id,
+                        events.task_events[0].task,
+                        events.flows[0].flow,
+                    ],
+                    spans.thread.0,
+                    frame.metrics.iter().map(metric).collect(),
+                ));
+                assert_eq!(
+                    catalog.site_name(events.task_events[0].site),
+                    rows[rows.len() - 1].3
+                );
+                assert_eq!(spans.thread, events.thread);
+            }
+            _ => {}
+        }
+    }
+    assert!(pieces.damage().is_none(), "{:?}", pieces.damage());
+    assert_eq!(segments.frame_count(), rows.len() as u64);
+    for (i, row) in (0..).zip(&rows) {
+        let frame = segments.frame(i).unwrap();
+        let catalog = &frame.catalog;
+        let tree = &frame.threads[0];
+        assert_eq!(
+            (frame.index, catalog.unix_ns(frame.start_ticks)),
+            (row.0, row.1)
+        );
+        assert_eq!(catalog.site_name(tree.spans[0].site), row.2);
+        assert_eq!(tree.spans[0].start_ticks - frame.start_ticks, row.4[0]);
+        assert_eq!(tree.thread, ThreadId(row.6));
+        assert_eq!(tree.async_spans[0].id, row.5[0]);
+        assert_eq!(tree.messages[0].ticks - frame.start_ticks, row.4[1]);
+    }
+    rows
+}
+
+const OFFSETS: [u64; 5] = [100, 150, 10, 12, 20];
+
+#[test]
+fn segments_of_a_run_are_in_the_order_of_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let segment = |number: u64, name: &str| {
+        let made = Made {
+            segment: Some((42, number)),
+            // The clock of a run begins once.
+            frames: 3 * number..3 * number + 3,
+            ..FIRST
+        };
+        write(folder.path(), name, &made)
+    };
+    // Names say nothing.
+    let paths = [
+        segment(5, "z.vor"),
+        segment(6, "b.vor"),
+        segment(7, "y.vor"),
+    ];
+    std::fs::write(folder.path().join("notes.txt"), "no capture").unwrap();
+    let mut segments = Segments::open(folder.path()).unwrap();
+    assert!(segments.paths().eq(paths.iter().map(|path| &**path)));
+    assert_eq!(segments.problems(), [""; 0]);
+    assert_eq!(segments.info().frames, 9);
+    assert_eq!(segments.info().spans, 9);
+    let indices = rows(&mut segments).into_iter().map(|row| (row.0, row.6));
+    assert!(indices.eq((15..24).map(|index| (index, 0))));
+    // A copy, a gap and something else are reported, in a line each.
+    std::fs::copy(&paths[0], folder.path().join("zz.vor")).unwrap();
+    std::fs::remove_file(&paths[1]).unwrap();
+    std::fs::write(folder.path().join("else.vor"), "no capture").unwrap();
+    let mut segments = Segments::open(folder.path()).unwrap();
+    let problems = segments.problems().to_vec();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    for (found, expected) in problems.iter().zip([
+        "not a vor capture",
+        "it is a copy of",
+        "1 segment is missing between",
+    ]) {
+        assert!(found.contains(expected), "{found}");
+    }
+    assert_eq!(rows(&mut segments).len(), 6);
+}
+
+#[test]
+fn another_run_is_mapped_to_the_ids_and_the_time_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "1.vor", &FIRST);
+    // After a reboot: other ticks, which are two nanoseconds long, and other ids.
+    let second = Made {
+        boot_id: "another boot",
+        sites: &["c", "a"],
+        columns: &["y", "z"],
+        start_ticks: 77,
+        start_ns: 9_000_000,
+        ns_per_tick: 2,
+        frames: 10..12,
+        ..FIRST
+    };
+    write(folder.path(), "0.vor", &second);
+    let mut segments = Segments::open(folder.path()).unwrap();
+    assert_eq!(segments.problems(), [""; 0]);
+    let rows = rows(&mut segments);
+    let metrics = |names: [&str; 2], values: [f64; 2]| {
+        let pairs = names.into_iter().zip(values);
+        pairs
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<Vec<_>>()
+    };
+    let first = (0..3_i64).map(|i| {
+        let metrics = metrics(["x", "y"], [i as f64, i as f64 + 1.0]);
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        (
+            i as u64,
+            1_000_000 + 1000 * i,
+            a,
+            b,
+            OFFSETS,
+            [7, 7, 9],
+            0,
+            metrics,
+        )
+    });
+    let other = 1 << 48;
+    let second = (0..2_i64).map(|i| {
+        let metrics = metrics(["y", "z"], [10.0 + i as f64, 11.0 + i as f64]);
+        let (c, a) = ("c".to_owned(), "a".to_owned());
+        // The frames are numbered on, and last twice as long.
+        let index = 3 + i as u64;
+        let ids = [7 + other, 7 + other, 9 + other];
+        (index, 9_000_000 + 2000 * i, c, a, OFFSETS, ids, 1, metrics)
+    });
+    assert_eq!(rows, first.chain(second).collect::<Vec<_>>());
+    assert_eq!(segments.catalog().sites.len(), 3);
+    assert_eq!(segments.catalog().threads.len(), 2);
+    let info = segments.info();
+    assert_eq!((info.frames, info.spans, info.threads), (5, 5, 2));
+    assert_eq!(info.duration_ns, 9_000_000 + 2 * 2000 - 1_000_000);
+}
+
+#[test]
+fn runs_of_one_boot_may_overlap_and_others_may_not() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "1.vor", &FIRST);
+    let second = Made {
+        start_ticks: 5_500,
+        start_ns: 1_000_500,
+        ..FIRST
+    };
+    write(folder.path(), "2.vor", &second);
+    let mut segments = Segments::open(folder.path()).unwrap();
+    let starts: Vec<i64> = rows(&mut segments)
+        .iter()
+        .map(|row| row.1 - 1_000_000)
+        .collect();
+    assert_eq!(starts, [0, 1000, 2000, 500, 1500, 2500]);
+    let earlier = Made {
+        boot_id: "another boot",
+        start_ns: 900_000,
+        ..FIRST
+    };
+    write(folder.path(), "3.vor", &earlier);
+    let segments = Segments::open(folder.path()).unwrap();
+    assert_eq!(
+        segments.problems(),
+        [""; 0],
+        "it ended before the others began"
+    );
+    let during = Made {
+        boot_id: "another boot",
+        start_ns: 1_000_100,
+        ..FIRST
+    };
+    let later = Made {
+        segment: None,
+        start_ns: 2_000_000,
+        start_ticks: 1_005_000,
+        ..FIRST
+    };
+    std::fs::remove_file(folder.path().join("1.vor")).unwrap();
+    std::fs::remove_file(folder.path().join("2.vor")).unwrap();
+    write(
+        folder.path(),
+        "4.vor",
+        &Made {
+            boot_id: "another boot",
+            start_ns: 899_999,
+            ..FIRST
+        },
+    );
+    write(folder.path(), "5.vor", &during);
+    write(folder.path(), "6.vor", &later);
+    let mut segments = Segments::open(folder.path()).unwrap();
+    // The ticks of one boot that are not in the order of its wall clock are those of one counter.
+    assert_eq!(segments.frame_count(), rows(&mut segments).len() as u64);
+}
+
+#[test]
+fn patterns_choose_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["run-1.vor", "run-22.vor", "other-1.vor", "run-1.cap"] {
+        write(folder.path(), name, &FIRST);
+    }
+    let names = |pattern: &str| {
+        let paths = Segments::list(&folder.path().join(pattern))
+            .unwrap()
+            .unwrap();
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        paths.iter().map(name).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(""), "other-1.vor run-1.vor run-22.vor");
+    assert_eq!(names("run-*"), "run-1.cap run-1.vor run-22.vor");
+    assert_eq!(names("*-1.*"), "other-1.vor run-1.cap run-1.vor");
+    assert_eq!(names("run-??.vor"), "run-22.vor");
+    assert_eq!(names("*2*2*"), "run-22.vor");
+    assert!(Segments::list(&folder.path().join("*-3*")).is_err());
+    assert_eq!(
+        Segments::list(&folder.path().join("run-1.vor")).unwrap(),
+        None
+    );
+    let chosen = ["run-1.vor", "run-1.cap"].map(|name| folder.path().join(name));
+    assert_eq!(Segments::of_files(chosen).unwrap().frame_count(), 6);
+    assert!(Segments::of_files([]).is_err());
+}

@@ -1,0 +1,315 @@
+//! Which segments stay: the limits on size, age and number, and the deletion of the oldest.
+//!
+//! The folder is read anew each time, so that segments of earlier runs count, and those that
+//! someone else deleted do not. A file is deleted only if it has one of the recorder's names, no
+//! file `<name>.lock` lies beside it, and no recorder is writing it.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::names::Names;
+use crate::os::report;
+
+/// Limits on all segments together; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) bytes: Option<u64>,
+    pub(super) age: Option<Duration>,
+    pub(super) count: Option<u64>,
+}
+
+/// The segments of a folder.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    names: Names,
+    limits: Limits,
+    /// The segment that this recorder writes.
+    current: PathBuf,
+    has_reported_full: bool,
+    has_reported_locked: bool,
+}
+
+struct Segment {
+    path: PathBuf,
+    bytes: u64,
+    /// When it was last written. A time in the future counts as the earliest: the clock was set
+    /// back since, so everything that was written after that is newer.
+    written: SystemTime,
+    age: Duration,
+}
+
+impl Keeper {
+    pub(super) fn new(names: Names, limits: Limits) -> Self {
+        Self {
+            names,
+            limits,
+            current: PathBuf::new(),
+            has_reported_full: false,
+            has_reported_locked: false,
+        }
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Sets which segment is being written.
+    pub(super) fn set_current(&mut self, path: &Path) {
+        self.current = path.to_owned();
+    }
+
+    /// Deletes the oldest segments until those that stay keep to the limits together with
+    /// `more_bytes` bytes in `more_count` segments.
+    pub(super) fn trim(&mut self, more_bytes: u64, more_count: u64) {
+        let segments = self.segments();
+        let mut bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        let mut count = segments.len() as u64;
+        let Limits {
+            bytes: most_bytes,
+            age: most_age,
+            count: most_count,
+        } = self.limits;
+        let mut is_locked = false;
+        for segment in segments {
+            let is_over = most_bytes.is_some_and(|most| bytes.saturating_add(more_bytes) > most)
+                || most_count.is_some_and(|most| count + more_count > most)
+                || most_age.is_some_and(|most| segment.age > most);
+            if is_over && self.delete(&segment) {
+                bytes -= segment.bytes;
+                count -= 1;
+            } else {
+                is_locked |= is_over && segment.path != self.current;
+            }
+        }
+        if is_locked && !std::mem::replace(&mut self.has_reported_locked, true) {
+            report::line(&format!(
+                "{}: segments beyond the limit stay: they are locked, or cannot be deleted",
+                self.names.folder().display()
+            ));
+        }
+    }
+
+    /// Deletes the oldest segment, because the disk is full. Returns whether there was one.
+    pub(super) fn free_one(&mut self) -> bool {
+        let segments = self.segments();
+        let is_freed = segments.iter().any(|segment| self.delete(segment));
+        if is_freed && !std::mem::replace(&mut self.has_reported_full, true) {
+            report::line(&format!(
+                "{}: the disk is full; the oldest segments are deleted early",
+                self.names.folder().display()
+            ));
+        }
+        is_freed
+    }
+
+    /// Returns all segments, the oldest first.
+    fn segments(&self) -> Vec<Segment> {
+        let now = SystemTime::now();
+        let entries = fs::read_dir(self.names.folder()).into_iter().flatten();
+        let mut segments: Vec<Segment> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                if !self.names.matches(entry.file_name().to_str()?) {
+                    return None;
+                }
+                // A link is not followed: it is not a file that a recorder wrote.
+                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+                let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let age = now.duration_since(written);
+                Some(Segment {
+                    path: entry.path(),
+                    bytes: metadata.len(),
+                    written: match age {
+                        Ok(_) => written,
+                        Err(_) => SystemTime::UNIX_EPOCH,
+                    },
+                    age: age.unwrap_or_default(),
+                })
+            })
+            .collect();
+        segments.sort_by(|a, b| (a.written, &a.path).cmp(&(b.written, &b.path)));
+        segments
+    }
+
+    /// Deletes a segment that nobody reads or writes. Returns whether it is gone.
+    fn delete(&self, segment: &Segment) -> bool {
+        if segment.path == self.current || has_lock_file(&segment.path) {
+            return false;
+        }
+        // A recorder locks the file that it writes. The lock is released when `file` is closed.
+        if let Ok(file) = File::open(&segment.path)
+            && let Err(TryLockError::WouldBlock) = file.try_lock()
+        {
+            return false;
+        }
+        match fs::remove_file(&segment.path) {
+            Ok(()) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Returns whether a reader holds a segment by a file `<segment>.lock` beside it.
+fn has_lock_file(path: &Path) -> bool {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    path.with_file_name(name).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Made {
+        folder: tempfile::TempDir,
+        keeper: Keeper,
+    }
+
+    /// Makes segments of 100 bytes, the first one the oldest, each a minute younger than the one
+    /// before; the last one is a minute old.
+    fn make(count: u32, limits: Limits) -> Made {
+        let folder = tempfile::tempdir().unwrap();
+        let names = Names::new(&folder.path().join("run-%H%M%S.vor"), "");
+        let now = SystemTime::now();
+        for i in 0..count {
+            write(
+                folder.path(),
+                &format!("run-0000{i:02}.vor"),
+                now,
+                count - i,
+            );
+        }
+        let keeper = Keeper::new(names, limits);
+        Made { folder, keeper }
+    }
+
+    fn write(folder: &Path, name: &str, now: SystemTime, minutes: u32) {
+        let path = folder.join(name);
+        fs::write(&path, [0; 100]).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(now - minutes * Duration::from_secs(60))
+            .unwrap();
+    }
+
+    impl Made {
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.folder.path()).unwrap();
+            let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+            let mut names: Vec<_> = entries
+                .map(|entry| name(entry).into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        }
+
+        fn kept(&self) -> Vec<u32> {
+            let names = self.names();
+            let number = |name: &String| name.get(8..10)?.parse().ok();
+            names
+                .iter()
+                .filter(|name| name.ends_with(".vor"))
+                .filter_map(number)
+                .collect()
+        }
+    }
+
+    const NONE: Limits = Limits {
+        bytes: None,
+        age: None,
+        count: None,
+    };
+
+    #[test]
+    fn each_limit_deletes_the_oldest() {
+        let bytes = |most| Limits {
+            bytes: Some(most),
+            ..NONE
+        };
+        let count = |most| Limits {
+            count: Some(most),
+            ..NONE
+        };
+        let minutes = |most: u64| Limits {
+            age: Some(Duration::from_secs(most * 60 + 30)),
+            ..NONE
+        };
+        for (limits, more, expected) in [
+            (NONE, (1000, 10), vec![0, 1, 2, 3]),
+            (bytes(400), (0, 0), vec![0, 1, 2, 3]),
+            (bytes(399), (0, 0), vec![1, 2, 3]),
+            (bytes(400), (100, 1), vec![1, 2, 3]),
+            (bytes(400), (101, 1), vec![2, 3]),
+            (bytes(0), (0, 0), vec![]),
+            (count(4), (0, 0), vec![0, 1, 2, 3]),
+            (count(4), (0, 1), vec![1, 2, 3]),
+            (count(1), (0, 0), vec![3]),
+            (minutes(4), (0, 0), vec![0, 1, 2, 3]),
+            (minutes(3), (0, 0), vec![1, 2, 3]),
+            (minutes(1), (0, 0), vec![3]),
+        ] {
+            let mut made = make(4, limits);
+            made.keeper.trim(more.0, more.1);
+            assert_eq!(made.kept(), expected, "{limits:?} {more:?}");
+        }
+    }
+
+    #[test]
+    fn locked_segments_the_current_one_and_foreign_files_stay() {
+        let mut made = make(
+            6,
+            Limits {
+                bytes: Some(0),
+                ..NONE
+            },
+        );
+        let folder = made.folder.path().to_owned();
+        fs::write(folder.join("run-000001.vor.lock"), "").unwrap();
+        for foreign in ["other.vor", "run-000001.txt", "run-00000x.vor", "notes"] {
+            write(&folder, foreign, SystemTime::now(), 1000);
+        }
+        fs::create_dir(folder.join("run-000050.vor")).unwrap();
+        made.keeper.set_current(&folder.join("run-000003.vor"));
+        let written = File::open(folder.join("run-000004.vor")).unwrap();
+        written.lock().unwrap();
+        made.keeper.trim(0, 0);
+        assert_eq!(
+            made.names(),
+            [
+                "notes",
+                "other.vor",
+                "run-000001.txt",
+                "run-000001.vor",
+                "run-000001.vor.lock",
+                "run-000003.vor",
+                "run-000004.vor",
+                "run-00000x.vor",
+                "run-000050.vor",
+            ]
+        );
+        assert!(!made.keeper.free_one(), "nothing may be deleted");
+        drop(written);
+        fs::remove_file(folder.join("run-000001.vor.lock")).unwrap();
+        assert!(made.keeper.free_one());
+        assert_eq!(made.kept(), [3, 4, 50], "the oldest goes first");
+    }
+
+    #[test]
+    fn segments_from_the_future_are_the_oldest() {
+        let mut made = make(
+            3,
+            Limits {
+                count: Some(2),
+                ..NONE
+            },
+        );
+        let future = SystemTime::now() + Duration::from_secs(7200);
+        write(made.folder.path(), "run-000040.vor", future, 0);
+        made.keeper.trim(0, 0);
+        assert_eq!(made.kept(), [1, 2]);
+    }
+}
