@@ -13,6 +13,7 @@
 //! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
 //! | [`heap`] | the global allocator, the live heap by scope |
 //! | [`metrics`] | numbers of the program |
+//! | `locks` | locks that record who waited for whom |
 //! | `gpu` | numbers of graphics cards |
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
 //! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
@@ -34,6 +35,8 @@ pub mod allocations;
 pub mod hot;
 pub mod heap;
 pub mod metrics;
+#[cfg(feature = "locks")]
+pub mod locks;
 mod gpu;
 pub mod drain;
 pub mod sinks;

@@ -446,6 +446,14 @@ impl Ring {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Returns numbers that change with every record that the producer pushes or drops. Called by
+    /// any thread, and ordered with its other acquire loads.
+    #[cfg(feature = "locks")]
+    pub(crate) fn progress(&self) -> [u64; 3] {
+        // The number of chunks distinguishes two visits of the cursor to one chunk.
+        [&self.cursor, &self.shared.started, &self.dropped].map(|word| word.load(Ordering::Acquire))
+    }
+
     /// Sends the producer's next push to its slow path. Called by the consumer.
     pub(crate) fn arm(&self) {
         self.limit.store(0, Ordering::Relaxed);
