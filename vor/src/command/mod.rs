@@ -39,6 +39,7 @@ mod export;
 mod merge;
 mod diff;
 mod heap;
+mod locks;
 mod view;
 
 use std::ffi::OsString;
@@ -74,6 +75,7 @@ enum Command {
     Merge(merge::Args),
     Diff(diff::Args),
     Heap(heap::Args),
+    Locks(locks::Args),
     View(view::Args),
 }
 
@@ -124,6 +126,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
+        Command::Locks(args) => locks::run(&args, &mut out),
         // The exit code is the viewer's.
         Command::View(args) => return view::run(&args),
     };

@@ -52,6 +52,7 @@ const COMMANDS: [(&str, usize, &[&str]); 8] = [
             "--name",
         ],
     ),
+    ("locks", 1, &["--limit"]),
     ("heap", 1, &["--from", "--to", "--top", "--output"]),
 ];
 

@@ -21,6 +21,7 @@ mod formats;
 mod outputs;
 mod diff;
 mod heap;
+mod locks;
 mod merge;
 mod following;
 mod unmarked;
