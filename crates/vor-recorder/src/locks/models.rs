@@ -1,6 +1,6 @@
-//! Models of a holder that changes its scopes while another thread reads the innermost one.
+//! Models of a holder that changes its scopes while a waiter reads the innermost one.
 //!
-//! The holder holds the lock in the site 1 alone, so the reader must find no other site.
+//! The holder holds the lock in the site 1 alone, so the waiter must find no other site.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use vor_capture::model::catalog::SiteId;
 
 use super::holder::HolderWord;
 use crate::hot::thread::{
-    Holder, Innermost, ThreadState, end_thread, hot, own_token, push_record, read_holder, set_up,
+    Holder, Innermost, ThreadState, ThreadToken, end_thread, own_token, push_record, read_holder,
+    set_up,
 };
 
 /// The site of the scope in which the lock is held.
@@ -32,11 +33,8 @@ fn abandon(state: &ThreadState, place: u32) {
     state.pop_open(place);
 }
 
-fn check(word: &HolderWord) {
-    let token = word.get();
-    if token.word() == 0 {
-        return;
-    }
+/// Reads the innermost scope of the thread with this token while the lock's word has the token.
+fn check(word: &HolderWord, token: ThreadToken) {
     match read_holder(token, WAIT, || word.get() == token) {
         Holder::Thread { innermost, .. } => match innermost {
             Innermost::Scope(SiteId(site)) => assert_eq!(site, HOLDING),
@@ -47,74 +45,70 @@ fn check(word: &HolderWord) {
     }
 }
 
-/// Holds the lock for a moment within `HOLDING`, which is within `OTHER`.
-fn hold(word: &HolderWord, close: fn(&ThreadState, u32)) {
-    let state = hot();
-    let place = state.push_open(HOLDING, 20);
-    word.set(own_token());
-    word.clear();
-    close(state, place);
-}
-
-fn model_of(close: fn(&ThreadState, u32)) {
+/// Runs a model of a thread that does `work` and of a waiter. The state is that of the waiter, whose
+/// part it begins: so the waiter needs one preemption less, and the state is still used by one
+/// thread alone.
+fn model(begin: fn(&ThreadState), work: fn(&ThreadState, &HolderWord, ThreadToken)) {
     loom::model(move || {
         let state = set_up().unwrap();
-        state.push_open(OTHER, 10);
+        begin(state);
+        let token = own_token();
         let word = Arc::new(HolderWord::new());
-        let reader = {
+        let holder = {
             let word = Arc::clone(&word);
-            thread::spawn(move || check(&word))
+            thread::spawn(move || work(state, &word, token))
         };
-        hold(&word, close);
-        reader.join().unwrap();
+        check(&word, token);
+        holder.join().unwrap();
         end_thread();
     });
 }
 
-#[test]
-fn a_reader_never_finds_the_scope_around_the_holder_s() {
-    model_of(close);
+fn open_other(state: &ThreadState) {
+    state.push_open(OTHER, 10);
 }
 
 #[test]
-fn a_reader_never_finds_the_scope_around_one_that_leaves_no_record() {
-    model_of(abandon);
-}
-
-#[test]
-fn a_reader_never_finds_a_scope_between_two_holds() {
-    loom::model(|| {
-        let state = set_up().unwrap();
-        let first = state.push_open(HOLDING, 10);
-        let word = Arc::new(HolderWord::new());
-        word.set(own_token());
-        let reader = {
-            let word = Arc::clone(&word);
-            thread::spawn(move || check(&word))
-        };
+fn a_waiter_never_finds_the_scope_around_the_holder_s() {
+    model(open_other, |state, word, token| {
+        let place = state.push_open(HOLDING, 20);
+        word.set(token);
         word.clear();
-        close(state, first);
-        state.push_open(OTHER, 20);
-        reader.join().unwrap();
-        end_thread();
+        close(state, place);
     });
 }
 
 #[test]
-fn a_reader_skips_the_wait_of_the_holder() {
-    loom::model(|| {
-        let state = set_up().unwrap();
-        state.push_open(HOLDING, 10);
-        let wait = state.push_open(WAIT.0, 20);
-        let word = Arc::new(HolderWord::new());
-        let reader = {
-            let word = Arc::clone(&word);
-            thread::spawn(move || check(&word))
-        };
-        word.set(own_token());
-        close(state, wait);
+fn a_waiter_never_finds_the_scope_around_one_that_leaves_no_record() {
+    model(open_other, |state, word, token| {
+        let place = state.push_open(HOLDING, 20);
+        word.set(token);
         word.clear();
-        reader.join().unwrap();
-        end_thread();
+        abandon(state, place);
     });
+}
+
+#[test]
+fn a_waiter_never_finds_a_scope_after_a_hold() {
+    model(
+        |state| _ = state.push_open(HOLDING, 10),
+        |state, word, token| {
+            word.set(token);
+            word.clear();
+            state.push_open(OTHER, 20);
+        },
+    );
+}
+
+#[test]
+fn a_waiter_skips_the_wait_of_the_holder() {
+    model(
+        |state| _ = state.push_open(HOLDING, 10),
+        |state, word, token| {
+            let wait = state.push_open(WAIT.0, 20);
+            word.set(token);
+            close(state, wait);
+            word.clear();
+        },
+    );
 }
