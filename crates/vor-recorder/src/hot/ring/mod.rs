@@ -132,8 +132,8 @@ pub(crate) struct Ring {
     /// moves it. Read and written by the producer alone (relaxed).
     touched: AtomicU64,
     /// Records dropped because there was no room or because they interrupted another one.
-    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: it
-    /// orders nothing.
+    /// Incremented by the producer and its signal handlers (release, for readers of the producer's
+    /// `progress`), read by the consumer (relaxed: it orders nothing there).
     dropped: AtomicU64,
     /// The chunks in the order in which they are filled, by sequence number modulo their number.
     order: Vec<ChunkEntry>,
@@ -438,7 +438,7 @@ impl Ring {
     /// any point.
     #[cold]
     pub(crate) fn count_drop(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the number of records dropped since the ring was made.
