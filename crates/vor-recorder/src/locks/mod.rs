@@ -1,6 +1,6 @@
 //! Locks with the interface of the standard library that record who waited for whom.
 //!
-//! A lock is one of the standard library, with a [`HolderWord`](holder::HolderWord) beside it. A
+//! A lock is one of the standard library, with a `HolderWord` beside it. A
 //! thread that gets the lock at once stores its token in that word, and clears it before it unlocks.
 //! A thread that does not get it at once opens a scope `wait: NAME` around the blocking call:
 //!
@@ -17,7 +17,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`mutex`], [`rwlock`], [`condvar`] | the locks |
+//! | `mutex`, `rwlock`, `condvar` | the locks |
 //! | `holder` | the word with the holder's token |
 //! | `info` | what a lock has beside the lock of the standard library |
 //! | `wait` | the scope of a wait |
