@@ -97,13 +97,9 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
             "export --to metrics-csv -o metrics.csv",
         ]
     };
-    let path = quoted(path);
-    writeln!(out, "\nThe capture is {path}. To look at it:")?;
+    writeln!(out, "\nThe capture is {}. To look at it:", quoted(path))?;
     for command in commands {
-        writeln!(
-            out,
-            "  cargo run -q --release -p vor --features cli -- {command} {path}"
-        )?;
+        writeln!(out, "  {}", command_line(command, path))?;
     }
     if spans > 0 {
         writeln!(
@@ -118,6 +114,13 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// Returns the line that runs a command of `vor` on the capture at `path`, in this repository.
+#[must_use]
+pub fn command_line(command: &str, path: &Path) -> String {
+    let path = quoted(path);
+    format!("cargo run -q --release -p vor --features cli -- {command} {path}")
 }
 
 /// Quotes a path for a shell.
@@ -216,6 +219,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "profiling"))]
 #[doc = include_str!("../../docs/profiling.md")]
 struct Profiling;
+
+/// And the code in the page on locks.
+#[cfg(all(doctest, feature = "locks"))]
+#[doc = include_str!("../../docs/locks.md")]
+struct Locks;
 
 #[cfg(test)]
 mod tests {

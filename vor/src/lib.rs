@@ -39,6 +39,7 @@
 //! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
 //! | end a frame | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | enable recording, with or without variables | [`enable`], [`Config`] |
+//! | see who waited for which lock, and for whom | `vor::sync`: `Mutex`, `RwLock`, `Condvar` |
 //! | measure CPU time | `profile_scope!("…", cpu)`, [`Config::cpu_time`], [`thread_cpu_ns`] |
 //! | count allocations, and see the live heap | [`heap::TrackingAllocator`], [`heap::heap_snapshot`], [`heap::untracked`] |
 //! | count scopes instead of recording them | [`Config::count_scopes`], `VOR_COUNT_SCOPES=1`, [`stats()`], [`stats_by_thread`] |
@@ -92,6 +93,7 @@
 //! | `otlp` | no | `sinks::OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
+//! | `locks` | no | `vor::sync`: locks with std's interface that record who waited for whom |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
 //! | `cli` | no | the `vor` command |
@@ -255,6 +257,18 @@ pub mod tracing {
     pub use vor_recorder::bridges::layer::TracingLayer;
     pub use vor_recorder::bridges::subscriber::TracingSubscriber;
     pub use vor_recorder::bridges::tracing_in::{AlwaysSample, Probabilistic, Sampler};
+}
+
+/// Locks with the interface of [`std::sync`] that record who waited for whom.
+///
+/// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`.
+#[cfg(feature = "locks")]
+pub mod sync {
+    pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
+
+    pub use vor_recorder::locks::condvar::Condvar;
+    pub use vor_recorder::locks::mutex::{Mutex, MutexGuard};
+    pub use vor_recorder::locks::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 }
 
 /// The panel, drawn by egui: the running program, or a capture of any length.

@@ -39,6 +39,7 @@ mod export;
 mod merge;
 mod diff;
 mod heap;
+mod locks;
 mod view;
 mod shell;
 
@@ -82,6 +83,7 @@ enum Command {
     Merge(merge::Args),
     Diff(diff::Args),
     Heap(heap::Args),
+    Locks(locks::Args),
     View(view::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
@@ -154,6 +156,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
+        Command::Locks(args) => locks::run(&args, &mut out),
         Command::Completions(args) => shell::write_completions(&args, &mut out),
         Command::Man(args) => shell::write_man(&args, &mut out),
         // The exit code is the viewer's.

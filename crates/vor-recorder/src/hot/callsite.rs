@@ -297,7 +297,7 @@ fn function_around(item: &'static str, module_path: &str) -> Cow<'static, str> {
 pub(crate) struct Registry {
     sites: Vec<(Arc<SiteInfo>, Words)>,
     variants: HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>,
-    names: HashMap<(Arc<str>, Measures), u32, FxBuildHasher>,
+    names: HashMap<(Arc<str>, Kinds, Measures), u32, FxBuildHasher>,
     /// The sites whose word has an id, and whether their scopes may take the fast path.
     with_ids: Vec<&'static CallSite>,
     fast: bool,
@@ -394,14 +394,25 @@ impl Registry {
 
     /// Returns the id of a name made at run time, for scopes with these measures.
     pub(crate) fn name_id(&mut self, name: &str, measures: Measures) -> u32 {
-        let key = (Arc::from(name), measures);
+        self.name_id_with(name, 0, measures, SiteInfo::default)
+    }
+
+    /// Returns the id of a name made at run time, for scopes with arguments of these kinds and these
+    /// measures. A new name is described by `info`, to which the name is added.
+    pub(crate) fn name_id_with(
+        &mut self,
+        name: &str,
+        kinds: Kinds,
+        measures: Measures,
+        info: impl FnOnce() -> SiteInfo,
+    ) -> u32 {
+        let key = (Arc::from(name), kinds, measures);
         if let Some(id) = self.names.get(&key) {
             return *id;
         }
-        let info = filled!(SiteInfo {
-            name: Cow::Owned(name.to_owned())
-        });
-        let id = self.push(info, 0, measures);
+        let mut info = info();
+        info.name = Cow::Owned(name.to_owned());
+        let id = self.push(info, kinds, measures);
         if id < MAX_SITE {
             self.names.insert(key, id);
         }

@@ -65,6 +65,18 @@ impl FlowId {
         self.pass(FlowStage::End);
     }
 
+    /// Returns the number to send along, 0 if recording was off when the flow began.
+    #[cfg(all(feature = "locks", not(loom)))]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the flow with the number that [`number`](Self::number) returned.
+    #[cfg(all(feature = "locks", not(loom)))]
+    pub(crate) fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+
     fn pass(self, stage: FlowStage) {
         if !cfg!(feature = "off") && self.0 != 0 && record_state::is_on() {
             thread::push_special(Special::Flow, clock::ticks(), stage as u32, [self.0, 0]);

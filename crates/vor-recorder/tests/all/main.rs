@@ -21,6 +21,10 @@ mod gpu_poller;
 mod gpu_rows;
 #[cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 mod gpu_support;
+#[cfg(feature = "locks")]
+mod locks_std;
+#[cfg(feature = "locks")]
+mod locks_waits;
 #[cfg(not(feature = "off"))]
 #[path = "../tracking/measured.rs"]
 mod measured;

@@ -11,7 +11,7 @@ use crate::command::{Run, v2, vor};
 
 /// Each command with its number of captures, and its options. `tail` waits for a capture that
 /// grows, and `view` starts another program.
-const COMMANDS: [(&str, usize, &[&str]); 8] = [
+const COMMANDS: [(&str, usize, &[&str]); 9] = [
     ("info", 1, &[]),
     (
         "stats",
@@ -52,6 +52,7 @@ const COMMANDS: [(&str, usize, &[&str]); 8] = [
             "--name",
         ],
     ),
+    ("locks", 1, &["--limit"]),
     ("heap", 1, &["--from", "--to", "--top", "--output"]),
 ];
 

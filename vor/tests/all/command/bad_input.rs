@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use crate::command::recording::recording;
 use crate::command::{Run, made, run, v2, vor};
 
-const COMMANDS: [(&str, &[&str]); 6] = [
+const COMMANDS: [(&str, &[&str]); 7] = [
     ("info", &[]),
     ("stats", &[]),
     ("frames", &[]),
     ("tail", &["--once"]),
     ("check", &[]),
     ("export", &["--to", "chrome"]),
+    ("locks", &[]),
 ];
 
 /// Writes a file and asserts that every command refuses it.

@@ -99,6 +99,8 @@ fn every_list_shows_the_largest_numbers() {
     let lines = ends_with(0, "tail", &path, &["--once", "--json"]).stdout;
     assert_eq!(lines.lines().count() as u64, FRAMES);
     ends_with(0, "tail", &path, &["--once"]);
+    ends_with(0, "locks", &path, &[]);
+    ends_with(0, "locks", &path, &["--json"]);
     for to in ["1", "2", "3"] {
         let profile = folder.path().join("heap.pb.gz");
         let output = ["--to", to, "-o", profile.to_str().unwrap()];

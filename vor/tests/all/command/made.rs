@@ -182,13 +182,13 @@ pub fn unclosed(path: &Path, process: ProcessInfo, machine: MachineInfo, frames:
     sink.finish().unwrap();
 }
 
-fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u32) {
+pub fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u32) {
     thread.start_ticks.push(start_ticks);
     thread.duration_ticks.push(duration_ticks);
     thread.sites.push(SiteId(site));
 }
 
-fn catalog(scopes: &[ScopeSpec]) -> Arc<Catalog> {
+pub fn catalog(scopes: &[ScopeSpec]) -> Arc<Catalog> {
     let mut timeline = Timeline::default();
     // One tick is one nanosecond.
     timeline.push(filled!(ClockSync {

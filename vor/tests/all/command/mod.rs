@@ -22,6 +22,7 @@ mod outputs;
 mod diff;
 mod compare_action;
 mod heap;
+mod locks;
 mod merge;
 mod following;
 mod typing;

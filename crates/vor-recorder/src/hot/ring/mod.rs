@@ -132,8 +132,8 @@ pub(crate) struct Ring {
     /// moves it. Read and written by the producer alone (relaxed).
     touched: AtomicU64,
     /// Records dropped because there was no room or because they interrupted another one.
-    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: it
-    /// orders nothing.
+    /// Incremented by the producer and its signal handlers (release, for readers of the producer's
+    /// `progress`), read by the consumer (relaxed: it orders nothing there).
     dropped: AtomicU64,
     /// The chunks in the order in which they are filled, by sequence number modulo their number.
     order: Vec<ChunkEntry>,
@@ -438,12 +438,20 @@ impl Ring {
     /// any point.
     #[cold]
     pub(crate) fn count_drop(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the number of records dropped since the ring was made.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns numbers that change with every record that the producer pushes or drops. Called by
+    /// any thread, and ordered with its other acquire loads.
+    #[cfg(feature = "locks")]
+    pub(crate) fn progress(&self) -> [u64; 3] {
+        // The number of chunks distinguishes two visits of the cursor to one chunk.
+        [&self.cursor, &self.shared.started, &self.dropped].map(|word| word.load(Ordering::Acquire))
     }
 
     /// Sends the producer's next push to its slow path. Called by the consumer.

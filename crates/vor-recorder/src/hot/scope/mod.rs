@@ -42,7 +42,7 @@ pub use message::message;
 pub(crate) use named::name_id;
 #[cfg(not(feature = "off"))]
 pub(crate) use named::open_named;
-#[cfg(feature = "tracing-subscriber")]
+#[cfg(any(feature = "tracing-subscriber", feature = "locks"))]
 pub(crate) use named::open_registered;
 pub use named::scope;
 pub(crate) use slow::Opened;
@@ -165,6 +165,13 @@ impl<const ARGS: usize> Scope<ARGS> {
         let id = self.site as u32 & crate::hot::ring::MAX_SITE;
         let is_counted = self.site as u32 & slow::COUNTED == slow::COUNTED;
         (id != 0 && !is_counted).then_some((id, self.start_ticks))
+    }
+
+    /// Sets the words of arguments that became known after the scope opened. They are of the kinds
+    /// of its site.
+    #[cfg(all(feature = "locks", not(loom)))]
+    pub(crate) fn set_words(&mut self, words: [u64; ARGS]) {
+        self.words = words;
     }
 
     /// Consumes the guard without ending the scope. [`resume`](Self::resume) makes another guard.

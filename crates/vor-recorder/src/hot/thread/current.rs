@@ -17,6 +17,8 @@ use super::list::{MAX_SPARE, threads};
 use super::os_id::os_id;
 use super::state::ThreadState;
 use crate::allocations::{self, StateGuard};
+#[cfg(feature = "locks")]
+use crate::hot::record_state;
 use crate::hot::{hooks, nvtx};
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
 use crate::sync::{Ordering, thread_locals};
@@ -179,6 +181,50 @@ pub(crate) fn current() -> Option<&'static ThreadState> {
         None => Some(deref(state)),
         Some(_) => None,
     }
+}
+
+/// Identifies a thread to other threads for as long as it lives.
+#[cfg(feature = "locks")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadToken(
+    /// The address of the thread's state or of its stand-in.
+    u64,
+);
+
+#[cfg(feature = "locks")]
+impl ThreadToken {
+    /// The token of no thread.
+    pub(crate) const NONE: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn is_of(self, state: *const ThreadState) -> bool {
+        self.0 == state.addr() as u64
+    }
+
+    /// Returns whether the thread was inside vor when it took its token.
+    pub(super) fn is_inside_vor(self) -> bool {
+        self.is_of(StandIn::Busy.state()) || self.is_of(StandIn::Silent.state())
+    }
+}
+
+/// Returns the token of this thread. While recording is on, sets its state up first if necessary,
+/// so that other threads find it by its token.
+#[cfg(feature = "locks")]
+#[inline(always)]
+pub(crate) fn own_token() -> ThreadToken {
+    if StandIn::New.is_current() && record_state::is_on() {
+        let _ = set_up();
+    }
+    ThreadToken(pointer().addr() as u64)
 }
 
 /// Returns this thread's state, inside vor as well.

@@ -12,6 +12,7 @@
 //! | `push` | records of any size, and records of threads without a state |
 //! | `counted` | sums of scopes that are counted and not recorded |
 //! | `usage`, `open_scopes` | reads by other threads: resource usage, open scopes |
+//! | `holder` | reads by a thread that waits for a lock: the innermost scope of its holder |
 
 mod state;
 mod current;
@@ -22,6 +23,8 @@ mod counted;
 mod counter_block;
 mod usage;
 mod open_scopes;
+#[cfg(feature = "locks")]
+mod holder;
 mod os_id;
 #[cfg(all(test, loom))]
 mod models;
@@ -40,9 +43,13 @@ pub(crate) use current::forget_current;
 pub use current::name_threads_by;
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use current::while_silent;
+#[cfg(feature = "locks")]
+pub(crate) use current::{ThreadToken, own_token};
 pub(crate) use current::{
     current, hot, is_busy, is_silent, set_up, stay_silent, while_busy, while_recording, with_state,
 };
+#[cfg(feature = "locks")]
+pub(crate) use holder::{Holder, read_holder};
 #[cfg(any(unix, windows))]
 pub(crate) use list::is_open;
 pub(crate) use list::{declare_new, reclaim, set_ring_slots, take_added};
@@ -55,6 +62,8 @@ pub(crate) use push::{count_drop, drop_if_busy, take_lost};
 #[cfg(feature = "tracing-subscriber")]
 pub(crate) use push::{kept_until, push_kept_text};
 pub(crate) use push::{push_message, push_record, push_special, push_text, push_without_state};
+#[cfg(feature = "locks")]
+pub(crate) use state::Innermost;
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]

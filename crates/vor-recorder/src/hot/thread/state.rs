@@ -76,6 +76,10 @@ pub(crate) struct ThreadState {
     /// Open scopes too deep for the stack, times the bytes of an entry. Read and written by the
     /// thread alone (relaxed).
     deeper: global::AtomicU32,
+    /// How often scopes were closed off the fast path, which may leave no record. Written by the
+    /// thread (release), read by other threads (acquire).
+    #[cfg(feature = "locks")]
+    slow_closes: AtomicU32,
     /// The thread's resource usage, for other threads.
     pub(super) view: SharedView,
     /// Next key of a kept text. Its first value is so high that no text is kept yet. Read and
@@ -110,6 +114,8 @@ impl ThreadState {
             id: AtomicU32::new(0),
             open: open_entries(MAX_OPEN),
             deeper: global::AtomicU32::new(0),
+            #[cfg(feature = "locks")]
+            slow_closes: AtomicU32::new(0),
             view: SharedView::none(),
             counted: OnceBox::new(),
         }
@@ -129,6 +135,8 @@ impl ThreadState {
             id: AtomicU32::new(0),
             open: open_entries(0),
             deeper: global::AtomicU32::new(0),
+            #[cfg(feature = "locks")]
+            slow_closes: AtomicU32::new(0),
             view: SharedView::none(),
             counted: OnceBox::new(),
         }
@@ -274,12 +282,21 @@ impl ThreadState {
         }
         let top = self.top.load(Ordering::Relaxed);
         if top > place {
+            #[cfg(feature = "locks")]
+            self.count_slow_close();
             self.deeper.store(0, Ordering::Relaxed);
             self.top.store(place, Ordering::Release);
             for place in (place..top).step_by(ENTRY_BYTES as usize) {
                 self.release(place);
             }
         }
+    }
+
+    #[cfg(feature = "locks")]
+    fn count_slow_close(&self) {
+        let closes = self.slow_closes.load(Ordering::Relaxed);
+        self.slow_closes
+            .store(closes.wrapping_add(1), Ordering::Release);
     }
 
     /// Returns how many scopes [`pop_open`](Self::pop_open) would close.
@@ -452,6 +469,77 @@ impl ThreadState {
         }
         false
     }
+
+    /// Reads the innermost open scope as it was at a moment at which `holds` returned `true`. Called
+    /// by any thread. `holds` loads with acquire what the thread stored with release. A scope of the
+    /// site `except` is skipped.
+    ///
+    /// The thread closes no scope between two readings of its progress that agree, because each
+    /// close changes the progress before it frees the scope's place. Two readings of the stack that
+    /// agree as well have no opened scope between them either.
+    #[cfg(feature = "locks")]
+    pub(super) fn innermost_while(&self, except: SiteId, holds: impl Fn() -> bool) -> Innermost {
+        const TRIES: u32 = if cfg!(loom) { 1 } else { 64 };
+        for _ in 0..TRIES {
+            let progress = self.progress();
+            let seen = self.read_innermost(except);
+            if !holds() {
+                return Innermost::NotHeld;
+            }
+            if let Some((_, scope)) = seen
+                && self.read_innermost(except) == seen
+                && self.progress() == progress
+            {
+                return match scope {
+                    (SiteId(0), _) => Innermost::NoScope,
+                    (site, _) => Innermost::Scope(site),
+                };
+            }
+        }
+        Innermost::Unreadable
+    }
+
+    /// Returns numbers that change with every scope that closes.
+    #[cfg(feature = "locks")]
+    fn progress(&self) -> ([u64; 3], u32) {
+        let pushed = self.ring.progress();
+        (pushed, self.slow_closes.load(Ordering::Acquire))
+    }
+
+    /// Reads the height of the stack and the innermost scope of another site than `except`, or site 0
+    /// if there is none. Returns `None` while a scope opens or closes, and while scopes too deep for
+    /// the stack may be open.
+    #[cfg(feature = "locks")]
+    fn read_innermost(&self, except: SiteId) -> Option<(u32, (SiteId, u64))> {
+        let top = self.top.load(Ordering::Acquire);
+        if self.entry(top).site.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        let read = |height: u32| {
+            let place = height.checked_sub(ENTRY_BYTES)?;
+            Some((place, self.entry(place).read()))
+        };
+        let innermost = match read(top) {
+            Some((place, (site, _))) if site == except => read(place),
+            innermost => innermost,
+        };
+        let scope = innermost.map_or((SiteId(0), 0), |(_, scope)| scope);
+        (self.top.load(Ordering::Acquire) == top).then_some((top, scope))
+    }
+}
+
+/// The innermost scope of a thread, as another thread reads it.
+#[cfg(feature = "locks")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Innermost {
+    /// The scope of this site.
+    Scope(SiteId),
+    /// No scope is open.
+    NoScope,
+    /// The condition did not hold any more.
+    NotHeld,
+    /// Scopes open and close faster than they can be read, or are too deep for the stack.
+    Unreadable,
 }
 
 impl Drop for ThreadState {

@@ -1,0 +1,75 @@
+//! The cost of a lock that is free, beside that of the standard library: lock and unlock, with
+//! recording off and on.
+//!
+//! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
+//! them. The figures are medians over rounds.
+
+use std::hint::black_box;
+use std::sync::{Mutex, RwLock};
+
+use vor::sync;
+use vor_benches::rounds::{Loop, Times, contest};
+
+/// Rounds of each contest.
+const ROUNDS: usize = 3_000;
+/// Passes of a contestant in a round.
+const ITERATIONS: u32 = 4_000;
+
+/// Makes a loop around one pass.
+fn timed<'a>(mut pass: impl FnMut() + 'a) -> Loop<'a> {
+    Box::new(move |iterations| (0..iterations).for_each(|_| pass()))
+}
+
+fn print(state: &str, names: &[&str], times: &[Times]) {
+    // Each pair is a lock of the standard library and ours.
+    for (names, times) in names.chunks(2).zip(times.chunks(2)) {
+        let ([std, _], [name, _]) = (times, names) else {
+            continue;
+        };
+        println!("{state:<4} {name:<24} {:6.2} ns", std.median_ns());
+        let [_, ours] = times else { continue };
+        println!(
+            "{state:<4} {:<24} {:6.2} ns, {:5.3} × std's, {:+.2} ns",
+            names[1],
+            ours.median_ns(),
+            ours.ratio_to(std),
+            ours.more_than_ns(std)
+        );
+    }
+}
+
+fn run(state: &str) {
+    let (std_mutex, mutex) = (&Mutex::new(0_u64), &sync::Mutex::new(0_u64));
+    let (std_lock, lock) = (&RwLock::new(0_u64), &sync::RwLock::new(0_u64));
+    let names = [
+        "std Mutex::lock",
+        "vor Mutex::lock",
+        "std Mutex::try_lock",
+        "vor Mutex::try_lock",
+        "std RwLock::read",
+        "vor RwLock::read",
+        "std RwLock::write",
+        "vor RwLock::write",
+    ];
+    let mut loops = [
+        timed(|| *black_box(std_mutex).lock().unwrap() += 1),
+        timed(|| *black_box(mutex).lock().unwrap() += 1),
+        timed(|| *black_box(std_mutex).try_lock().unwrap() += 1),
+        timed(|| *black_box(mutex).try_lock().unwrap() += 1),
+        timed(|| _ = black_box(*black_box(std_lock).read().unwrap())),
+        timed(|| _ = black_box(*black_box(lock).read().unwrap())),
+        timed(|| *black_box(std_lock).write().unwrap() += 1),
+        timed(|| *black_box(lock).write().unwrap() += 1),
+    ];
+    let times = contest(ROUNDS, ITERATIONS, &mut loops, ROUNDS, &mut || {});
+    print(state, &names, &times);
+}
+
+fn main() {
+    run("off");
+    vor::Config::new().enable();
+    {
+        vor::profile_scope!("a state for this thread");
+    }
+    run("on");
+}

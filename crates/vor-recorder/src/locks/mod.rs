@@ -1,0 +1,38 @@
+//! Locks with the interface of the standard library that record who waited for whom.
+//!
+//! A lock is one of the standard library, with a `HolderWord` beside it. A
+//! thread that gets the lock at once stores its token in that word, and clears it before it unlocks.
+//! A thread that does not get it at once opens a scope `wait: NAME` around the blocking call:
+//!
+//! ```text
+//! lock      try_lock ── free ─▶ holder = token
+//!                    └─ held ─▶ waiters + 1 ── open `wait: NAME` ── read the holder and its scope
+//!                               ── block ── holder = token ── waiters − 1 ── end the flow ── close
+//! unlock    waiters > 0? begin a flow ── holder = none ── unlock
+//! ```
+//!
+//! The arguments of the scope are the names of the lock, of the thread that held it when the wait
+//! began, and of that thread's innermost scope. The flow is an arrow from the unlock to the wait
+//! that it ended. Inside vor, a wait opens no scope.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `mutex`, `rwlock`, `condvar` | the locks |
+//! | `holder` | the word with the holder's token |
+//! | `info` | what a lock has beside the lock of the standard library |
+//! | `wait` | the scope of a wait |
+
+#[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
+mod holder;
+#[cfg(not(loom))]
+mod info;
+#[cfg(not(loom))]
+mod wait;
+#[cfg(not(loom))]
+pub mod mutex;
+#[cfg(not(loom))]
+pub mod rwlock;
+#[cfg(not(loom))]
+pub mod condvar;
+#[cfg(all(test, loom))]
+mod models;

@@ -1,0 +1,356 @@
+//! `vor locks`: the waits for locks, by lock, holder and waiter.
+//!
+//! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. The scope that waited
+//! is the parent of the span: of the spans that end after the wait on its thread, the first that
+//! began no later. So each thread has a stack of waits whose parent has not ended yet, ascending by
+//! start, as `vor_capture::stats` has one of subtrees.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::reader::Piece;
+use vor_capture::units;
+
+use crate::command::Outcome;
+use crate::command::failure::{Failure, warn};
+use crate::command::json::{self, DamageJson};
+use crate::command::progress::Progress;
+use crate::command::slowest;
+use crate::command::source::{Source, WalkResult, no_spans};
+use crate::command::table::{Column, Kind, printable, write_table};
+
+/// Shows who waited for which lock, and who held it.
+///
+/// A row has the waits of one scope for one lock while one scope of one thread held it. The program
+/// uses `Mutex` and `RwLock` of `vor::sync` (feature `locks`) in place of those of `std::sync`. The
+/// holder is `released meanwhile` if it unlocked before its scope could be read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Shows the N rows with the longest waits in total.
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = slowest::at_least_one)]
+    limit: usize,
+    /// Prints JSON: all rows.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The text before a lock's name in the name of its waits.
+const PREFIX: &str = "wait: ";
+
+/// The first arguments of a wait. Measures may follow.
+const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
+
+/// Most waits of a thread that wait for the end of their parents. If there are more, the scopes of
+/// the older half remain unknown.
+const MAX_PENDING: usize = 1 << 20;
+
+#[derive(Debug, Serialize)]
+struct LocksJson<'a> {
+    file: String,
+    waits: u64,
+    total_ns: u64,
+    dropped_spans: u64,
+    rows: Vec<RowJson<'a>>,
+    damage: DamageJson,
+}
+
+#[derive(Debug, Serialize)]
+struct RowJson<'a> {
+    lock: &'a str,
+    holder_thread: &'a str,
+    /// Empty if the holder had no scope open, or it is unknown.
+    holder_scope: &'a str,
+    /// Empty if the waiter had no scope open.
+    waiter_scope: &'a str,
+    waits: u64,
+    total_ns: u64,
+    mean_ns: f64,
+    max_ns: u64,
+}
+
+/// What a row sums up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    held: Arc<Held>,
+    /// The scope that waited; 0 if none was open.
+    waiter: SiteId,
+}
+
+/// A lock and its holder, as the arguments of a wait name them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Held {
+    lock: Arc<str>,
+    thread: Arc<str>,
+    scope: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    waits: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+/// A wait whose parent has not ended yet.
+#[derive(Debug)]
+struct Pending {
+    start_ticks: u64,
+    duration_ns: u64,
+    held: Arc<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    rows: HashMap<Key, Sums>,
+    /// Each distinct holder of a lock once.
+    holders: HashMap<Held, Arc<Held>>,
+    pending: HashMap<ThreadId, Vec<Pending>>,
+    /// Waits whose parents were too late.
+    orphans: u64,
+    spans: u64,
+    frames: u64,
+    dropped_spans: u64,
+}
+
+/// A row with the names of its scopes. Call sites of one name share it.
+#[derive(Debug)]
+struct Row<'a> {
+    held: &'a Held,
+    waiter: &'a str,
+    sums: Sums,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let (waits, walked) = gather(&mut source)?;
+    source.warn_of(&walked.damage);
+    if waits.spans == 0 {
+        return Err(source.failure(no_spans(waits.frames)));
+    }
+    if waits.orphans > 0 {
+        warn(&format!(
+            "{}: the scopes of {} are unknown, because too many ended before the scope around them",
+            args.path.display(),
+            units::counted(waits.orphans, "wait")
+        ));
+    }
+    let rows = rows(&waits, &walked.catalog);
+    let count = saturating_sum(rows.iter().map(|row| row.sums.waits));
+    let total_ns = saturating_sum(rows.iter().map(|row| row.sums.total_ns));
+    if args.json {
+        let report = LocksJson {
+            file: args.path.display().to_string(),
+            waits: count,
+            total_ns,
+            dropped_spans: waits.dropped_spans,
+            rows: rows.iter().map(row_json).collect(),
+            damage: DamageJson::new(&walked.damage),
+        };
+        json::write_pretty(out, &report)?;
+    } else if rows.is_empty() {
+        let reason = "no thread waited for a lock of `vor::sync` (feature `locks`)";
+        writeln!(out, "{reason}").map_err(Failure::output)?;
+    } else {
+        let summary = units::counted(count, "wait");
+        let total = units::duration(total_ns as f64);
+        writeln!(out, "{summary} for locks, {total} in total").map_err(Failure::output)?;
+        print_table(&rows, args.limit, out)?;
+    }
+    Ok(Outcome::Success)
+}
+
+fn gather(source: &mut Source) -> Result<(Waits, WalkResult), Failure> {
+    let mut waits = Waits::default();
+    let mut progress = Progress::new("reading", false);
+    let walked = source.walk(&mut progress, |piece| {
+        match piece {
+            Piece::Batch(batch) => {
+                for thread in &batch.threads {
+                    waits.add_thread(&batch.catalog, thread);
+                }
+            }
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let frame = &recovered.frame;
+                waits.frames += 1;
+                waits.dropped_spans = waits.dropped_spans.saturating_add(frame.dropped_spans);
+            }
+            _ => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    waits.settle_all();
+    Ok((waits, walked))
+}
+
+impl Waits {
+    /// Adds the spans of a thread, which are in the order of their ends.
+    fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
+        self.spans = self.spans.saturating_add(thread.len() as u64);
+        let pending = self.pending.entry(thread.thread).or_default();
+        let mut args = thread.args.iter().peekable();
+        for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
+            let site = thread.sites.get(at).copied().unwrap_or_default();
+            while let Some(wait) = pending.pop_if(|wait| wait.start_ticks >= start_ticks) {
+                add(&mut self.rows, wait, site);
+            }
+            while args.next_if(|args| (args.span as usize) < at).is_some() {}
+            let args = args.next_if(|args| args.span as usize == at);
+            let Some(held) = args.and_then(|args| held(catalog, site, args)) else {
+                continue;
+            };
+            let held = match self.holders.get(&held) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let new = Arc::new(held.clone());
+                    self.holders.insert(held, Arc::clone(&new));
+                    new
+                }
+            };
+            let duration_ticks = thread.duration_ticks.get(at).copied().unwrap_or(0);
+            let timeline = &catalog.timeline;
+            pending.push(Pending {
+                start_ticks,
+                duration_ns: timeline.duration_ns(start_ticks, duration_ticks),
+                held,
+            });
+        }
+        if pending.len() > MAX_PENDING {
+            for wait in pending.drain(..MAX_PENDING / 2) {
+                self.orphans += 1;
+                add(&mut self.rows, wait, SiteId::default());
+            }
+        }
+    }
+
+    /// Adds the waits around which no scope has ended.
+    fn settle_all(&mut self) {
+        for wait in self.pending.drain().flat_map(|(_, pending)| pending) {
+            add(&mut self.rows, wait, SiteId::default());
+        }
+    }
+}
+
+fn add(rows: &mut HashMap<Key, Sums>, wait: Pending, waiter: SiteId) {
+    let held = wait.held;
+    let sums = rows.entry(Key { held, waiter }).or_default();
+    sums.add(Sums {
+        waits: 1,
+        total_ns: wait.duration_ns,
+        max_ns: wait.duration_ns,
+    });
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.waits = self.waits.saturating_add(other.waits);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    fn mean_ns(self) -> f64 {
+        self.total_ns as f64 / self.waits.max(1) as f64
+    }
+}
+
+/// Returns the lock and the holder of a wait, or `None` for any other span.
+fn held(catalog: &Catalog, site: SiteId, args: &SpanArgs) -> Option<Held> {
+    let site = catalog.site(site)?;
+    let lock = site.name.strip_prefix(PREFIX)?;
+    let has_names = site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
+    let [_, ArgValue::Str(thread), ArgValue::Str(scope), ..] = &args.values[..] else {
+        return None;
+    };
+    has_names.then(|| Held {
+        lock: lock.into(),
+        thread: Arc::clone(thread),
+        scope: Arc::clone(scope),
+    })
+}
+
+/// Returns the rows, those with the longest waits first.
+fn rows<'a>(waits: &'a Waits, catalog: &'a Catalog) -> Vec<Row<'a>> {
+    let mut by_name: HashMap<(&Held, &str), Sums> = HashMap::new();
+    for (key, sums) in &waits.rows {
+        let waiter = match key.waiter {
+            SiteId(0) => "",
+            site => catalog.site_name(site),
+        };
+        by_name.entry((&key.held, waiter)).or_default().add(*sums);
+    }
+    let row = |((held, waiter), sums)| Row { held, waiter, sums };
+    let mut rows: Vec<_> = by_name.into_iter().map(row).collect();
+    rows.sort_by(|a, b| {
+        let by_total = b.sums.total_ns.cmp(&a.sums.total_ns);
+        by_total.then_with(|| (a.held, a.waiter).cmp(&(b.held, b.waiter)))
+    });
+    rows
+}
+
+fn row_json<'a>(row: &Row<'a>) -> RowJson<'a> {
+    RowJson {
+        lock: &row.held.lock,
+        holder_thread: &row.held.thread,
+        holder_scope: &row.held.scope,
+        waiter_scope: row.waiter,
+        waits: row.sums.waits,
+        total_ns: row.sums.total_ns,
+        mean_ns: row.sums.mean_ns(),
+        max_ns: row.sums.max_ns,
+    }
+}
+
+fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(), Failure> {
+    let columns = [
+        Column::new("lock", Kind::Text, 0),
+        Column::new("held by", Kind::Text, 0),
+        Column::new("waiter", Kind::Text, 0),
+        Column::new("waits", Kind::Number, 1),
+        Column::new("total", Kind::Number, 0),
+        Column::new("mean", Kind::Number, 2),
+        Column::new("max", Kind::Number, 3),
+    ];
+    let row = |row: &Row<'_>| {
+        vec![
+            printable(&row.held.lock),
+            holder(row.held),
+            match row.waiter {
+                "" => "(outside of scopes)".to_owned(),
+                name => printable(name),
+            },
+            units::count(row.sums.waits),
+            units::duration(row.sums.total_ns as f64),
+            units::duration(row.sums.mean_ns()),
+            units::duration(row.sums.max_ns as f64),
+        ]
+    };
+    let shown: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
+    write_table(out, &columns, &shown)?;
+    let more = rows.len().saturating_sub(limit);
+    if more > 0 {
+        let more = units::counted(more as u64, "more row");
+        writeln!(out, "and {more}; -n shows them").map_err(Failure::output)?;
+    }
+    Ok(())
+}
+
+fn holder(held: &Held) -> String {
+    let thread = printable(&held.thread);
+    match &*held.scope {
+        "" => thread,
+        scope => format!("{} on {thread}", printable(scope)),
+    }
+}
+
+fn saturating_sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}

@@ -1,0 +1,199 @@
+//! `vor locks` on captures with known waits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_capture::filled;
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::sink::FrameSink as _;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
+
+use crate::command::made::{self, ScopeSpec, scope};
+use crate::command::recording::recording;
+use crate::command::{run, v2};
+
+const SCOPES: [ScopeSpec; 6] = [
+    scope("request", 1, 0),
+    scope("evict", 2, 0),
+    scope("wait: cache", 0, 0),
+    scope("wait: log", 0, 0),
+    // No wait, whatever its name says.
+    scope("wait: for it", 5, 0),
+    scope("main", 6, 0),
+];
+const REQUEST: u32 = 1;
+const EVICT: u32 = 2;
+const CACHE: u32 = 3;
+const LOG: u32 = 4;
+const OTHER: u32 = 5;
+const MAIN: u32 = 6;
+
+/// A span: thread, begin, duration, site, and the holder if it is a wait.
+type SpanSpec = (u32, u64, u64, u32, Option<(&'static str, &'static str)>);
+
+fn catalog() -> Arc<Catalog> {
+    let mut catalog = Catalog::clone(&made::catalog(&SCOPES));
+    let sites = Arc::make_mut(&mut catalog.sites);
+    for site in [CACHE, LOG] {
+        let info = sites[site as usize - 1].as_mut().unwrap();
+        let names = ["lock", "holder", "holder_scope"];
+        Arc::<SiteInfo>::make_mut(info).arg_names = names.map(Into::into).to_vec();
+    }
+    let other = filled!(ThreadInfo {
+        os_id: 2,
+        name: "worker".into(),
+    });
+    Arc::make_mut(&mut catalog.threads).push(Some(Arc::new(other)));
+    Arc::new(catalog)
+}
+
+/// Writes a capture with one batch for each part. Spans are in the order of their ends.
+fn write(path: &Path, parts: &[&[SpanSpec]]) {
+    let catalog = catalog();
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    for part in parts {
+        let mut threads = [0, 1].map(|id| {
+            let mut thread = ThreadBatch::default();
+            thread.thread = ThreadId(id);
+            thread
+        });
+        for &(thread, start_ticks, duration_ticks, site, holder) in *part {
+            let thread = &mut threads[thread as usize];
+            if let Some((name, scope)) = holder {
+                let texts = [SCOPES[site as usize - 1].name, name, scope];
+                thread.args.push(filled!(SpanArgs {
+                    span: thread.len() as u32,
+                    values: texts.map(|text| ArgValue::Str(text.into())).to_vec(),
+                }));
+            }
+            made::end(thread, start_ticks, duration_ticks, site);
+        }
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads.to_vec(),
+        });
+        sink.accept_batch(&batch).unwrap();
+    }
+    sink.finish().unwrap();
+}
+
+fn file(parts: &[&[SpanSpec]]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    write(&path, parts);
+    (folder, path)
+}
+
+const MS: u64 = 1_000_000;
+const EVICTS: Option<(&str, &str)> = Some(("worker", "evict"));
+
+/// Two requests of `main` wait three times for the cache. `worker` waits for the log, once in a
+/// scope and once outside of all.
+const WAITS: [&[SpanSpec]; 3] = [
+    &[
+        (0, 2 * MS, 31 * MS, CACHE, EVICTS),
+        (0, 40 * MS, 5 * MS, OTHER, None),
+        (0, MS, 50 * MS, REQUEST, None),
+        (1, 3 * MS, 2 * MS, LOG, Some(("main", ""))),
+    ],
+    // The second request ends in a later batch than its waits.
+    &[
+        (0, 62 * MS, MS, CACHE, EVICTS),
+        (0, 64 * MS, 2 * MS, CACHE, Some(("released meanwhile", ""))),
+    ],
+    &[
+        (0, 61 * MS, 20 * MS, REQUEST, None),
+        (0, 0, 100 * MS, MAIN, None),
+        (1, 8 * MS, MS, LOG, Some(("main", ""))),
+        (1, 7 * MS, 3 * MS, EVICT, None),
+    ],
+];
+
+#[test]
+fn rows_have_the_lock_its_holder_and_the_waiter() {
+    let (_folder, path) = file(&WAITS);
+    let shown = run("locks", &path, &[]);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "5 waits for locks, 37.0 ms in total",
+            "lock   held by             waiter               waits    total     mean      max",
+            "cache  evict on worker     request                  2  32.0 ms  16.0 ms  31.0 ms",
+            "cache  released meanwhile  request                  1  2.00 ms  2.00 ms  2.00 ms",
+            "log    main                (outside of scopes)      1  2.00 ms  2.00 ms  2.00 ms",
+            "log    main                evict                    1  1.00 ms  1.00 ms  1.00 ms",
+        ]
+    );
+    assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
+    let first = run("locks", &path, &["-n", "1"]).stdout;
+    assert_eq!(first.lines().count(), 4);
+    assert!(
+        first.ends_with("and 3 more rows; -n shows them\n"),
+        "{first}"
+    );
+    let all = run("locks", &path, &["--limit", "4"]).stdout;
+    assert_eq!(all, shown.stdout);
+}
+
+#[test]
+fn json_has_all_rows() {
+    let (_folder, path) = file(&WAITS);
+    let json = run("locks", &path, &["--json", "-n", "1"]).json();
+    assert_eq!(
+        (&json["waits"], &json["total_ns"]),
+        (&5.into(), &37_000_000.into())
+    );
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    let expected = serde_json::json!({
+        "lock": "cache",
+        "holder_thread": "worker",
+        "holder_scope": "evict",
+        "waiter_scope": "request",
+        "waits": 2,
+        "total_ns": 32_000_000,
+        "mean_ns": 16_000_000.0,
+        "max_ns": 31_000_000,
+    });
+    assert_eq!(rows[0], expected);
+    let names = |at: usize| {
+        let row = &rows[at];
+        ["lock", "holder_thread", "holder_scope", "waiter_scope"].map(|name| row[name].as_str())
+    };
+    assert_eq!(names(2), ["log", "main", "", ""].map(Some));
+    assert_eq!(json["damage"]["count"], 0);
+}
+
+#[test]
+fn a_recording_without_waits_has_an_empty_report() {
+    let (_folder, path) = file(&[&[(0, 1, 5, OTHER, None), (0, 0, 9, MAIN, None)]]);
+    for path in [&path, &recording().path, &v2("flame.vor")] {
+        let shown = run("locks", path, &[]);
+        assert_eq!(shown.code, 0, "{shown:?}");
+        let line = "no thread waited for a lock of `vor::sync` (feature `locks`)\n";
+        assert_eq!(shown.stdout, line);
+        let json = run("locks", path, &["--json"]).json();
+        assert_eq!(
+            (&json["waits"], &json["rows"]),
+            (&0.into(), &serde_json::json!([]))
+        );
+    }
+}
+
+#[test]
+fn captures_without_spans_and_wrong_numbers_are_refused() {
+    let line = run("locks", &v2("metrics_only.vor"), &[])
+        .refusal()
+        .to_owned();
+    assert!(line.contains("no spans in 60 frames"), "{line}");
+    let (_folder, path) = file(&WAITS);
+    for number in ["0", "many", "-1"] {
+        assert!(
+            run("locks", &path, &["-n", number])
+                .refusal()
+                .contains(number)
+        );
+    }
+}
