@@ -1,4 +1,4 @@
-"""book.py: checks the documents as a reader meets them.
+"""book.py [--stage FOLDER | --built FOLDER]: checks the documents as a reader meets them.
 
 - Each relative link of README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs leads to a file, and
   its anchor to a heading.
@@ -6,10 +6,13 @@
 - Each page of docs is in SUMMARY.md, and in the doctests if it has code in Rust.
 - The table of variables has the variables that the recorder reads.
 
-Each error is one line.
+Each error is one line. `--stage` makes a source for mdbook instead, which adds the pages outside of
+docs that the book links to: mdbook renders only pages of its summary. `--built` checks the links of
+the pages that mdbook made.
 """
 import pathlib
 import re
+import shutil
 import sys
 import urllib.parse
 
@@ -138,7 +141,56 @@ def check(root):
     return errors, len(texts)
 
 
+def linked_pages(root, name):
+    """The documents that a document links to."""
+    for _, target in links((root / name).read_text()):
+        file = ((root / name).parent / target.partition("#")[0]).resolve()
+        if file.suffix == ".md" and file.is_file() and root in file.parents:
+            yield file.relative_to(root).as_posix()
+
+
+def stage(root, folder):
+    """Copies the book and all pages that it links to, and lists those at the end of its summary."""
+    root = root.resolve()
+    pages = [path.relative_to(root).as_posix() for path in sorted(root.glob("docs/**/*.md"))]
+    outside = []
+    for name in pages:
+        for linked in linked_pages(root, name):
+            if linked not in pages:
+                pages.append(linked)
+                outside.append(linked)
+    shutil.copytree(root / "docs", folder / "docs")
+    for name in outside:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, folder / name)
+    (folder / "docs/SUMMARY.md").unlink()
+    shutil.move(folder / "docs/book.toml", folder)
+    # The first page is also index.html, so it must be in the folder of index.html.
+    summary = (root / SUMMARY).read_text().removeprefix("# Summary").strip()
+    summary = re.sub(r"\]\((?=[^)])", "](docs/", summary)
+    listed = "".join(f"- [{name}]({name})\n" for name in sorted({*outside} - {"README.md"}))
+    (folder / "SUMMARY.md").write_text(
+        f"# Summary\n\n[README](README.md)\n{summary}\n\n# In the repository\n\n{listed}"
+    )
+
+
+def check_built(folder):
+    """Every page that a rendered page links to is there."""
+    errors = []
+    for page in sorted(folder.glob("**/*.html")):
+        for target in re.findall(r'href="([^"#]+\.html)(?:#[^"]*)?"', page.read_text()):
+            if not ELSEWHERE.match(target) and not (page.parent / target).is_file():
+                errors.append(f"{page.relative_to(folder)}: `{target}` leads nowhere")
+    return sorted(set(errors))
+
+
 def main():
+    if sys.argv[1:2] == ["--built"] and len(sys.argv) == 3:
+        errors = check_built(pathlib.Path(sys.argv[2]))
+        sys.exit("\n".join(errors) or None)
+    if sys.argv[1:2] == ["--stage"] and len(sys.argv) == 3:
+        stage(pathlib.Path.cwd(), pathlib.Path(sys.argv[2]))
+        return
     errors, count = check(pathlib.Path.cwd())
     for error in errors:
         print(error, file=sys.stderr)

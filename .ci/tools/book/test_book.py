@@ -17,7 +17,7 @@ PAGE = """# Page
 
 ## A `part` & two
 
-[up](../README.md#title), [twin](#twin-1), [a folder](../docs)
+[up](../README.md#title), [twin](#twin-1), [a folder](../docs), [out](../more/one.md)
 
 ## Twin
 
@@ -32,8 +32,11 @@ FILES = {
     "docs/page.md": PAGE,
     "docs/deep/other.md": "# Other\n\n[page](../page.md)\n",
     "docs/panel.png": "",
+    "more/one.md": "# One\n\n[two](two.md)\n",
+    "more/two.md": "# Two\n",
+    "docs/book.toml": "",
     book.VARIABLES: "# Variables\n\n| `VOR_A` | `VOR_B` |\n",
-    book.SUMMARY: "- [Page](page.md)\n- [Other](deep/other.md)\n- [Later]()\n"
+    book.SUMMARY: "# Summary\n\n- [Page](page.md)\n- [Other](deep/other.md)\n- [Later]()\n"
     "- [Variables](variables.md)\n",
     book.DOCTESTS: 'Page = "docs/page.md";\n',
     book.KNOWN: 'const KNOWN: &[&str] = &[\n    "VOR_A",\n    "VOR_B",\n];\n',
@@ -109,6 +112,24 @@ class Book(unittest.TestCase):
         self.assert_errors("docs/variables.md: VOR_B is missing")
         self.write(book.KNOWN, "")
         self.assert_errors(f"{book.KNOWN}: no list of variables")
+
+    def test_the_staged_book_has_all_pages_that_it_links_to(self):
+        folder = self.root.parent / "stage"
+        book.stage(self.root, folder)
+        self.assertEqual(
+            (folder / "SUMMARY.md").read_text(),
+            "# Summary\n\n[README](README.md)\n- [Page](docs/page.md)\n- [Other](docs/deep/other.md)\n- [Later]()\n"
+            "- [Variables](docs/variables.md)\n\n# In the repository\n\n"
+            "- [more/one.md](more/one.md)\n- [more/two.md](more/two.md)\n",
+        )
+        for name in ("book.toml", "docs/page.md", "docs/panel.png", "more/two.md", "README.md"):
+            self.assertTrue((folder / name).is_file(), name)
+
+    def test_a_rendered_link_to_no_page_is_an_error(self):
+        self.write("built/a.html", '<a href="deep/b.html#x"></a><a href="https://x.y/z.html"></a>')
+        self.assertEqual(book.check_built(self.root / "built"), ["a.html: `deep/b.html` leads nowhere"])
+        self.write("built/deep/b.html", '<a href="../a.html"></a>')
+        self.assertEqual(book.check_built(self.root / "built"), [])
 
 
 if __name__ == "__main__":
