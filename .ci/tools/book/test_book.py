@@ -120,14 +120,16 @@ class Book(unittest.TestCase):
             (folder / "SUMMARY.md").read_text(),
             "# Summary\n\n[README](README.md)\n- [Page](docs/page.md)\n- [Other](docs/deep/other.md)\n- [Later]()\n"
             "- [Variables](docs/variables.md)\n\n# In the repository\n\n"
-            "- [more/one.md](more/one.md)\n- [more/two.md](more/two.md)\n",
+            "- [more/one.md](more/one.md)\n"
+            "- [more/two.md](more/two.md)\n",
         )
         for name in ("book.toml", "docs/page.md", "docs/panel.png", "more/two.md", "README.md"):
             self.assertTrue((folder / name).is_file(), name)
 
     def test_a_rendered_link_to_no_page_is_an_error(self):
         self.write("built/a.html", '<a href="deep/b.html#x"></a><a href="https://x.y/z.html"></a>')
-        self.assertEqual(book.check_built(self.root / "built"), ["a.html: `deep/b.html` leads nowhere"])
+        errors = book.check_built(self.root / "built")
+        self.assertEqual(errors, ["a.html: `deep/b.html` leads nowhere"])
         self.write("built/deep/b.html", '<a href="../a.html"></a>')
         self.assertEqual(book.check_built(self.root / "built"), [])
 
