@@ -205,25 +205,8 @@ impl Generator {
     }
 }
 
-/// The code in `docs/panel.md` compiles, and runs if it may.
-#[cfg(all(doctest, feature = "viz"))]
-#[doc = include_str!("../../docs/panel.md")]
-struct Panel;
-
-/// The code in the README compiles, and runs if it may.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
-
-/// So does the code in the page on instrumentation by other crates.
-#[cfg(all(doctest, feature = "profiling"))]
-#[doc = include_str!("../../docs/profiling.md")]
-struct Profiling;
-
-/// And the code in the page on locks.
-#[cfg(all(doctest, feature = "locks"))]
-#[doc = include_str!("../../docs/locks.md")]
-struct Locks;
+mod book;
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 RECORDS = "benches/record"
 TABLE = f"{RECORDS}/figures.md"
-DOCUMENTS = ("README.md", "docs/*.md")
+DOCUMENTS = ("README.md", "docs/**/*.md")
 NOT_MEASURED = "Not measured"
 
 HEAD = re.compile(r"\|[-|]+$|\| (?:figure|document) \|")

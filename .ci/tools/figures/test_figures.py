@@ -140,6 +140,11 @@ class FiguresCase(unittest.TestCase):
             self.assertEqual(len(errors), 1, text)
             self.assertRegex(errors[0], r"^README.md:12: `.+` is bound to no record$")
 
+    def test_a_page_in_a_folder_is_checked_too(self):
+        (self.root / "docs/deep").mkdir()
+        (self.root / "docs/deep/page.md").write_text("It takes 5 ns.\n")
+        self.assert_errors("docs/deep/page.md:1: `5 ns` is bound to no record")
+
     def test_a_setting_that_is_gone(self):
         self.change("docs/more.md", "every 20 ms", "often")
         self.assert_errors(
