@@ -770,3 +770,102 @@ fn a_full_disk_costs_the_oldest_segments() {
     assert_eq!(left.dropped, 0);
     assert!(captures(&kept).len() >= 5);
 }
+
+/// Frames wait for the decision whether their spans are kept, also across two segments.
+#[test]
+fn chosen_frames_are_those_of_one_file() {
+    let choices = |name: &str| {
+        let mut options = CaptureOptions::default();
+        match name {
+            "every" => (options.every, options.max_frames) = (3, Some(150)),
+            _ => (options.slow, options.frames_before) = (Some(Duration::from_millis(8)), 2),
+        }
+        options
+    };
+    if let Some(role) = role() {
+        let options = choices(&role);
+        let one = CaptureSink::create(&one_file(&folder()), options).unwrap();
+        let config = vor::Config::new()
+            .sink("one file", one)
+            .capture(several(&folder()).join("run-%Y%m%dT%H%M%S.vor"))
+            .segments(vor::Segments::new().size(SEGMENT_BYTES));
+        let config = match options.slow {
+            Some(limit) => config.slow_frames(limit, options.frames_before),
+            None => config.every(3).max_frames(150),
+        };
+        config.enable();
+        for i in 0..600_u64 {
+            for j in 0..100 {
+                vor::profile_scope!(
+                    "inside",
+                    product = (i * j).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                );
+            }
+            if i % 10 == 9 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            vor::frame_mark();
+            // Several frames in each pass of the drain, and several passes in each segment.
+            if i % 16 == 0 {
+                vor::flush();
+            }
+        }
+        return close_both();
+    }
+    for name in ["every", "slow"] {
+        let folder = tempfile::tempdir().unwrap();
+        run(&mut child(test_name!(), name, folder.path()));
+        let several = several(folder.path());
+        let segments = captures(&several).len();
+        assert!(segments >= 3, "{name}: {segments} segments");
+        let (one, parts) = (contents(&one_file(folder.path())), contents(&several));
+        let kept = one.frames.iter().filter(|frame| frame.4 > 0).count();
+        assert!((100..400).contains(&kept), "{name}: {kept} frames");
+        assert_eq!(one.frames, parts.frames, "{name}");
+        assert_eq!(one.spans, parts.spans, "{name}");
+    }
+}
+
+#[test]
+fn tail_goes_on_with_the_next_segment() {
+    if role().is_some() {
+        vor::Config::new()
+            .capture(folder().join("runs/"))
+            .segments(vor::Segments::new().size(SEGMENT_BYTES))
+            .enable();
+        for i in 0..1500_u64 {
+            for j in 0..50 {
+                vor::profile_scope!(
+                    "inside",
+                    product = (i * j).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                );
+            }
+            vor::frame_mark();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        vor::close_capture().unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    let mut process = child(test_name!(), "tail", folder.path());
+    process.stdout(std::process::Stdio::null());
+    let mut process = process.spawn().unwrap();
+    let has_header = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() >= 44);
+    while !runs.is_dir() || !captures(&runs).iter().any(has_header) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = vor(&["tail", "--json"], &runs);
+    assert!(process.wait().unwrap().success());
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let number = |line: &str| {
+        let frame: serde_json::Value = serde_json::from_str(line).unwrap();
+        frame["index"].as_u64().unwrap()
+    };
+    let frames: Vec<u64> = text.lines().map(number).collect();
+    assert!(captures(&runs).len() >= 5);
+    assert_eq!(frames.last(), Some(&1499));
+    assert!(frames.iter().copied().eq(frames[0]..=1499), "{frames:?}");
+}
