@@ -4,6 +4,8 @@
 //! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
 //! them. The figures are medians over rounds.
 
+#![expect(clippy::unwrap_used, reason = "nothing poisons these locks")]
+
 use std::hint::black_box;
 use std::sync::{Mutex, RwLock};
 
