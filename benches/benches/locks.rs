@@ -1,5 +1,5 @@
 //! The cost of a lock that is free, beside that of the standard library: lock and unlock, with
-//! recording off and on.
+//! recording off and on. Then the same with two threads that share a lock.
 //!
 //! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
 //! them. The figures are medians over rounds.
@@ -11,9 +11,12 @@ use std::sync::{Mutex, RwLock};
 
 use vor::sync;
 use vor_benches::rounds::{Loop, Times, contest};
+use vor_benches::work::chain;
 
 /// Rounds of each contest.
 const ROUNDS: usize = 3_000;
+/// Rounds of the contests of two threads.
+const CONTENDED_ROUNDS: usize = 300;
 /// Passes of a contestant in a round.
 const ITERATIONS: u32 = 4_000;
 
@@ -67,11 +70,45 @@ fn run(state: &str) {
     print(state, &names, &times);
 }
 
+/// Two threads that take turns: each adds 1 and works for a moment with the lock, and without it.
+fn two_threads(add: &(impl Fn() + Sync)) -> Loop<'_> {
+    Box::new(move |iterations| {
+        let turns = || {
+            for i in 0..iterations / 2 {
+                add();
+                black_box(chain(u64::from(i), 50));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(turns);
+            turns();
+        });
+        vor::flush();
+    })
+}
+
+fn run_contended(state: &str) {
+    let (std_mutex, mutex) = (&Mutex::new(0_u64), &sync::Mutex::named("contended", 0_u64));
+    let add_std = || {
+        let mut count = std_mutex.lock().unwrap();
+        *count = black_box(chain(*count, 50));
+    };
+    let add = || {
+        let mut count = mutex.lock().unwrap();
+        *count = black_box(chain(*count, 50));
+    };
+    let mut loops = [two_threads(&add_std), two_threads(&add)];
+    let times = contest(CONTENDED_ROUNDS, ITERATIONS, &mut loops, ROUNDS, &mut || {});
+    print(state, &["std, two threads", "vor, two threads"], &times);
+}
+
 fn main() {
     run("off");
+    run_contended("off");
     vor::Config::new().enable();
     {
         vor::profile_scope!("a state for this thread");
     }
     run("on");
+    run_contended("on");
 }

@@ -189,7 +189,7 @@ struct Turn {
 #[test]
 fn holders_waiters_and_durations_are_those_of_the_schedule() {
     own_process!();
-    const TURNS: usize = 5_000;
+    const TURNS: usize = 3_000;
     const SCOPES: [&str; 5] = ["evict", "insert", "", "look up", "write back"];
     const THREADS: [&str; 2] = ["left", "right"];
     static CACHE: Mutex<u64> = Mutex::named("cache", 0);
