@@ -47,11 +47,11 @@ fn a_path_that_cannot_be_written_is_one_line() {
     let file = folder.path().join("file");
     fs::write(&file, "text").unwrap();
     let in_file = file.join("run.vor");
-    // Of segments.
-    let folder_in_file = file.join("captures/");
+    // A folder holds segments, but this is a file.
+    let as_folder = file.join("");
     let missing = folder.path().join("missing/run.vor");
     let paths = [
-        (folder_in_file.to_str().unwrap(), "Not a directory"),
+        (as_folder.to_str().unwrap(), "cannot write"),
         (missing.to_str().unwrap(), "No such file"),
         (in_file.to_str().unwrap(), "Not a directory"),
         ("/proc/version", ""),

@@ -607,9 +607,9 @@ fn a_count_above_the_bytes_that_are_left_is_refused() {
 fn unknown_kinds_and_codecs_are_skipped() {
     for (kind, codec) in [
         (0, 0),
-        (15, 0),
+        (16, 0),
         // It is not unpacked either.
-        (15, 1),
+        (16, 1),
         (255, 0),
         (kind::BATCH, 2),
         (kind::CLOCK, 15),
