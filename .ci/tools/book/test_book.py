@@ -118,8 +118,8 @@ class Book(unittest.TestCase):
         book.stage(self.root, folder)
         self.assertEqual(
             (folder / "SUMMARY.md").read_text(),
-            "# Summary\n\n[README](README.md)\n- [Page](docs/page.md)\n- [Other](docs/deep/other.md)\n- [Later]()\n"
-            "- [Variables](docs/variables.md)\n\n# In the repository\n\n"
+            "# Summary\n\n[README](README.md)\n- [Page](docs/page.md)\n"
+            "- [Other](docs/deep/other.md)\n- [Later]()\n- [Variables](docs/variables.md)\n\n# In the repository\n\n"
             "- [more/one.md](more/one.md)\n"
             "- [more/two.md](more/two.md)\n",
         )
