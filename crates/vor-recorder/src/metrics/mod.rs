@@ -200,7 +200,9 @@ fn record_value(name: &str, value: f64) {
         return;
     }
     let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
-    let cached = SLOTS.try_with(|slots| slots.try_borrow().ok()?.get(name).copied());
+    // Busy, because a thread's first use of a thread-local allocates.
+    let cached =
+        thread::while_busy(|| SLOTS.try_with(|slots| slots.try_borrow().ok()?.get(name).copied()));
     if let Ok(Some(slot)) = cached {
         return slot.set(value);
     }

@@ -138,7 +138,10 @@ impl Site {
 
     #[cold]
     fn find(key: usize, attributes: &Attributes<'_>) -> Option<&'static Self> {
-        let seen = KNOWN_SITES.try_with(|seen| seen.try_borrow().ok()?.get(&key).copied());
+        // Busy, because a thread's first use of a thread-local allocates.
+        let seen = thread::while_busy(|| {
+            KNOWN_SITES.try_with(|seen| seen.try_borrow().ok()?.get(&key).copied())
+        });
         if let Ok(Some(site)) = seen {
             return Some(site);
         }

@@ -404,14 +404,16 @@ fn shallow<'a>(depth: usize) -> Option<&'a SharedBaseline> {
 #[cold]
 #[inline(never)]
 fn set_deep(at: usize, start_ticks: u64, measures: Measures) {
-    let _ = DEEP_BASELINES.try_with(|baselines| {
+    let set = |baselines: &RefCell<Vec<SharedBaseline>>| {
         if let Ok(mut baselines) = baselines.try_borrow_mut() {
             if at >= baselines.len() {
-                allocations::untracked(|| baselines.resize_with(at + 1, SharedBaseline::new));
+                baselines.resize_with(at + 1, SharedBaseline::new);
             }
             baselines[at].set(start_ticks, measures);
         }
-    });
+    };
+    // Busy, because the first use of a thread-local allocates, and the stack grows.
+    let _ = thread::while_busy(|| DEEP_BASELINES.try_with(set));
 }
 
 /// Returns the growth of the counters since a scope opened with `depth` scopes around it. The scope

@@ -260,7 +260,10 @@ fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
         return thread::while_busy(enter);
     }
     let key = (std::ptr::from_ref(site).addr(), kinds, measures);
-    let cached = VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied());
+    // Busy, because a thread's first use of a thread-local allocates.
+    let cached = thread::while_busy(|| {
+        VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied())
+    });
     if let Ok(Some(id)) = cached {
         return id;
     }

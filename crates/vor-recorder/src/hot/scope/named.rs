@@ -73,13 +73,16 @@ pub(crate) fn name_id(name: &str) -> u32 {
         return callsite::UNREGISTERED;
     }
     let measures = record_state::measures();
-    let cached = NAMES.try_with(|names| {
-        let names = names.try_borrow().ok()?;
-        names
-            .ids
-            .get(name)
-            .copied()
-            .filter(|_| names.measures == measures)
+    // Busy, because a thread's first use of a thread-local allocates.
+    let cached = thread::while_busy(|| {
+        NAMES.try_with(|names| {
+            let names = names.try_borrow().ok()?;
+            names
+                .ids
+                .get(name)
+                .copied()
+                .filter(|_| names.measures == measures)
+        })
     });
     if let Ok(Some(id)) = cached {
         return id;
