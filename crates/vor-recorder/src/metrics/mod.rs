@@ -5,7 +5,7 @@
 //! find the slot of a name in their own cache, so recording is a look-up and two stores, without a
 //! lock. The mark takes the written values and passes them to the worker.
 //!
-//! The numbers of graphics cards ([`gpu`]) do not come from the program: a thread reads them.
+//! The numbers of graphics cards (`gpu`) do not come from the program: a thread reads them.
 
 mod counter;
 #[cfg_attr(

@@ -289,7 +289,11 @@ fn select(args: &Args, source: &mut Source) -> Result<Option<SelectedFrames>, Fa
 
 /// Refuses a capture that has no data for the format.
 fn expect_content(
-    #[cfg_attr(not(feature = "parquet"), expect(unused_variables))] args: &Args,
+    #[cfg_attr(
+        not(feature = "parquet"),
+        expect(unused_variables, reason = "only Parquet has options of its own")
+    )]
+    args: &Args,
     to: Format,
     interest: Interest,
     source: &Source,
