@@ -517,7 +517,7 @@ unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
             (*object.cast::<Object>()).site.name(),
         )
     };
-    let made = PyString::new(py, name)
+    let made = PyString::new(py, &name)
         .repr()
         .map(|name| PyString::new(py, &format!("vor.Scope({name})")));
     made.map_or_else(raise, |text| text.into_any().into_ptr())
