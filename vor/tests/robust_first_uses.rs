@@ -1,0 +1,67 @@
+//! A thread is inside vor whenever the C library may allocate for vor.
+//!
+//! glibc allocates past the global allocator when a thread uses a thread-local for the first time. A
+//! signal handler that interrupts that, and reads the open scopes, would wait for itself if the
+//! thread were not inside vor. This program has its own `calloc`, so it is not for sanitizers.
+
+#![cfg(all(target_os = "linux", target_env = "gnu", not(feature = "off")))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    unsafe_code,
+    reason = "the function takes the place of one of the C library"
+)]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+thread_local! {
+    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+    /// Calls of `calloc` on a thread that was not inside vor.
+    static OUTSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+unsafe extern "C" {
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+}
+
+/// Takes the place of the C library's function.
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    // Inside vor the list is empty. Otherwise it has the scope around the operations.
+    if IS_WATCHED.replace(false) {
+        let outside = u32::from(!vor::open_scopes().is_empty());
+        OUTSIDE.set(OUTSIDE.get() + outside);
+        IS_WATCHED.set(true);
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { __libc_calloc(count, size) }
+}
+
+/// Returns how often `work` has called `calloc` outside of vor, on a thread of its own.
+fn calls_outside(work: fn()) -> u32 {
+    let thread = std::thread::spawn(move || {
+        vor::profile_scope!("around");
+        IS_WATCHED.set(true);
+        work();
+        IS_WATCHED.set(false);
+        OUTSIDE.get()
+    });
+    thread.join().unwrap()
+}
+
+fn generic<T: vor_recorder::hot::args::Arg>(value: T) {
+    vor::profile_scope!("of any kind", value = value);
+}
+
+#[test]
+fn a_thread_is_inside_vor_whenever_vor_may_allocate() {
+    vor::Config::new().enable();
+    generic(1_u32);
+    assert_eq!(calls_outside(|| vor::record_metric("first", 1.0)), 0);
+    assert_eq!(calls_outside(|| drop(vor::scope("by name"))), 0);
+    assert_eq!(calls_outside(|| generic("text")), 0);
+    assert_eq!(calls_outside(|| generic(1.5)), 0);
+    // The program's own thread-local is found.
+    thread_local!(static OWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+    assert!(calls_outside(|| OWN.with(|own| drop(own.take()))) > 0);
+}
