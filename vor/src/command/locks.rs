@@ -78,7 +78,7 @@ struct RowJson<'a> {
     max_ns: u64,
 }
 
-/// What a row sums up.
+/// The waits of a row have this in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     held: Arc<Held>,

@@ -338,7 +338,7 @@ fn limits_hold_at_every_moment() {
         assert_eq!(bytes, 50_000, "{name}");
     }
     assert!(!old.exists() && held.exists());
-    // What is left is the end of the run, without a gap.
+    // The end of the run is left, without a gap.
     std::fs::remove_file(held).unwrap();
     foreign
         .iter()

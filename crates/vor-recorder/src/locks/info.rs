@@ -1,4 +1,4 @@
-//! What a lock has beside the lock of the standard library: its name, its holder, its waiters.
+//! The parts of a lock beside the lock of the standard library: its name, its holder, its waiters.
 
 use std::panic::Location;
 
@@ -33,7 +33,7 @@ pub(super) enum LockName {
     Place(&'static Location<'static>),
 }
 
-/// What a lock has beside the lock of the standard library.
+/// The parts of a lock beside the lock of the standard library.
 #[derive(Debug)]
 pub(super) struct LockInfo {
     name: LockName,

@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `mutex`, `rwlock`, `condvar` | the locks |
 //! | `holder` | the word with the holder's token |
-//! | `info` | what a lock has beside the lock of the standard library |
+//! | `info` | the parts of a lock beside the lock of the standard library |
 //! | `wait` | the scope of a wait |
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
