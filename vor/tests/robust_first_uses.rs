@@ -40,7 +40,6 @@ extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// Returns how often `work` has called `calloc` outside of vor, on a thread of its own.
 fn calls_outside(work: fn()) -> u32 {
     let thread = std::thread::spawn(move || {
-        vor::profile_scope!("around");
         IS_WATCHED.set(true);
         work();
         IS_WATCHED.set(false);
@@ -49,18 +48,37 @@ fn calls_outside(work: fn()) -> u32 {
     thread.join().unwrap()
 }
 
+static COUNTER: vor::Counter = vor::Counter::new("counter", "");
+
 fn generic<T: vor_recorder::hot::args::Arg>(value: T) {
     vor::profile_scope!("of any kind", value = value);
+}
+
+fn scope() {
+    vor::profile_scope!("first");
 }
 
 #[test]
 fn a_thread_is_inside_vor_whenever_vor_may_allocate() {
     vor::Config::new().enable();
+    // For threads that have no scope of their own.
+    vor::profile_scope!("open meanwhile");
     generic(1_u32);
-    assert_eq!(calls_outside(|| vor::record_metric("first", 1.0)), 0);
-    assert_eq!(calls_outside(|| drop(vor::scope("by name"))), 0);
-    assert_eq!(calls_outside(|| generic("text")), 0);
-    assert_eq!(calls_outside(|| generic(1.5)), 0);
+    let operations: [(&str, fn()); 10] = [
+        ("scope", scope),
+        ("scope by name", || drop(vor::scope("by name"))),
+        ("scope with text", || generic("text")),
+        ("scope with a number", || generic(1.5)),
+        ("phase", || drop(vor::profile_phase!("phase"))),
+        ("message", || vor::message!("a message of {} words", 5)),
+        ("metric", || vor::record_metric("first", 1.0)),
+        ("counter", || COUNTER.add(1)),
+        ("task", || drop(vor::async_span("task", 1))),
+        ("flow", || vor::flow().end()),
+    ];
+    for (name, operation) in operations {
+        assert_eq!(calls_outside(operation), 0, "{name}");
+    }
     // The program's own thread-local is found.
     thread_local!(static OWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
     assert!(calls_outside(|| OWN.with(|own| drop(own.take()))) > 0);

@@ -101,9 +101,9 @@ impl Settings {
 /// Returns the path to which the capture is being written.
 ///
 /// This is usually the configured path; of a capture in segments, the folder. If another process is
-/// writing there, it is `run.<pid>.vor` beside it. Returns `None` if no capture is being written: none was requested, it could not be
-/// opened or written, or it was closed. Also returns `None` in the child of a fork until it
-/// records, and inside a sink.
+/// writing there, it is `run.<pid>.vor` beside it. Returns `None` if no capture is being written:
+/// none was requested, it could not be opened or written, or it was closed. Also returns `None` in
+/// the child of a fork until it records, and inside a sink.
 #[must_use]
 pub fn capture_path() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
