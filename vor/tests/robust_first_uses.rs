@@ -2,7 +2,7 @@
 //!
 //! glibc allocates past the global allocator when a thread uses a thread-local for the first time. A
 //! signal handler that interrupts that, and reads the open scopes, would wait for itself if the
-//! thread were not inside vor. This program has its own `calloc`, so it is not for sanitizers.
+//! thread were not inside vor. This program has its own `malloc`, so it is not for sanitizers.
 
 #![cfg(all(target_os = "linux", target_env = "gnu", not(feature = "off")))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -13,31 +13,46 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::hint::black_box;
 
 thread_local! {
     static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// Calls of `calloc` on a thread that was not inside vor.
+    /// Allocations of a thread that was not inside vor.
     static OUTSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
 unsafe extern "C" {
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_malloc(size: usize) -> *mut c_void;
 }
 
-/// Takes the place of the C library's function.
-#[unsafe(no_mangle)]
-extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    // Inside vor the list is empty. Otherwise it has the scope around the operations.
+/// Counts an allocation of a watched thread that is not inside vor: there, the list is empty.
+/// Otherwise it has at least the scope of the main thread.
+fn check() {
     if IS_WATCHED.replace(false) {
         let outside = u32::from(!vor::open_scopes().is_empty());
         OUTSIDE.set(OUTSIDE.get() + outside);
         IS_WATCHED.set(true);
     }
+}
+
+/// Takes the place of the C library's function.
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    check();
     // SAFETY: the arguments are the caller's.
     unsafe { __libc_calloc(count, size) }
 }
 
-/// Returns how often `work` has called `calloc` outside of vor, on a thread of its own.
+/// Takes the place of the C library's function.
+#[unsafe(no_mangle)]
+extern "C" fn malloc(size: usize) -> *mut c_void {
+    check();
+    // SAFETY: the argument is the caller's.
+    unsafe { __libc_malloc(size) }
+}
+
+/// Returns how often `work` has allocated outside of vor, on a thread of its own.
 fn calls_outside(work: fn()) -> u32 {
     let thread = std::thread::spawn(move || {
         IS_WATCHED.set(true);
@@ -79,7 +94,8 @@ fn a_thread_is_inside_vor_whenever_vor_may_allocate() {
     for (name, operation) in operations {
         assert_eq!(calls_outside(operation), 0, "{name}");
     }
-    // The program's own thread-local is found.
+    // The program's own allocations are found.
+    assert!(calls_outside(|| drop(black_box(vec![1_u8; 100]))) > 0);
     thread_local!(static OWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
     assert!(calls_outside(|| OWN.with(|own| drop(own.take()))) > 0);
 }
