@@ -9,7 +9,8 @@ use vor_capture::model::batch::{
     TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{
-    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo,
+    ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
@@ -304,9 +305,12 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
             boottime_ns: 99,
         })),
     }));
+    let segment = filled!(SegmentInfo { run: 7, number: 2 });
+    catalog.segment = Some(segment);
     let catalog = Arc::new(catalog);
     let (mut encoder, mut bytes) = begin(&mut random, &catalog);
     encoder.encode(RecordRef::Machine(&catalog.machine), &mut bytes);
+    encoder.encode(RecordRef::Segment(segment), &mut bytes);
     let mut now = 2000;
     for index in 0..4 {
         let start_ticks = now;

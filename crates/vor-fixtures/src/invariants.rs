@@ -32,13 +32,14 @@ pub fn records(file: &[u8]) {
         let begin = raw.offset as usize;
         let end = begin + raw.head.record_bytes();
         let stored = &file[begin + RECORD_HEAD_BYTES..end];
-        let expected = match raw.head.kind {
-            1..=14 => reference::unpack(raw.head.codec, stored).and_then(|payload| {
+        let expected = if reference::KINDS.contains(&raw.head.kind) {
+            reference::unpack(raw.head.codec, stored).and_then(|payload| {
                 payload.map_or(Ok(None), |payload| {
                     reference::decode(raw.head.kind, raw.head.seq, &payload)
                 })
-            }),
-            _ => Ok(None),
+            })
+        } else {
+            Ok(None)
         };
         let what = format!("kind {} at {begin}", raw.head.kind);
         match (raw.decode(payloads), expected) {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use vor_capture::filled;
@@ -22,6 +23,8 @@ use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
 /// A value, or the rule that the bytes break.
 pub type Judged<T> = Result<T, &'static str>;
 
+/// The kinds of records that [`decode`] knows.
+pub const KINDS: RangeInclusive<u8> = 1..=15;
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 const GROUP: usize = 256;
 

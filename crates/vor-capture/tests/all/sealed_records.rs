@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use vor_capture::format::{
@@ -21,7 +22,7 @@ use vor_fixtures::payload::{
     MESSAGES, Payload, TASKS, accept, accept_stored, file_with, refuse, refuse_stored,
 };
 use vor_fixtures::sealed::{Sealed, declarations, frame_payload, index_payload, kind};
-use vor_fixtures::{decoded, invariants};
+use vor_fixtures::{decoded, invariants, reference};
 
 #[test]
 fn unknown_events_and_stages_are_refused() {
@@ -439,7 +440,7 @@ fn a_last_record_that_is_no_end_record_does_not_close_a_file() {
     let is_closed = |file: Vec<u8>| Capture::new(Cursor::new(file)).unwrap().info().closed;
     assert!(is_closed(sound.clone()));
     // Kinds and codecs of a later version, in records that look like an end record otherwise.
-    for (kind, codec) in [(15, 0), (255, 0), (kind::END, 2), (kind::END, 1)] {
+    for (kind, codec) in [(16, 0), (255, 0), (kind::END, 2), (kind::END, 1)] {
         let file = with_last(kind, codec, &end.0);
         assert_eq!(index_offset(&file), None, "kind {kind}, codec {codec}");
         assert!(!is_closed(file), "kind {kind}, codec {codec}");
@@ -604,6 +605,17 @@ fn a_count_above_the_bytes_that_are_left_is_refused() {
 }
 
 #[test]
+fn a_capture_of_every_kind_has_each_kind_that_the_reference_knows() {
+    let records = Sealed::of(&every_kind(1, true)).records;
+    let found: BTreeSet<u8> = records.iter().map(|record| record.kind).collect();
+    assert!(found.into_iter().eq(reference::KINDS));
+    for kind in 0..=255 {
+        let known = !matches!(reference::decode(kind, 0, &[]), Ok(None));
+        assert_eq!(known, reference::KINDS.contains(&kind), "kind {kind}");
+    }
+}
+
+#[test]
 fn unknown_kinds_and_codecs_are_skipped() {
     for (kind, codec) in [
         (0, 0),
@@ -634,7 +646,7 @@ fn a_record_of_an_impossible_codec_or_size_is_damage() {
         );
         assert_eq!(decoded.missing_records, 1);
     }
-    let largest = file_with(15, 0, &[0; MAX_PAYLOAD_BYTES]);
+    let largest = file_with(16, 0, &[0; MAX_PAYLOAD_BYTES]);
     assert!(
         decoded::decode(&largest, largest.len())
             .unwrap()
