@@ -16,7 +16,7 @@ import shutil
 import sys
 import urllib.parse
 
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/**/*.md")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md")
 SUMMARY = "docs/SUMMARY.md"
 DOCTESTS = "examples/src/book.rs"
 VARIABLES = "docs/variables.md"
