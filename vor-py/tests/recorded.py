@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vor import _core
 
 HAS_MONITORING = sys.version_info >= (3, 12)
+# Tests of a build that only reads captures read those of another interpreter, and compare them with
+# its command.
+OTHER = os.environ.get("VOR_TEST_RECORDER")
+needs_recorder = pytest.mark.skipif(not _core.RECORDS, reason="this build only reads captures")
 
 
 @dataclass
@@ -99,13 +105,20 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, "PYTHONHASHSEED": "0", **variables}
 
 
+def recorder() -> str:
+    """Return an interpreter with a build that records and has the command."""
+    if not _core.RECORDS and OTHER is None:
+        pytest.skip("this build only reads captures; VOR_TEST_RECORDER names no other interpreter")
+    return OTHER or sys.executable
+
+
 def start(
     folder: Path, source: str, *arguments: str, before: list[str] | None = None, **variables: str
 ) -> Run:
     """Run a program in `folder` to its end. The arguments `before` precede its name."""
     program = folder / "program.py"
     program.write_text(textwrap.dedent(source))
-    command = [sys.executable, *(before or []), "program.py", *arguments]
+    command = [recorder(), *(before or []), "program.py", *arguments]
     done = subprocess.run(
         command,
         cwd=folder,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import environment, record, start
+from recorded import environment, needs_recorder, record, recorder, start
 
 import vor
 from vor import _command, _reading
@@ -54,7 +54,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(*arguments: object) -> Any:
     """Return the JSON output of the command."""
-    called = [sys.executable, "-m", "vor", *map(str, arguments), "--json"]
+    called = [recorder(), "-m", "vor", *map(str, arguments), "--json"]
     done = subprocess.run(called, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
@@ -128,6 +128,7 @@ def test_statistics_are_those_of_the_command(path: Path, part: tuple[int, int] |
     }
 
 
+@needs_recorder
 def test_spans_are_those_of_the_command(path: Path, tmp_path: Path) -> None:
     capture = vor.read(path)
     with pytest.warns(UserWarning, match="2 spans left out: ended after the last frame"):
@@ -236,6 +237,7 @@ def test_columns_are_buffers_that_cannot_be_written(path: Path) -> None:
     assert lengths.tolist() == expected
 
 
+@needs_recorder
 def test_exports_have_the_format_of_their_name(path: Path, tmp_path: Path) -> None:
     capture = vor.read(path)
     begins: dict[str, bytes | tuple[bytes, ...]] = {
@@ -284,7 +286,7 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
     running = subprocess.Popen(
-        [sys.executable, "program.py"],
+        [recorder(), "program.py"],
         cwd=tmp_path,
         env=environment(),
         stdin=subprocess.PIPE,
@@ -390,6 +392,7 @@ def test_notebooks_show_it(path: Path) -> None:
     assert "<" not in tree.fromstring(capture[3:3]._repr_html_()).findtext(".//b", "")
 
 
+@needs_recorder
 def test_the_command_is_there(path: Path) -> None:
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         called = [sys.executable, "-m", "vor", *arguments]
@@ -424,6 +427,7 @@ def test_the_viewer_is_started_or_said_to_be_missing(
     assert (tmp_path / "shown").read_text() == str(path)
 
 
+@needs_recorder
 def test_a_cell_is_recorded(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -464,6 +468,7 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == [], "the interpreter deletes an unnamed capture at its end"
 
 
+@needs_recorder
 def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = start(

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from vor import _core
+
 
 def main() -> None:
     """Run the command line."""
     arguments = sys.argv[1:]
+    if not _core.RECORDS:
+        from vor import _only_reads
+
+        print(_only_reads.missing(" ".join(["vor", *arguments[:1]])), file=sys.stderr)
+        sys.exit(2)
     if arguments[:1] == ["run"]:
         from vor import _run
 

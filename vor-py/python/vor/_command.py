@@ -21,8 +21,13 @@ def call(arguments: Sequence[str]) -> int:
 def run(arguments: Sequence[str]) -> str:
     """Run the command in a process of its own, and return its stderr.
 
-    The process has its own signals and memory. Raises OSError with its message if it fails.
+    The process has its own signals and memory. Raises OSError with its message if it fails, and
+    ImportError if this build lacks the command.
     """
+    if not _core.RECORDS:
+        from vor import _only_reads
+
+        raise _only_reads.missing(f"vor {arguments[0]}")
     # The process records nothing itself. It finds the package in the same place as this one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("VOR_")}
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -22,8 +22,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
-import vor
-from vor import _core, _monitor
+from vor import _core, _monitor, _recording
 
 _VARIABLE = "VOR_PYTHON_RUN"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -211,7 +210,7 @@ def join() -> None:
 
 
 def _begin(options: Options) -> None:
-    vor.enable(capture=options.out)
+    _recording.enable(capture=options.out)
     # Registered before the program's handlers, so it is called after them.
     atexit.register(_end, options)
     _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
@@ -238,8 +237,8 @@ def _end(options: Options) -> None:
     if _core.stop_marking_frames():
         # End the frame of the time since the last mark.
         _core.frame_mark()
-    vor.disable()
-    vor.close_capture()
+    _recording.disable()
+    _recording.close_capture()
     if os.getpid() == options.pid:
         _report_children(options.out)
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 
-from . import commands, installs, interpreters, lints, suite
+from . import commands, installs, interpreters, lints, reading, suite
 from .commands import Task
 from .report import Failed, skip
 from .tools import Tools
@@ -86,6 +86,8 @@ class Builder:
             self._pythons.append(self._free_threaded)
         else:
             skip("the Python module on a CPython without a lock", "no such interpreter")
+        if self._pythons:
+            reading.check(self._tools, self._wheels, self._pythons[0])
         for python in self._pythons:
             installs.check(self._tools, python)
 

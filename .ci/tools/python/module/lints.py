@@ -18,7 +18,8 @@ def check_rust(cache):
     for name, description in INTERPRETERS.items():
         path = cache / name
         path.write_text(description, encoding="utf-8")
-        _check_build({"PYO3_CONFIG_FILE": str(path)}, "module")
+        for feature in "module", "reading":
+            _check_build({"PYO3_CONFIG_FILE": str(path)}, feature)
 
 
 def _check_build(env, feature):

@@ -30,8 +30,13 @@ def _install_optional(environment, name):
     jobs = "--no-binary", "black", "--only-binary", "numpy", "numpy", "black"
     if not environment.install(*jobs):
         skip(f"real jobs on CPython {name}", "NumPy and black cannot be installed")
-    for library in TABLES:
-        if not environment.install("--only-binary", ":all:", library):
-            skip(f"tables in {library} on CPython {name}", "it cannot be installed")
+    install_tables(environment, f"on CPython {name}")
     if not environment.install("ipython"):
         skip(f"cells of notebooks on CPython {name}", "IPython cannot be installed")
+
+
+def install_tables(environment, where):
+    """Installs the libraries that read tables."""
+    for library in TABLES:
+        if not environment.install("--only-binary", ":all:", library):
+            skip(f"tables in {library} {where}", "it cannot be installed")

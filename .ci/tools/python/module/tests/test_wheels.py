@@ -5,7 +5,7 @@ import unittest
 from unittest import mock
 
 from .. import __main__ as program
-from .. import installs, interpreters
+from .. import installs, interpreters, reading
 from ..report import Failed
 from ..wheels import Wheels
 
@@ -73,12 +73,13 @@ class WheelsCase(unittest.TestCase):
         log = self.folder / "log"
         with mock.patch.object(interpreters, "find_free_threaded", lambda _: None), \
                 mock.patch.object(program, "skip", lambda *_: None), \
+                mock.patch.object(reading, "check", lambda *_: tried.append("reading")), \
                 mock.patch.object(installs, "check", lambda _, python: tried.append(python)):
             tools = FakeTools()
             builder = program.Builder(tools, Wheels(self.folder, tools), TAGS, log)
             builder.run()
             self.assertIsNone(builder.free_threaded())
-        self.assertEqual(tried, list(TAGS))
+        self.assertEqual(tried, ["reading", *TAGS])
 
     def test_a_builder_that_fails_ends_the_wait_for_the_interpreter_without_a_lock(self):
         tools = FakeTools(broken="py311")

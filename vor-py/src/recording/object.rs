@@ -16,7 +16,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::entry::method_table;
+use crate::recording::entry::method_table;
 
 unsafe extern "C" {
     /// `tp_call` of a type whose objects have a vectorcall function. In the stable ABI since 3.12.

@@ -13,7 +13,7 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::object::{none, take_error};
+use crate::recording::object::{none, take_error};
 
 /// The arguments of a vectorcall, as the interpreter passes them.
 #[derive(Clone, Copy)]
@@ -134,10 +134,10 @@ macro_rules! vectorcall {
             count: usize,
             keywords: *mut ::pyo3::ffi::PyObject,
         ) -> *mut ::pyo3::ffi::PyObject {
-            let args = $crate::entry::VectorcallArgs::new(args, count, keywords);
+            let args = $crate::recording::entry::VectorcallArgs::new(args, count, keywords);
             // SAFETY: the interpreter calls with an object of the type, or for an event, and with
             // arguments that live as long as the call.
-            $crate::entry::Outcome::into_raw(unsafe { $function(callable, args) })
+            $crate::recording::entry::Outcome::into_raw(unsafe { $function(callable, args) })
         }
         entry as ::pyo3::ffi::vectorcallfunc
     }};
@@ -152,7 +152,7 @@ macro_rules! no_args {
             _: *mut ::pyo3::ffi::PyObject,
         ) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: the interpreter calls with the module or an object of the type.
-            $crate::entry::Outcome::into_raw(unsafe { $function(object) })
+            $crate::recording::entry::Outcome::into_raw(unsafe { $function(object) })
         }
         ::pyo3::ffi::PyMethodDef {
             ml_name: $name.as_ptr(),
@@ -174,8 +174,8 @@ macro_rules! positional {
         ) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: the interpreter calls with the module or an object of the type, and with so
             // many arguments, which live as long as the call.
-            $crate::entry::Outcome::into_raw(unsafe {
-                $function(object, $crate::entry::slice(args, count))
+            $crate::recording::entry::Outcome::into_raw(unsafe {
+                $function(object, $crate::recording::entry::slice(args, count))
             })
         }
         ::pyo3::ffi::PyMethodDef {
@@ -199,10 +199,11 @@ macro_rules! keywords {
             count: ::pyo3::ffi::Py_ssize_t,
             keywords: *mut ::pyo3::ffi::PyObject,
         ) -> *mut ::pyo3::ffi::PyObject {
-            let args = $crate::entry::VectorcallArgs::new(args, count.unsigned_abs(), keywords);
+            let args =
+                $crate::recording::entry::VectorcallArgs::new(args, count.unsigned_abs(), keywords);
             // SAFETY: the interpreter calls with the module, and with arguments that live as long
             // as the call.
-            $crate::entry::Outcome::into_raw(unsafe { $function(object, args) })
+            $crate::recording::entry::Outcome::into_raw(unsafe { $function(object, args) })
         }
         ::pyo3::ffi::PyMethodDef {
             ml_name: $name.as_ptr(),

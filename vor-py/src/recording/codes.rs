@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference};
 use vor_recorder::hot::callsite::CallSite;
 
-use crate::filter;
-use crate::sites::{self, Place};
+use crate::recording::filter;
+use crate::recording::sites::{self, Place};
 
 /// The way to record the calls of a code object.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::codes::{self, Coroutine};
-use crate::entry::{add_functions, positional};
-use crate::monitor::{self, MIN_TICKS};
-use crate::{callee, open};
+use crate::recording::codes::{self, Coroutine};
+use crate::recording::entry::{add_functions, positional};
+use crate::recording::monitor::{self, MIN_TICKS};
+use crate::recording::{callee, open};
 
 /// Whether threads have the callback. Written when tracing begins and ends, read relaxed by events.
 static TRACING: AtomicBool = AtomicBool::new(false);

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use vor_recorder::hot::scope;
 use vor_recorder::{drain, metrics};
 
-use crate::entry::{add_functions, positional};
-use crate::object::{raise, repr_text, text};
-use crate::ticker;
+use crate::recording::entry::{add_functions, positional};
+use crate::recording::object::{raise, repr_text, text};
+use crate::recording::ticker;
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_functions(

@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict};
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
 
-use crate::object::{repr_text, type_name};
+use crate::recording::object::{repr_text, type_name};
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \

@@ -27,11 +27,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use vor_recorder::hot::scope::manual;
 
-use crate::codes::{self, Code};
-use crate::entry::{VectorcallArgs, vectorcall};
-use crate::object::{Callback, TypeCell, none};
-use crate::values::{self, Value};
-use crate::{callee, open};
+use crate::recording::codes::{self, Code};
+use crate::recording::entry::{VectorcallArgs, vectorcall};
+use crate::recording::object::{Callback, TypeCell, none};
+use crate::recording::values::{self, Value};
+use crate::recording::{callee, open};
 
 /// The type of the objects that are called for events.
 static HOOK: TypeCell<Callback> = TypeCell::new();

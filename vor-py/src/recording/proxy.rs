@@ -12,7 +12,7 @@ use std::ptr;
 
 use pyo3::ffi;
 
-use crate::object::{TypeSpec, text};
+use crate::recording::object::{TypeSpec, text};
 
 /// The first field of such an object.
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! The object around a generator or coroutine that a profiled function returns on CPython 3.11. It
 //! records each activation as a span.
 //!
-//! Like the [wrapper](crate::wrapper), it looks like its target. The awaitables of an asynchronous
-//! generator are wrapped in such objects too, because its code runs in them.
+//! Like the [wrapper](crate::recording::wrapper), it looks like its target. The awaitables of an
+//! asynchronous generator are wrapped in such objects too, because its code runs in them.
 
 #![expect(
     unsafe_code,
@@ -21,11 +21,13 @@ use vor_recorder::hot::callsite::CallSite;
 use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 use vor_recorder::setup;
 
-use crate::entry::{no_args, positional};
-use crate::object::{Py_am_send, TypeCell, allocate, raise, type_name, with_error_aside};
-use crate::open;
-use crate::proxy::{self, Proxy, target};
-use crate::values::{self, Value};
+use crate::recording::entry::{no_args, positional};
+use crate::recording::object::{
+    Py_am_send, TypeCell, allocate, raise, type_name, with_error_aside,
+};
+use crate::recording::open;
+use crate::recording::proxy::{self, Proxy, target};
+use crate::recording::values::{self, Value};
 
 /// The object. `site` and `is_coroutine` are set at its creation and never change.
 #[repr(C)]

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use vor_recorder::setup;
 
-use crate::object::with_error_aside;
-use crate::sites::{self, Place};
-use crate::{codes, open, wrapper};
+use crate::recording::object::with_error_aside;
+use crate::recording::sites::{self, Place};
+use crate::recording::{codes, open, wrapper};
 
 /// Whether turns of loops are watched. Written (relaxed) by the thread that wraps them, read by
 /// every look-up of a new name. It is harmless if two threads both wrap them.

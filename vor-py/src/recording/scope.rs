@@ -26,13 +26,13 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use vor_recorder::hot::callsite::{CallSite, MAX_ARGS};
 use vor_recorder::hot::scope::manual;
 
-use crate::entry::{VectorcallArgs, add_functions, keywords, vectorcall};
-use crate::object::{
+use crate::recording::entry::{VectorcallArgs, add_functions, keywords, vectorcall};
+use crate::recording::object::{
     Callback, TypeCell, TypeSpec, allocate, none, raise, text, type_name, with_error_aside,
 };
-use crate::sites::{self, Place};
-use crate::values::{self, Value};
-use crate::{loops, open};
+use crate::recording::sites::{self, Place};
+use crate::recording::values::{self, Value};
+use crate::recording::{loops, open};
 
 /// An object of `vor.Scope`. All fields are set at its creation and never change.
 #[repr(C)]

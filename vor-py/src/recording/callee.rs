@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use vor_recorder::hot::scope::manual;
 
-use crate::monitor::MIN_TICKS;
-use crate::open;
-use crate::sites::{self, Place};
+use crate::recording::monitor::MIN_TICKS;
+use crate::recording::open;
+use crate::recording::sites::{self, Place};
 
 /// One key for all such calls: they nest only through calls of Python functions, which have keys of
 /// their own.

@@ -4,7 +4,7 @@
 //! The object looks like its target: every attribute is the target's, including its class. So
 //! `inspect`, `pickle` by name and documentation see the function. It is called by vectorcall and
 //! calls its target by vectorcall, and leaves no frame in a traceback. A generator or coroutine
-//! that the target returns is wrapped in an [`Activation`](crate::activation).
+//! that the target returns is wrapped in an [`Activation`](crate::recording::activation).
 
 #![expect(
     unsafe_code,
@@ -21,11 +21,11 @@ use vor_recorder::hot::callsite::CallSite;
 use vor_recorder::hot::scope::manual;
 use vor_recorder::setup;
 
-use crate::entry::{VectorcallArgs, no_args, positional, vectorcall};
-use crate::object::{TypeCell, TypeSpec, allocate, raise, text};
-use crate::proxy::{self, Proxy};
-use crate::values::{self, Value};
-use crate::{activation, open};
+use crate::recording::entry::{VectorcallArgs, no_args, positional, vectorcall};
+use crate::recording::object::{TypeCell, TypeSpec, allocate, raise, text};
+use crate::recording::proxy::{self, Proxy};
+use crate::recording::values::{self, Value};
+use crate::recording::{activation, open};
 
 /// A parameter whose value is recorded.
 #[derive(Debug)]

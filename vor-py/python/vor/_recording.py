@@ -1,0 +1,115 @@
+"""The part of `vor` that records. In a build that only reads captures, the import fails."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from vor import _core
+
+if not _core.RECORDS:
+    from vor import _only_reads
+
+    raise ImportError(_only_reads.REASON, name="vor")
+
+from vor import _fork as _fork
+from vor import _monitor
+from vor._core import (
+    Scope,
+    calibrate,
+    capture_path,
+    close_capture,
+    empty_span_ns,
+    flush,
+    frame_mark,
+    is_enabled,
+    message,
+    record_io,
+    record_metric,
+    record_metric_unit,
+    scope,
+)
+from vor._profile import profile, skip
+from vor._steps import steps
+
+__all__ = [
+    "Scope",
+    "calibrate",
+    "capture_path",
+    "close_capture",
+    "disable",
+    "empty_span_ns",
+    "enable",
+    "flush",
+    "frame_mark",
+    "is_enabled",
+    "load_ipython_extension",
+    "message",
+    "profile",
+    "record_io",
+    "record_metric",
+    "record_metric_unit",
+    "scope",
+    "skip",
+    "steps",
+]
+
+
+def enable(
+    *,
+    capture: str | os.PathLike[str] | None = None,
+    spans: bool | None = None,
+    every: int | None = None,
+    max_frames: int | None = None,
+    slow_frames_ms: float | None = None,
+    frames_before: int | None = None,
+    ring_kib: int | None = None,
+    stats: bool | None = None,
+    count_scopes: bool | None = None,
+    print_stats: bool | None = None,
+    cpu_time: bool | None = None,
+    cpu_split: bool | None = None,
+    inline_drain: bool | None = None,
+    drain_interval_ms: float | None = None,
+    max_spans_per_frame: int | None = None,
+    watchdog_ms: float | None = None,
+    signals: bool | None = None,
+) -> None:
+    """Switch recording on, with these settings or those of the environment variables.
+
+    Without settings, the environment variables apply. If recording is on already, this adds the
+    settings that can still be added.
+
+    capture: the file to write.
+    spans: whether the capture has spans, or only metrics.
+    every: record the spans of one frame in N.
+    max_frames: record the spans of at most N frames.
+    slow_frames_ms, frames_before: record only the spans of frames slower than this, and of N frames
+        before each.
+    ring_kib: size of each thread's ring.
+    stats: maintain sums per scope.
+    count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
+    cpu_time, cpu_split: measure CPU time.
+    inline_drain: drain the rings in `frame_mark`.
+    drain_interval_ms: longest time between two drains.
+    max_spans_per_frame: most spans that a frame holds as a tree.
+    watchdog_ms: report the open scopes of every thread when a frame or a scope takes longer.
+    signals: whether a signal that ends the process and that Python does not handle closes the
+        capture first; by default it does.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    _core.enable(**given)
+    _monitor.switch(True)
+
+
+def disable() -> None:
+    """Switch recording off. An open capture continues when recording is switched on again."""
+    _monitor.switch(False)
+    _core.disable()
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register the IPython magic `%%vor`, which records a cell: ``%load_ext vor``."""
+    from vor import _notebook
+
+    _notebook.load(ipython)
