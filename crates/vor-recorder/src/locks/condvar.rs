@@ -1,15 +1,36 @@
 //! A condition variable for the mutexes of this crate.
+//!
+//! The condition variable of the standard library locks the mutex again inside its own wait. A wait
+//! for the notification and one for the mutex would be one scope. So this one waits with a lock of
+//! its own, `waiting`:
+//!
+//! ```text
+//! wait     lock `waiting` ── unlock the mutex ── open `wait: NAME` ── wait ── unlock `waiting`
+//!          ── close ── lock the mutex, which may be a wait for the mutex
+//! notify   lock and unlock `waiting` ── notify
+//! ```
+//!
+//! A thread that waits locks `waiting` before it unlocks the mutex. So a thread that changes the
+//! condition under the mutex and notifies afterwards finds it counted, and asleep.
 
+use std::fmt;
+use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, WaitTimeoutResult};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::info::LockInfo;
-use super::mutex::{Hold, MutexGuard, guarded};
+use super::mutex::{MutexGuard, guarded};
+use super::site::{WaitName, WaitSite};
+use crate::sync::lock;
 
-/// A condition variable with the interface of [`std::sync::Condvar`], for a
-/// [`Mutex`](super::mutex::Mutex) of this crate.
+/// A condition variable with the interface of [`std::sync::Condvar`] that records the waits for it,
+/// for a [`Mutex`](super::mutex::Mutex) of this crate.
 ///
-/// Waiting for a notification is not waiting for a lock, so it opens no scope.
+/// A thread that waits for a notification while recording is on opens a scope `wait: NAME` until it
+/// is woken. If another thread holds the mutex then, the thread waits for the mutex afterwards, in a
+/// scope of its own.
+///
+/// The name is the one given to [`named`](Self::named), or else the place at which the condition
+/// variable was made.
 ///
 /// # Examples
 ///
@@ -20,7 +41,7 @@ use super::mutex::{Hold, MutexGuard, guarded};
 /// use vor::sync::{Condvar, Mutex};
 ///
 /// static IS_READY: Mutex<bool> = Mutex::new(false);
-/// static CHANGED: Condvar = Condvar::new();
+/// static CHANGED: Condvar = Condvar::named("ready");
 ///
 /// let setter = std::thread::spawn(|| {
 ///     *IS_READY.lock().unwrap() = true;
@@ -30,18 +51,34 @@ use super::mutex::{Hold, MutexGuard, guarded};
 /// assert!(*is_ready.unwrap());
 /// # setter.join().unwrap();
 /// ```
-#[derive(Debug, Default)]
 pub struct Condvar {
-    inner: sync::Condvar,
+    site: WaitSite,
+    /// The number of threads that wait or have been woken and not run yet.
+    waiting: sync::Mutex<usize>,
+    notified: sync::Condvar,
 }
 
 impl Condvar {
-    /// Makes a condition variable.
+    /// Makes a condition variable, whose name is the place of this call.
     #[must_use]
     #[inline]
+    #[track_caller]
     pub const fn new() -> Self {
+        Self::with_name(WaitName::Place(Location::caller()))
+    }
+
+    /// Makes a condition variable with a name.
+    #[must_use]
+    #[inline]
+    pub const fn named(name: &'static str) -> Self {
+        Self::with_name(WaitName::Named(name))
+    }
+
+    const fn with_name(name: WaitName) -> Self {
         Self {
-            inner: sync::Condvar::new(),
+            site: WaitSite::new(name),
+            waiting: sync::Mutex::new(0),
+            notified: sync::Condvar::new(),
         }
     }
 
@@ -51,13 +88,10 @@ impl Condvar {
     /// # Errors
     ///
     /// Returns the guard in an error if the mutex is poisoned.
-    ///
-    /// # Panics
-    ///
-    /// May panic if the condition variable is used with several mutexes.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-        let (info, inner) = guard.release_hold();
-        guarded(self.inner.wait(inner), |inner| held(info, inner))
+        let wait = |waiting| (self.notified.wait(waiting).unwrap_or_else(recovered), ());
+        let (locked, ()) = self.unlocked(guard, wait);
+        locked
     }
 
     /// Waits as [`wait`](Self::wait) does while the condition is `true`.
@@ -67,21 +101,20 @@ impl Condvar {
     /// Returns the guard in an error if the mutex is poisoned.
     pub fn wait_while<'a, T, F>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         mut condition: F,
     ) -> LockResult<MutexGuard<'a, T>>
     where
         F: FnMut(&mut T) -> bool,
     {
-        let (info, inner) = guard.release_hold();
-        let waited = self.inner.wait_while(inner, |value| {
-            let _hold = Hold::new(info, LockInfo::own_token());
-            condition(value)
-        });
-        guarded(waited, |inner| held(info, inner))
+        while condition(&mut guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
     }
 
-    /// Waits as [`wait`](Self::wait) does, but no longer than about `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but no longer than about `timeout`. The wait for the
+    /// mutex afterwards may take longer.
     ///
     /// # Errors
     ///
@@ -91,8 +124,11 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
-        let (info, inner) = guard.release_hold();
-        held_in_time(info, self.inner.wait_timeout(inner, timeout))
+        let (locked, result) = self.unlocked(guard, |waiting| {
+            let waited = self.notified.wait_timeout(waiting, timeout);
+            waited.unwrap_or_else(recovered)
+        });
+        guarded(locked, |guard| (guard, result))
     }
 
     /// Waits as [`wait_timeout`](Self::wait_timeout) does while the condition is `true`.
@@ -102,50 +138,92 @@ impl Condvar {
     /// Returns the guard in an error if the mutex is poisoned.
     pub fn wait_timeout_while<'a, T, F>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         timeout: Duration,
         mut condition: F,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
     where
         F: FnMut(&mut T) -> bool,
     {
-        let (info, inner) = guard.release_hold();
-        let waited = self.inner.wait_timeout_while(inner, timeout, |value| {
-            let _hold = Hold::new(info, LockInfo::own_token());
-            condition(value)
-        });
-        held_in_time(info, waited)
+        if !condition(&mut guard) {
+            return Ok((guard, timed_out(false)));
+        }
+        let begin = Instant::now();
+        loop {
+            let Some(rest) = timeout.checked_sub(begin.elapsed()) else {
+                return Ok((guard, timed_out(true)));
+            };
+            guard = match self.wait_timeout(guard, rest) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => return Err(poisoned),
+            };
+            if !condition(&mut guard) {
+                return Ok((guard, timed_out(false)));
+            }
+        }
     }
 
     /// Wakes one thread that waits.
-    #[inline]
     pub fn notify_one(&self) {
-        self.inner.notify_one();
+        if self.has_waiters() {
+            self.notified.notify_one();
+        }
     }
 
     /// Wakes all threads that wait.
-    #[inline]
     pub fn notify_all(&self) {
-        self.inner.notify_all();
+        if self.has_waiters() {
+            self.notified.notify_all();
+        }
+    }
+
+    /// Returns whether a thread waits. Those that wait are asleep, or woken already.
+    fn has_waiters(&self) -> bool {
+        *lock(&self.waiting) != 0
+    }
+
+    /// Waits by `wait` while the mutex of the guard is unlocked. Returns the guard of the mutex,
+    /// which is locked again, and the result of the wait.
+    fn unlocked<'a, 'c, T, R>(
+        &'c self,
+        guard: MutexGuard<'a, T>,
+        wait: impl FnOnce(sync::MutexGuard<'c, usize>) -> (sync::MutexGuard<'c, usize>, R),
+    ) -> (LockResult<MutexGuard<'a, T>>, R) {
+        let mutex = guard.mutex();
+        let mut waiting = lock(&self.waiting);
+        *waiting += 1;
+        // Before the scope opens, because the arrow to the next holder begins in the one around it.
+        drop(guard);
+        let scope = self.site.begin_wait();
+        let (mut waiting, result) = wait(waiting);
+        *waiting -= 1;
+        drop(waiting);
+        drop(scope);
+        (mutex.lock(), result)
     }
 }
 
-/// Makes a guard of vor for a mutex that the calling thread holds again.
-fn held<'a, T>(info: &'a LockInfo, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    MutexGuard::new(Hold::new(info, LockInfo::own_token()), inner)
+/// No value under the lock of a condition variable is left half-changed.
+fn recovered<G>(poisoned: PoisonError<G>) -> G {
+    poisoned.into_inner()
 }
 
-type InTime<G> = LockResult<(G, WaitTimeoutResult)>;
+/// Makes a result of the standard library, which has no constructor, by a wait that does not block.
+fn timed_out(timed_out: bool) -> WaitTimeoutResult {
+    let (mutex, condvar) = (sync::Mutex::new(()), sync::Condvar::new());
+    let waited = condvar.wait_timeout_while(lock(&mutex), Duration::ZERO, |()| timed_out);
+    waited.unwrap_or_else(recovered).1
+}
 
-fn held_in_time<'a, T>(
-    info: &'a LockInfo,
-    waited: InTime<sync::MutexGuard<'a, T>>,
-) -> InTime<MutexGuard<'a, T>> {
-    match waited {
-        Ok((inner, result)) => Ok((held(info, inner), result)),
-        Err(poisoned) => {
-            let (inner, result) = poisoned.into_inner();
-            Err(PoisonError::new((held(info, inner), result)))
-        }
+impl Default for Condvar {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
     }
 }

@@ -15,15 +15,21 @@
 //! began, and of that thread's innermost scope. The flow is an arrow from the unlock to the wait
 //! that it ended. Inside vor, a wait opens no scope.
 //!
+//! A wait for a notification has no holder, so its scope has no arguments.
+//!
 //! | module | holds |
 //! |---|---|
-//! | `mutex`, `rwlock`, `condvar` | the locks |
+//! | `mutex`, `rwlock` | the locks |
+//! | `condvar` | waits for notifications |
 //! | `holder` | the word with the holder's token |
+//! | `site` | the name and the call site of waits |
 //! | `info` | the parts of a lock beside the lock of the standard library |
-//! | `wait` | the scope of a wait |
+//! | `wait` | the scope of a wait for a lock |
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
+#[cfg(not(loom))]
+mod site;
 #[cfg(not(loom))]
 mod info;
 #[cfg(not(loom))]

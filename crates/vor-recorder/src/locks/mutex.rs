@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::info::{LockInfo, LockName};
+use super::info::LockInfo;
+use super::site::WaitName;
 use super::wait::{Absent, Wait};
 use crate::hot::thread::ThreadToken;
 
@@ -38,8 +39,9 @@ pub struct Mutex<T: ?Sized> {
 /// The right to access the value of a locked [`Mutex`]. Dropping it unlocks the mutex.
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
     // Dropped before `inner`, which unlocks.
-    hold: Hold<'a>,
+    _hold: Hold<'a>,
     inner: sync::MutexGuard<'a, T>,
 }
 
@@ -75,16 +77,16 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::with_name(LockName::Place(Location::caller()), value)
+        Self::with_name(WaitName::Place(Location::caller()), value)
     }
 
     /// Makes an unlocked mutex with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(LockName::Named(name), value)
+        Self::with_name(WaitName::Named(name), value)
     }
 
-    const fn with_name(name: LockName, value: T) -> Self {
+    const fn with_name(name: WaitName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),
             inner: sync::Mutex::new(value),
@@ -151,7 +153,11 @@ impl<T: ?Sized> Mutex<T> {
         token: ThreadToken,
         inner: sync::MutexGuard<'a, T>,
     ) -> MutexGuard<'a, T> {
-        MutexGuard::new(Hold::new(&self.info, token), inner)
+        MutexGuard {
+            mutex: self,
+            _hold: Hold::new(&self.info, token),
+            inner,
+        }
     }
 
     /// Returns whether a thread has panicked while it held the mutex.
@@ -220,14 +226,10 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// Returns the mutex that the guard locks.
     #[inline(always)]
-    pub(super) fn new(hold: Hold<'a>, inner: sync::MutexGuard<'a, T>) -> Self {
-        Self { hold, inner }
-    }
-
-    /// Removes the holder, and returns the guard of the lock, which is still locked.
-    pub(super) fn release_hold(self) -> (&'a LockInfo, sync::MutexGuard<'a, T>) {
-        (self.hold.info(), self.inner)
+    pub(super) fn mutex(&self) -> &'a Mutex<T> {
+        self.mutex
     }
 }
 

@@ -5,8 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::info::{LockInfo, LockName};
+use super::info::LockInfo;
 use super::mutex::{Hold, guarded, guarded_error};
+use super::site::WaitName;
 use super::wait::{Absent, Wait};
 use crate::hot::thread::ThreadToken;
 
@@ -74,16 +75,16 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::with_name(LockName::Place(Location::caller()), value)
+        Self::with_name(WaitName::Place(Location::caller()), value)
     }
 
     /// Makes an unlocked lock with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(LockName::Named(name), value)
+        Self::with_name(WaitName::Named(name), value)
     }
 
-    const fn with_name(name: LockName, value: T) -> Self {
+    const fn with_name(name: WaitName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),
             inner: sync::RwLock::new(value),

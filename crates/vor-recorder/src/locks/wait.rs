@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use vor_capture::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
 
-use super::info::{ARG_NAMES, LockInfo, PREFIX};
+use super::info::{ARG_NAMES, LockInfo};
+use super::site::PREFIX;
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::thread::{self, Holder, Innermost, ThreadToken};
 use crate::hot::{callsite, record_state};

@@ -2,98 +2,23 @@
 
 #![cfg(not(feature = "off"))]
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use vor_capture::model::batch::{ArgValue, FlowStage, SpanBatch};
-use vor_capture::reader::{Event, Reader};
+use vor_capture::model::batch::FlowStage;
 use vor_fixtures::own_process;
 use vor_recorder::clock;
 use vor_recorder::hot::scope::scope;
-use vor_recorder::locks::condvar::Condvar;
 use vor_recorder::locks::mutex::Mutex;
 use vor_recorder::locks::rwlock::RwLock;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
+use crate::locks_support::{Point, Recorded, named, read, start};
+
 const RELEASED: &str = "released meanwhile";
-
-/// A span that was recorded.
-#[derive(Clone, Debug)]
-struct Recorded {
-    thread: String,
-    name: String,
-    start_ticks: u64,
-    end_ticks: u64,
-    args: Vec<String>,
-}
-
-/// A point of a flow.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    ticks: u64,
-    stage: FlowStage,
-}
-
-/// Everything that was recorded.
-#[derive(Debug, Default)]
-struct Recording {
-    spans: Vec<Recorded>,
-    flows: HashMap<u64, Vec<(String, Point)>>,
-    dropped: u64,
-}
-
-impl Recording {
-    fn add(&mut self, batch: &SpanBatch) {
-        let catalog = &batch.catalog;
-        for thread in &batch.threads {
-            let name = &catalog.thread(thread.thread).unwrap().name;
-            let first = self.spans.len();
-            for at in 0..thread.len() {
-                let start_ticks = thread.start_ticks[at];
-                self.spans.push(Recorded {
-                    thread: name.clone(),
-                    name: catalog.site_name(thread.sites[at]).to_owned(),
-                    start_ticks,
-                    end_ticks: start_ticks + thread.duration_ticks[at],
-                    args: Vec::new(),
-                });
-            }
-            for args in &thread.args {
-                let texts = args.values.iter().map(|value| match value {
-                    ArgValue::Str(text) => text.to_string(),
-                    value => format!("{value:?}"),
-                });
-                self.spans[first + args.span as usize].args = texts.collect();
-            }
-            for flow in &thread.flows {
-                let point = Point {
-                    ticks: flow.ticks,
-                    stage: flow.stage,
-                };
-                let points = self.flows.entry(flow.flow).or_default();
-                points.push((name.clone(), point));
-            }
-            self.dropped += thread.dropped_spans;
-        }
-    }
-
-    fn waits(&self) -> impl Iterator<Item = &Recorded> {
-        let is_wait = |span: &&Recorded| span.name.starts_with("wait: ");
-        self.spans.iter().filter(is_wait)
-    }
-
-    /// Returns the spans of a thread except waits, by their start.
-    fn scopes_of(&self, thread: &str) -> Vec<&Recorded> {
-        let is_scope = |span: &&Recorded| span.thread == thread && !span.name.starts_with("wait: ");
-        let mut scopes: Vec<_> = self.spans.iter().filter(is_scope).collect();
-        scopes.sort_by_key(|span| span.start_ticks);
-        scopes
-    }
-}
 
 /// Returns the name of the innermost span around a moment.
 fn scope_at<'a>(scopes: &[&'a Recorded], ticks: u64) -> Option<&'a str> {
@@ -101,35 +26,6 @@ fn scope_at<'a>(scopes: &[&'a Recorded], ticks: u64) -> Option<&'a str> {
     let mut begun = scopes[..begun].iter().rev();
     let innermost = begun.find(|span| ticks <= span.end_ticks)?;
     Some(&innermost.name)
-}
-
-/// Starts a recording of a process with this configuration.
-fn start(config: Config) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.vor");
-    config.capture(&path).enable();
-    (folder, path)
-}
-
-fn read(path: &Path) -> Recording {
-    drain::frame_mark();
-    drain::flush();
-    let mut recording = Recording::default();
-    let mut reader = Reader::open(path).unwrap();
-    while let Some(event) = reader.next_event().unwrap() {
-        if let Event::Batch(batch) = event {
-            recording.add(&batch);
-        }
-    }
-    recording
-}
-
-fn named<R: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> R + Send + 'static,
-) -> std::thread::JoinHandle<R> {
-    let builder = std::thread::Builder::new().name(name.into());
-    builder.spawn(work).unwrap()
 }
 
 /// Numbers that look random and follow from the seed.
@@ -157,14 +53,12 @@ fn an_uncontended_lock_records_nothing() {
     let (_folder, path) = start(Config::new());
     static MUTEX: Mutex<u64> = Mutex::named("alone", 0);
     static LOCK: RwLock<u64> = RwLock::named("alone too", 0);
-    static CHANGED: Condvar = Condvar::new();
     for _ in 0..1_000 {
         profile_scope!("work");
         *MUTEX.lock().unwrap() += 1;
         *MUTEX.try_lock().unwrap() += 1;
         *LOCK.write().unwrap() += 1;
         let (_first, _second) = (LOCK.read().unwrap(), LOCK.try_read().unwrap());
-        let _ = CHANGED.wait_timeout(MUTEX.lock().unwrap(), Duration::from_nanos(1));
         // A lock that is tried does not wait.
         let _held = MUTEX.lock().unwrap();
         std::thread::scope(|scope| {

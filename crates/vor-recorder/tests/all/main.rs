@@ -22,7 +22,11 @@ mod gpu_rows;
 #[cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 mod gpu_support;
 #[cfg(feature = "locks")]
+mod locks_condvar;
+#[cfg(feature = "locks")]
 mod locks_std;
+#[cfg(all(feature = "locks", not(feature = "off")))]
+mod locks_support;
 #[cfg(feature = "locks")]
 mod locks_waits;
 #[cfg(not(feature = "off"))]

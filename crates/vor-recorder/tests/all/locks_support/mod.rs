@@ -1,0 +1,126 @@
+//! Reads of everything that a test of waits has recorded.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use vor_capture::model::batch::{ArgValue, FlowStage, SpanBatch};
+use vor_capture::reader::{Event, Reader};
+use vor_recorder::drain;
+use vor_recorder::setup::Config;
+
+/// A span that was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) thread: String,
+    pub(crate) name: String,
+    pub(crate) start_ticks: u64,
+    pub(crate) end_ticks: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) args: Vec<String>,
+}
+
+/// A point of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    pub(crate) ticks: u64,
+    pub(crate) stage: FlowStage,
+}
+
+/// Everything that was recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    pub(crate) spans: Vec<Recorded>,
+    pub(crate) flows: HashMap<u64, Vec<(String, Point)>>,
+    pub(crate) dropped: u64,
+}
+
+impl Recording {
+    pub(crate) fn add(&mut self, batch: &SpanBatch) {
+        let catalog = &batch.catalog;
+        for thread in &batch.threads {
+            let name = &catalog.thread(thread.thread).unwrap().name;
+            let first = self.spans.len();
+            for at in 0..thread.len() {
+                let start_ticks = thread.start_ticks[at];
+                let duration_ticks = thread.duration_ticks[at];
+                self.spans.push(Recorded {
+                    thread: name.clone(),
+                    name: catalog.site_name(thread.sites[at]).to_owned(),
+                    start_ticks,
+                    end_ticks: start_ticks + duration_ticks,
+                    duration_ns: catalog.timeline.duration_ns(start_ticks, duration_ticks),
+                    args: Vec::new(),
+                });
+            }
+            for args in &thread.args {
+                let texts = args.values.iter().map(|value| match value {
+                    ArgValue::Str(text) => text.to_string(),
+                    value => format!("{value:?}"),
+                });
+                self.spans[first + args.span as usize].args = texts.collect();
+            }
+            for flow in &thread.flows {
+                let point = Point {
+                    ticks: flow.ticks,
+                    stage: flow.stage,
+                };
+                let points = self.flows.entry(flow.flow).or_default();
+                points.push((name.clone(), point));
+            }
+            self.dropped += thread.dropped_spans;
+        }
+    }
+
+    pub(crate) fn waits(&self) -> impl Iterator<Item = &Recorded> {
+        let is_wait = |span: &&Recorded| span.name.starts_with("wait: ");
+        self.spans.iter().filter(is_wait)
+    }
+
+    /// Returns the spans of a thread except waits, by their start.
+    pub(crate) fn scopes_of(&self, thread: &str) -> Vec<&Recorded> {
+        let is_scope = |span: &&Recorded| span.thread == thread && !span.name.starts_with("wait: ");
+        let mut scopes: Vec<_> = self.spans.iter().filter(is_scope).collect();
+        scopes.sort_by_key(|span| span.start_ticks);
+        scopes
+    }
+}
+
+/// The time for which a scripted wait lasts.
+pub(crate) const LENGTH: Duration = Duration::from_millis(40);
+
+/// Checks that a scripted wait has lasted for [`LENGTH`], but for the start of a thread, and for the
+/// time for which a busy machine keeps one off its cores.
+pub(crate) fn assert_length(wait: &Recorded) {
+    let length = Duration::from_nanos(wait.duration_ns);
+    assert!((LENGTH * 9 / 10..LENGTH * 50).contains(&length), "{wait:?}");
+}
+
+/// Starts a recording of a process with this configuration.
+pub(crate) fn start(config: Config) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    config.capture(&path).enable();
+    (folder, path)
+}
+
+pub(crate) fn read(path: &Path) -> Recording {
+    drain::frame_mark();
+    drain::flush();
+    let mut recording = Recording::default();
+    let mut reader = Reader::open(path).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Batch(batch) = event {
+            recording.add(&batch);
+        }
+    }
+    recording
+}
+
+pub(crate) fn named<R: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> std::thread::JoinHandle<R> {
+    let builder = std::thread::Builder::new().name(name.into());
+    builder.spawn(work).unwrap()
+}
