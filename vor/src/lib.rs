@@ -264,11 +264,16 @@ pub mod tracing {
 /// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`.
 #[cfg(feature = "locks")]
 pub mod sync {
-    pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
+    pub use std::sync::{
+        LockResult, OnceState, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult,
+    };
 
+    pub use vor_recorder::locks::barrier::{Barrier, BarrierWaitResult};
     pub use vor_recorder::locks::condvar::Condvar;
     pub use vor_recorder::locks::mutex::{Mutex, MutexGuard};
+    pub use vor_recorder::locks::once::{Once, OnceLock};
     pub use vor_recorder::locks::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use vor_recorder::locks::semaphore::{Semaphore, SemaphoreGuard};
 }
 
 /// The panel, drawn by egui: the running program, or a capture of any length.

@@ -43,6 +43,11 @@ impl LockInfo {
         }
     }
 
+    /// Returns the name of the lock.
+    pub(super) fn name(&self) -> WaitName {
+        self.site.name()
+    }
+
     /// Returns the token of the calling thread, for a lock that it is about to take.
     #[inline(always)]
     pub(super) fn own_token() -> ThreadToken {
@@ -70,7 +75,7 @@ impl LockInfo {
     }
 
     /// Ends the flow that the last unlock began, if no other waiter has. Called by a waiter that
-    /// holds the lock now.
+    /// holds the lock now, or has seen that its holder is done.
     pub(super) fn end_flow(&self) {
         FlowId::of_number(self.released.swap(0, Ordering::Relaxed)).end();
     }

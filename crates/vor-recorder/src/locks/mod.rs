@@ -15,12 +15,14 @@
 //! began, and of that thread's innermost scope. The flow is an arrow from the unlock to the wait
 //! that it ended. Inside vor, a wait opens no scope.
 //!
-//! A wait for a notification has no holder, so its scope has no arguments.
+//! A wait for a notification, for other threads at a barrier or for a permit has no holder, so its
+//! scope has no arguments.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `mutex`, `rwlock` | the locks |
-//! | `condvar` | waits for notifications |
+//! | `once` | initialisations, behind a mutex |
+//! | `condvar`, `barrier`, `semaphore` | waits without a holder |
 //! | `holder` | the word with the holder's token |
 //! | `site` | the name and the call site of waits |
 //! | `info` | the parts of a lock beside the lock of the standard library |
@@ -39,6 +41,12 @@ pub mod mutex;
 #[cfg(not(loom))]
 pub mod rwlock;
 #[cfg(not(loom))]
+pub mod once;
+#[cfg(not(loom))]
 pub mod condvar;
+#[cfg(not(loom))]
+pub mod barrier;
+#[cfg(not(loom))]
+pub mod semaphore;
 #[cfg(all(test, loom))]
 mod models;

@@ -86,7 +86,7 @@ impl<T> Mutex<T> {
         Self::with_name(WaitName::Named(name), value)
     }
 
-    const fn with_name(name: WaitName, value: T) -> Self {
+    pub(super) const fn with_name(name: WaitName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),
             inner: sync::Mutex::new(value),
@@ -145,6 +145,10 @@ impl<T: ?Sized> Mutex<T> {
             Ok(inner) => Ok(self.guard(token, inner)),
             Err(error) => Err(guarded_error(error, |inner| self.guard(token, inner))),
         }
+    }
+
+    pub(super) fn info(&self) -> &LockInfo {
+        &self.info
     }
 
     #[inline(always)]

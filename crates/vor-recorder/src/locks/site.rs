@@ -64,6 +64,10 @@ impl WaitSite {
         }
     }
 
+    pub(super) fn name(&self) -> WaitName {
+        self.name
+    }
+
     /// Opens the scope of a wait for something without a holder.
     pub(super) fn begin_wait(&self) -> Scope {
         if cfg!(feature = "off") || !record_state::is_on() || thread::drop_if_busy() {

@@ -15,6 +15,7 @@ use crate::hot::{callsite, record_state};
 const RELEASED: &str = "released meanwhile";
 const UNKNOWN: &str = "unknown";
 const VOR: &str = "vor";
+const NOBODY: &str = "nobody";
 
 /// How often a waiter reads the word of a lock in which no holder is stored. The holder stores
 /// itself a moment after it has locked.
@@ -61,9 +62,11 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// The meaning of a lock without a stored holder, whose `try_lock` has just failed.
+/// The meaning of a lock without a stored holder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Absent {
+    /// No thread has begun what is waited for.
+    Nobody,
     /// The holder has unlocked.
     Released,
     /// The holder has unlocked, or is one of several readers.
@@ -105,6 +108,7 @@ fn describe(info: &LockInfo, site: SiteId, absent: Absent) -> [u64; ARG_NAMES.le
         (Some(Holder::Vor), _) => (Cow::Borrowed(VOR), ""),
         (Some(Holder::Unknown), _) => (Cow::Borrowed(UNKNOWN), ""),
         (None, _) => match absent {
+            Absent::Nobody => (Cow::Borrowed(NOBODY), ""),
             Absent::Released => (Cow::Borrowed(RELEASED), ""),
             Absent::Unknown => (Cow::Borrowed(UNKNOWN), ""),
         },

@@ -22,7 +22,11 @@ mod gpu_rows;
 #[cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 mod gpu_support;
 #[cfg(feature = "locks")]
+mod locks_blocked;
+#[cfg(feature = "locks")]
 mod locks_condvar;
+#[cfg(feature = "locks")]
+mod locks_like_std;
 #[cfg(feature = "locks")]
 mod locks_std;
 #[cfg(all(feature = "locks", not(feature = "off")))]
