@@ -1,5 +1,6 @@
-//! The cost of a lock that is free, beside that of the standard library: lock and unlock, with
-//! recording off and on. Then the same with two threads that share a lock.
+//! The cost of locks and channels that do not block, beside those of the standard library: lock and
+//! unlock, send and receive, with recording off and on. Then two threads that share a lock, and two
+//! that wake each other.
 //!
 //! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
 //! them. The figures are medians over rounds.
@@ -7,9 +8,9 @@
 #![expect(clippy::unwrap_used, reason = "nothing poisons these locks")]
 
 use std::hint::black_box;
-use std::sync::{Mutex, RwLock};
+use std::sync::{Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
 
-use vor::sync;
+use vor::sync::{self, channel};
 use vor_benches::rounds::{Loop, Times, contest};
 use vor_benches::work::chain;
 
@@ -19,6 +20,8 @@ const ROUNDS: usize = 3_000;
 const CONTENDED_ROUNDS: usize = 300;
 /// Passes of a contestant in a round.
 const ITERATIONS: u32 = 4_000;
+/// Passes in which each of two threads blocks.
+const BLOCKED_ITERATIONS: u32 = 200;
 
 /// Makes a loop around one pass.
 fn timed<'a>(mut pass: impl FnMut() + 'a) -> Loop<'a> {
@@ -70,6 +73,178 @@ fn run(state: &str) {
     print(state, &names, &times);
 }
 
+fn run_others(state: &str) {
+    let (std_cell, cell) = (&OnceLock::new(), &sync::OnceLock::new());
+    let (std_changed, changed) = (&Condvar::new(), &sync::Condvar::new());
+    let (std_barrier, barrier) = (&Barrier::new(1), &sync::Barrier::new(1));
+    // A semaphore of the standard library's parts.
+    let (std_permits, std_released) = (&Mutex::new(1_usize), &Condvar::new());
+    let permits = &sync::Semaphore::new(1);
+    let names = [
+        "std OnceLock, a value",
+        "vor OnceLock, a value",
+        "std notify_one, nobody",
+        "vor notify_one, nobody",
+        "std Barrier of 1",
+        "vor Barrier of 1",
+        "std Mutex and Condvar",
+        "vor Semaphore",
+    ];
+    let mut loops = [
+        timed(|| _ = black_box(black_box(std_cell).get_or_init(|| 1))),
+        timed(|| _ = black_box(black_box(cell).get_or_init(|| 1))),
+        timed(|| black_box(std_changed).notify_one()),
+        timed(|| black_box(changed).notify_one()),
+        timed(|| _ = black_box(std_barrier).wait()),
+        timed(|| _ = black_box(barrier).wait()),
+        timed(|| {
+            *black_box(std_permits).lock().unwrap() -= 1;
+            *black_box(std_permits).lock().unwrap() += 1;
+            black_box(std_released).notify_one();
+        }),
+        timed(|| drop(black_box(permits).acquire())),
+    ];
+    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
+    print(state, &names, &times);
+}
+
+fn run_channels(state: &str) {
+    let (std_sender, std_receiver) = mpsc::channel();
+    let (sender, receiver) = channel::channel();
+    let (std_other, std_other_receiver) = mpsc::channel();
+    let (other, other_receiver) = channel::channel();
+    // The first thread that sends has a count of its own.
+    std::thread::scope(|scope| {
+        scope.spawn(|| (std_other.send(0_u64).unwrap(), other.send(0_u64).unwrap()));
+    });
+    let (std_bounded, std_bounded_receiver) = mpsc::sync_channel(16);
+    let (bounded, bounded_receiver) = channel::sync_channel(16);
+    let names = [
+        "std send, recv",
+        "vor send, recv",
+        "std send, try_recv",
+        "vor send, try_recv",
+        "std not the first thread",
+        "vor not the first thread",
+        "std bounded send, recv",
+        "vor bounded send, recv",
+        "std channel for 1 message",
+        "vor channel for 1 message",
+        "std clone and drop",
+        "vor clone and drop",
+    ];
+    let mut loops = [
+        timed(|| {
+            black_box(&std_sender).send(1_u64).unwrap();
+            black_box(black_box(&std_receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&sender).send(1_u64).unwrap();
+            black_box(black_box(&receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&std_sender).send(1_u64).unwrap();
+            black_box(black_box(&std_receiver).try_recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&sender).send(1_u64).unwrap();
+            black_box(black_box(&receiver).try_recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&std_other).send(1_u64).unwrap();
+            black_box(black_box(&std_other_receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&other).send(1_u64).unwrap();
+            black_box(black_box(&other_receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&std_bounded).send(1_u64).unwrap();
+            black_box(black_box(&std_bounded_receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&bounded).send(1_u64).unwrap();
+            black_box(black_box(&bounded_receiver).recv().unwrap());
+        }),
+        timed(|| {
+            let (sender, receiver) = mpsc::channel();
+            sender.send(1_u64).unwrap();
+            black_box(receiver.recv().unwrap());
+        }),
+        timed(|| {
+            let (sender, receiver) = channel::channel();
+            sender.send(1_u64).unwrap();
+            black_box(receiver.recv().unwrap());
+        }),
+        timed(|| drop(black_box(&std_sender).clone())),
+        timed(|| drop(black_box(&sender).clone())),
+    ];
+    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
+    print(state, &names, &times);
+}
+
+/// Two threads that send a message to and fro: each blocks until the other has answered.
+macro_rules! ping_pong {
+    ($channel:path) => {
+        Box::new(|iterations| {
+            let ((ping, pinged), (pong, ponged)) = ($channel(), $channel());
+            std::thread::scope(|scope| {
+                scope.spawn(move || pinged.iter().for_each(|i: u32| pong.send(i).unwrap()));
+                for i in 0..iterations {
+                    ping.send(i).unwrap();
+                    black_box(ponged.recv().unwrap());
+                }
+                drop(ping);
+            });
+            vor::flush();
+        })
+    };
+}
+
+/// Two threads that take turns: each blocks until the other has notified it.
+macro_rules! turns {
+    ($mutex:path, $condvar:path) => {
+        Box::new(|iterations| {
+            let (turn, changed) = ($mutex(0), $condvar());
+            std::thread::scope(|scope| {
+                for me in 0..2 {
+                    let (turn, changed) = (&turn, &changed);
+                    scope.spawn(move || {
+                        for _ in 0..iterations {
+                            let mut turn = turn.lock().unwrap();
+                            while *turn % 2 != me {
+                                turn = changed.wait(turn).unwrap();
+                            }
+                            *turn += 1;
+                            drop(turn);
+                            changed.notify_one();
+                        }
+                    });
+                }
+            });
+            vor::flush();
+        })
+    };
+}
+
+fn run_blocked(state: &str) {
+    let mut loops: [Loop<'_>; 4] = [
+        ping_pong!(mpsc::channel),
+        ping_pong!(channel::channel),
+        turns!(Mutex::new, Condvar::new),
+        turns!(sync::Mutex::new, sync::Condvar::new),
+    ];
+    let names = [
+        "std channels, to and fro",
+        "vor channels, to and fro",
+        "std Condvar, two turns",
+        "vor Condvar, two turns",
+    ];
+    let rounds = CONTENDED_ROUNDS;
+    let times = contest(rounds, BLOCKED_ITERATIONS, &mut loops, rounds, &mut || {});
+    print(state, &names, &times);
+}
+
 /// Two threads that take turns: each adds 1 and works for a moment with the lock, and without it.
 fn two_threads(add: &(impl Fn() + Sync)) -> Loop<'_> {
     Box::new(move |iterations| {
@@ -102,13 +277,19 @@ fn run_contended(state: &str) {
     print(state, &["std, two threads", "vor, two threads"], &times);
 }
 
+fn run_all(state: &str) {
+    run(state);
+    run_others(state);
+    run_channels(state);
+    run_contended(state);
+    run_blocked(state);
+}
+
 fn main() {
-    run("off");
-    run_contended("off");
+    run_all("off");
     vor::Config::new().enable();
     {
         vor::profile_scope!("a state for this thread");
     }
-    run("on");
-    run_contended("on");
+    run_all("on");
 }

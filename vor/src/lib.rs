@@ -93,7 +93,7 @@
 //! | `otlp` | no | `sinks::OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
-//! | `locks` | no | `vor::sync`: locks with std's interface that record who waited for whom |
+//! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
 //! | `cli` | no | the `vor` command |
@@ -261,7 +261,8 @@ pub mod tracing {
 
 /// Locks with the interface of [`std::sync`] that record who waited for whom.
 ///
-/// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`.
+/// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`. The module
+/// [`channel`](sync::channel) replaces [`std::sync::mpsc`].
 #[cfg(feature = "locks")]
 pub mod sync {
     pub use std::sync::{
@@ -269,6 +270,7 @@ pub mod sync {
     };
 
     pub use vor_recorder::locks::barrier::{Barrier, BarrierWaitResult};
+    pub use vor_recorder::locks::channel;
     pub use vor_recorder::locks::condvar::Condvar;
     pub use vor_recorder::locks::mutex::{Mutex, MutexGuard};
     pub use vor_recorder::locks::once::{Once, OnceLock};

@@ -13,7 +13,7 @@
 //! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
 //! | [`heap`] | the global allocator, the live heap by scope |
 //! | [`metrics`] | numbers of the program and of graphics cards |
-//! | `locks` | locks that record who waited for whom |
+//! | `locks` | locks that record who waited for whom, channels that record their depth |
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
 //! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
 //! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |

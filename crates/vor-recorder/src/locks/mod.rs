@@ -1,4 +1,4 @@
-//! Locks with the interface of the standard library that record who waited for whom.
+//! Locks and channels with the interface of the standard library that record who waited for whom.
 //!
 //! A lock is one of the standard library, with a `HolderWord` beside it. A
 //! thread that gets the lock at once stores its token in that word, and clears it before it unlocks.
@@ -23,6 +23,8 @@
 //! | `mutex`, `rwlock` | the locks |
 //! | `once` | initialisations, behind a mutex |
 //! | `condvar`, `barrier`, `semaphore` | waits without a holder |
+//! | `channel` | channels: waits for messages and for room |
+//! | `depth` | the number of messages in a channel |
 //! | `holder` | the word with the holder's token |
 //! | `site` | the name and the call site of waits |
 //! | `info` | the parts of a lock beside the lock of the standard library |
@@ -30,6 +32,8 @@
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
+#[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
+mod depth;
 #[cfg(not(loom))]
 mod site;
 #[cfg(not(loom))]
@@ -48,5 +52,7 @@ pub mod condvar;
 pub mod barrier;
 #[cfg(not(loom))]
 pub mod semaphore;
+#[cfg(not(loom))]
+pub mod channel;
 #[cfg(all(test, loom))]
 mod models;

@@ -1,4 +1,5 @@
-//! Models of a holder that changes its scopes while a waiter reads the innermost one.
+//! Models of a holder that changes its scopes while a waiter reads the innermost one, and of threads
+//! that send by one lane of a channel.
 //!
 //! The holder holds the lock in the site 1 alone, so the waiter must find no other site.
 
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use loom::thread;
 use vor_capture::model::catalog::SiteId;
 
+use super::depth::Depth;
 use super::holder::HolderWord;
 use crate::hot::thread::{
     Holder, Innermost, ThreadState, ThreadToken, end_thread, own_token, push_record, read_holder,
@@ -131,4 +133,42 @@ fn a_waiter_skips_the_wait_of_the_holder() {
             close(state, place);
         },
     );
+}
+
+/// Two threads send by one lane, which each leaves in between, and a third reads the depth.
+#[test]
+fn a_lane_that_changes_hands_loses_no_message() {
+    loom::model(|| {
+        let depth = Arc::new(Depth::new());
+        let send = |me: u64| {
+            let depth = Arc::clone(&depth);
+            thread::spawn(move || {
+                depth.add_sent(0, me);
+                depth.leave(0, me);
+                depth.add_sent(0, me);
+            })
+        };
+        let senders = [send(1), send(2)];
+        assert!(depth.read() <= 4);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        assert_eq!(depth.read(), 4);
+    });
+}
+
+/// A message that is received before it is counted as sent does not make the depth negative.
+#[test]
+fn a_depth_is_never_negative() {
+    loom::model(|| {
+        let depth = Arc::new(Depth::new());
+        let sender = {
+            let depth = Arc::clone(&depth);
+            thread::spawn(move || depth.add_sent(0, 1))
+        };
+        depth.add_received();
+        assert!(depth.read() <= 1);
+        sender.join().unwrap();
+        assert_eq!(depth.read(), 0);
+    });
 }

@@ -1,5 +1,6 @@
 //! The site of the waits for one lock, condition or channel: its name, and its id when it has one.
 
+use std::fmt;
 use std::panic::Location;
 
 use vor_capture::filled;
@@ -23,6 +24,15 @@ pub(super) enum WaitName {
     Named(&'static str),
     /// The place at which the lock was made.
     Place(&'static Location<'static>),
+}
+
+impl fmt::Display for WaitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::Place(place) => write!(f, "{}:{}", place.file(), place.line()),
+        }
+    }
 }
 
 /// The parts of a site's description that all waits of a kind have in common.
@@ -89,13 +99,10 @@ impl WaitSite {
 
     #[cold]
     fn register(&self, shape: &Shape, measures: Measures) -> SiteId {
-        let suffix = self.suffix;
-        let (name, file, line) = match self.name {
-            WaitName::Named(name) => (format!("{PREFIX}{name}{suffix}"), "", 0),
-            WaitName::Place(place) => {
-                let (file, line) = (place.file(), place.line());
-                (format!("{PREFIX}{file}:{line}{suffix}"), file, line)
-            }
+        let name = format!("{PREFIX}{}{}", self.name, self.suffix);
+        let (file, line) = match self.name {
+            WaitName::Named(_) => ("", 0),
+            WaitName::Place(place) => (place.file(), place.line()),
         };
         let info = || {
             filled!(SiteInfo {

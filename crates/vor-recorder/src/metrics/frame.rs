@@ -2,7 +2,7 @@
 
 use super::distribution::Distribution;
 use super::histogram::Histogram;
-use super::{IO, IoTick, counter, metrics};
+use super::{IO, IoTick, counter, gauge, metrics};
 use crate::allocations::Counts;
 use crate::sync::Ordering;
 use vor_capture::sort::sort_by;
@@ -23,7 +23,7 @@ pub(crate) struct FrameMetrics {
 /// Takes everything recorded since the last mark.
 pub(crate) fn take() -> FrameMetrics {
     let mut metrics = metrics();
-    let mut values = Vec::new();
+    let mut values = gauge::read_all(&mut metrics);
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
             values.push((

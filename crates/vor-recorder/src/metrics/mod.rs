@@ -14,6 +14,11 @@ mod counter;
 )]
 mod distribution;
 mod frame;
+#[cfg_attr(
+    any(loom, not(feature = "locks")),
+    allow(dead_code, reason = "nothing makes a gauge")
+)]
+mod gauge;
 pub(crate) mod gpu;
 #[cfg_attr(
     not(feature = "percentiles"),
@@ -41,6 +46,9 @@ pub(crate) use counter::block_count;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;
 pub(crate) use frame::{FrameMetrics, take};
+use gauge::Gauges;
+#[cfg(all(feature = "locks", not(loom)))]
+pub(crate) use gauge::{Gauge, GaugeRegistration, register};
 #[cfg(feature = "percentiles")]
 pub use histogram::Histogram;
 #[cfg(not(feature = "percentiles"))]
@@ -70,6 +78,7 @@ struct Metrics {
     units: HashMap<Box<str>, String, FxBuildHasher>,
     counters: Vec<(&'static Counter, u32)>,
     histograms: Vec<(&'static Histogram, [u32; 3])>,
+    gauges: Gauges,
     /// The allocations of the process at the last mark.
     allocations: Counts,
     full: bool,
@@ -86,6 +95,7 @@ static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
     units: HashMap::with_hasher(FxBuildHasher),
     counters: Vec::new(),
     histograms: Vec::new(),
+    gauges: Gauges::new(),
     allocations: Counts::NONE,
     full: false,
 });

@@ -1,49 +1,11 @@
-//! The same tests of the types of the standard library and of ours, with recording off and on.
+//! Locks behave as those of the standard library: the same tests of both.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Makes two tests of each body: one with the names of the standard library, and one with ours.
-macro_rules! like_std {
-    ($($(#[$meta:meta])* fn $name:ident() $body:block)*) => {
-        mod of_std {
-            use std::sync::{Barrier, Condvar, Mutex, Once, OnceLock};
-
-            use super::*;
-
-            $(
-                $(#[$meta])*
-                #[test]
-                fn $name() $body
-            )*
-        }
-
-        mod of_vor {
-            use vor_fixtures::own_process;
-            use vor_recorder::locks::barrier::Barrier;
-            use vor_recorder::locks::condvar::Condvar;
-            use vor_recorder::locks::mutex::Mutex;
-            use vor_recorder::locks::once::{Once, OnceLock};
-            use vor_recorder::setup::Config;
-
-            use super::*;
-
-            $(
-                $(#[$meta])*
-                #[test]
-                fn $name() {
-                    own_process!();
-                    fn check() $body
-                    check();
-                    Config::new().enable();
-                    check();
-                }
-            )*
-        }
-    };
-}
+use crate::like_std::like_std;
 
 fn panics(work: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(work)).is_err()
@@ -56,6 +18,14 @@ fn short() -> Duration {
 }
 
 like_std! {
+    { use std::sync::{Barrier, Condvar, Mutex, Once, OnceLock}; }
+    {
+        use vor_recorder::locks::barrier::Barrier;
+        use vor_recorder::locks::condvar::Condvar;
+        use vor_recorder::locks::mutex::Mutex;
+        use vor_recorder::locks::once::{Once, OnceLock};
+    }
+
     fn one_thread_of_a_barrier_is_the_leader_of_each_round() {
         const THREADS: usize = 3;
         const ROUNDS: usize = 200;

@@ -22,7 +22,13 @@ mod gpu_rows;
 #[cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 mod gpu_support;
 #[cfg(feature = "locks")]
+mod like_std;
+#[cfg(feature = "locks")]
 mod locks_blocked;
+#[cfg(feature = "locks")]
+mod locks_channel;
+#[cfg(feature = "locks")]
+mod locks_channel_like_std;
 #[cfg(feature = "locks")]
 mod locks_condvar;
 #[cfg(feature = "locks")]

@@ -1,0 +1,447 @@
+//! Channels that record their depth, and the waits for messages and for room.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
+
+use super::depth::Depth;
+use super::site::{WaitName, WaitSite};
+use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::sync::Ordering;
+
+/// The parts of a channel beside the channel of the standard library.
+#[derive(Debug)]
+struct ChannelInfo {
+    name: WaitName,
+    depth: Depth,
+    to_receive: WaitSite,
+    to_send: WaitSite,
+    /// Numbers of senders that were made.
+    senders: AtomicUsize,
+}
+
+/// The sender's part of a channel.
+struct SenderLink {
+    info: Arc<ChannelInfo>,
+    registration: Arc<Option<GaugeRegistration>>,
+    /// The number of the sender.
+    number: usize,
+}
+
+/// The receiver's part of a channel.
+struct ReceiverLink {
+    info: Arc<ChannelInfo>,
+    _registration: Arc<Option<GaugeRegistration>>,
+}
+
+/// The sending end of an unbounded channel, with the interface of [`std::sync::mpsc::Sender`].
+/// Sending never blocks, so it opens no scope.
+pub struct Sender<T> {
+    inner: mpsc::Sender<T>,
+    link: SenderLink,
+}
+
+/// The sending end of a bounded channel, with the interface of [`std::sync::mpsc::SyncSender`].
+///
+/// A thread that finds the channel full while recording is on opens a scope `wait: NAME to send`
+/// until there is room.
+pub struct SyncSender<T> {
+    inner: mpsc::SyncSender<T>,
+    link: SenderLink,
+}
+
+/// The receiving end of a channel, with the interface of [`std::sync::mpsc::Receiver`].
+///
+/// A thread that finds the channel empty while recording is on opens a scope `wait: NAME to receive`
+/// until a message comes.
+pub struct Receiver<T> {
+    inner: mpsc::Receiver<T>,
+    link: ReceiverLink,
+}
+
+/// The messages of a [`Receiver`], for which it waits. Made by [`Receiver::iter`].
+#[derive(Debug)]
+pub struct Iter<'a, T: 'a> {
+    receiver: &'a Receiver<T>,
+}
+
+/// The messages of a [`Receiver`] that are there. Made by [`Receiver::try_iter`].
+#[derive(Debug)]
+pub struct TryIter<'a, T: 'a> {
+    receiver: &'a Receiver<T>,
+}
+
+/// The messages of a [`Receiver`], for which it waits, by the receiver itself.
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+/// Makes an unbounded channel, whose name is the place of this call.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub mod sync { pub use vor_recorder::locks::channel; } }
+/// use vor::sync::channel;
+///
+/// let (sender, receiver) = channel::channel();
+/// sender.send(3).unwrap();
+/// assert_eq!(receiver.recv(), Ok(3));
+/// ```
+#[must_use]
+#[track_caller]
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    unbounded(WaitName::Place(Location::caller()))
+}
+
+/// Makes an unbounded channel with a name.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub mod sync { pub use vor_recorder::locks::channel; } }
+/// use vor::sync::channel;
+///
+/// let (sender, receiver) = channel::named("jobs");
+/// let worker = std::thread::spawn(move || receiver.iter().sum::<u32>());
+/// (1..=3).for_each(|job| sender.send(job).unwrap());
+/// drop(sender);
+/// assert_eq!(worker.join().unwrap(), 6);
+/// ```
+#[must_use]
+pub fn named<T>(name: &'static str) -> (Sender<T>, Receiver<T>) {
+    unbounded(WaitName::Named(name))
+}
+
+/// Makes a channel with room for `bound` messages, whose name is the place of this call. Without
+/// room, a message is sent when it is received.
+#[must_use]
+#[track_caller]
+pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
+    bounded(WaitName::Place(Location::caller()), bound)
+}
+
+/// Makes a channel with a name and room for `bound` messages.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub mod sync { pub use vor_recorder::locks::channel; } }
+/// use vor::sync::channel::{self, TrySendError};
+///
+/// let (sender, receiver) = channel::sync_named("images", 1);
+/// sender.send("first").unwrap();
+/// assert_eq!(sender.try_send("second"), Err(TrySendError::Full("second")));
+/// assert_eq!(receiver.recv(), Ok("first"));
+/// ```
+#[must_use]
+pub fn sync_named<T>(name: &'static str, bound: usize) -> (SyncSender<T>, Receiver<T>) {
+    bounded(WaitName::Named(name), bound)
+}
+
+fn unbounded<T>(name: WaitName) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = mpsc::channel();
+    let (link, receiver) = linked(name, receiver);
+    let sender = Sender {
+        inner: sender,
+        link,
+    };
+    (sender, receiver)
+}
+
+fn bounded<T>(name: WaitName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
+    let (sender, receiver) = mpsc::sync_channel(bound);
+    let (link, receiver) = linked(name, receiver);
+    let sender = SyncSender {
+        inner: sender,
+        link,
+    };
+    (sender, receiver)
+}
+
+fn linked<T>(name: WaitName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<T>) {
+    let info = Arc::new(ChannelInfo {
+        name,
+        depth: Depth::new(),
+        to_receive: WaitSite::with_suffix(name, " to receive"),
+        to_send: WaitSite::with_suffix(name, " to send"),
+        senders: AtomicUsize::new(1),
+    });
+    let registration = match cfg!(feature = "off") {
+        true => None,
+        false => Some(metrics::register(info.clone())),
+    };
+    let registration = Arc::new(registration);
+    let sender = SenderLink {
+        info: Arc::clone(&info),
+        registration: Arc::clone(&registration),
+        number: 0,
+    };
+    let link = ReceiverLink {
+        info,
+        _registration: registration,
+    };
+    (sender, Receiver { inner, link })
+}
+
+impl Gauge for ChannelInfo {
+    fn name(&self) -> String {
+        format!("depth: {}", self.name)
+    }
+
+    fn unit(&self) -> &'static str {
+        "messages"
+    }
+
+    fn read(&self) -> u64 {
+        self.depth.read()
+    }
+}
+
+/// Returns a number that no other thread has as long as this one lives. It is not 0.
+#[inline(always)]
+fn this_thread() -> u64 {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
+impl SenderLink {
+    #[inline(always)]
+    fn count<E>(&self, sent: &Result<(), E>) {
+        if !cfg!(feature = "off") && sent.is_ok() {
+            self.info.depth.add_sent(self.number, this_thread());
+        }
+    }
+}
+
+impl Clone for SenderLink {
+    fn clone(&self) -> Self {
+        Self {
+            info: Arc::clone(&self.info),
+            registration: Arc::clone(&self.registration),
+            number: self.info.senders.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for SenderLink {
+    fn drop(&mut self) {
+        self.info.depth.leave(self.number, this_thread());
+    }
+}
+
+impl ReceiverLink {
+    #[inline(always)]
+    fn count<T, E>(&self, received: &Result<T, E>) {
+        if !cfg!(feature = "off") && received.is_ok() {
+            self.info.depth.add_received();
+        }
+    }
+}
+
+impl Drop for ReceiverLink {
+    fn drop(&mut self) {
+        self.info.depth.close();
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sends a message, which never blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the receiver is gone.
+    #[inline]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        let sent = self.inner.send(message);
+        self.link.count(&sent);
+        sent
+    }
+}
+
+impl<T> SyncSender<T> {
+    /// Sends a message, and waits until there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the receiver is gone.
+    #[inline]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        match self.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(message)) => Err(SendError(message)),
+            Err(TrySendError::Full(message)) => self.send_blocked(message),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_blocked(&self, message: T) -> Result<(), SendError<T>> {
+        let _scope = self.link.info.to_send.begin_wait();
+        let sent = self.inner.send(message);
+        self.link.count(&sent);
+        sent
+    }
+
+    /// Sends a message if there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the channel is full or the receiver is gone.
+    #[inline]
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        let sent = self.inner.try_send(message);
+        self.link.count(&sent);
+        sent
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the channel is empty, or if in addition all senders are gone.
+    #[inline]
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        let received = self.inner.try_recv();
+        self.link.count(&received);
+        received
+    }
+
+    /// Receives a message, and waits until there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the channel is empty and all senders are gone.
+    #[inline]
+    pub fn recv(&self) -> Result<T, RecvError> {
+        match self.try_recv() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvError),
+            Err(TryRecvError::Empty) => self.recv_blocked(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_blocked(&self) -> Result<T, RecvError> {
+        let _scope = self.link.info.to_receive.begin_wait();
+        let received = self.inner.recv();
+        self.link.count(&received);
+        received
+    }
+
+    /// Receives a message, and waits until there is one, but no longer than about `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the time is over, or if the channel is empty and all senders are gone.
+    #[inline]
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        match self.try_recv() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) if timeout.is_zero() => Err(RecvTimeoutError::Timeout),
+            Err(TryRecvError::Empty) => self.recv_timeout_blocked(timeout),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_timeout_blocked(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        let _scope = self.link.info.to_receive.begin_wait();
+        let received = self.inner.recv_timeout(timeout);
+        self.link.count(&received);
+        received
+    }
+
+    /// Returns the messages, for which the iterator waits. It ends when all senders are gone.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    /// Returns the messages that are there. The iterator ends when the channel is empty.
+    pub fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter { receiver: self }
+    }
+}
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            link: self.link.clone(),
+        }
+    }
+}
+
+impl<T> Clone for SyncSender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            link: self.link.clone(),
+        }
+    }
+}
+
+macro_rules! shown_without_content {
+    ($($end:ident)*) => {$(
+        impl<T> fmt::Debug for $end<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($end)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+shown_without_content! { Sender SyncSender Receiver }

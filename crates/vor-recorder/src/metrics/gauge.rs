@@ -1,0 +1,107 @@
+//! Gauges: numbers that others keep, and that each mark reads.
+//!
+//! A number that changes with each message of a channel is too frequent to be recorded at each
+//! change. Its owner keeps it wherever it is cheap, and the mark reads the latest value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+use vor_capture::sort::sort_by;
+
+use super::{Metrics, metrics};
+use crate::hot::thread;
+
+/// A number that each mark reads. A mark reads it under the lock of the metrics, so reading takes no
+/// lock and waits for nothing.
+pub(crate) trait Gauge: Send + Sync {
+    /// Returns the name of its metric. Gauges of one name are one metric: their sum.
+    fn name(&self) -> String;
+
+    /// Returns the unit of its metric.
+    fn unit(&self) -> &'static str;
+
+    fn read(&self) -> u64;
+}
+
+struct Entry {
+    gauge: Arc<dyn Gauge>,
+    /// The number of the user column; `None` before the first mark.
+    column: Option<u32>,
+}
+
+/// The gauges that exist.
+pub(super) struct Gauges {
+    next: u64,
+    all: HashMap<u64, Entry, FxBuildHasher>,
+}
+
+/// Lets marks read a gauge until it is dropped.
+#[derive(Debug)]
+pub(crate) struct GaugeRegistration(u64);
+
+impl Gauges {
+    pub(super) const fn new() -> Self {
+        Self {
+            next: 0,
+            all: HashMap::with_hasher(FxBuildHasher),
+        }
+    }
+}
+
+/// Registers a gauge. It has a column after the first mark that it sees.
+pub(crate) fn register(gauge: Arc<dyn Gauge>) -> GaugeRegistration {
+    thread::while_busy(|| {
+        let gauges = &mut metrics().gauges;
+        gauges.next += 1;
+        let entry = Entry {
+            gauge,
+            column: None,
+        };
+        gauges.all.insert(gauges.next, entry);
+        GaugeRegistration(gauges.next)
+    })
+}
+
+impl Drop for GaugeRegistration {
+    fn drop(&mut self) {
+        thread::while_busy(|| {
+            let removed = metrics().gauges.all.remove(&self.0);
+            // Dropped without the lock, since the owner of a gauge may have anything in it.
+            drop(removed);
+        });
+    }
+}
+
+/// Reads all gauges, by user column.
+pub(super) fn read_all(metrics: &mut Metrics) -> Vec<(u32, f64)> {
+    if metrics.gauges.all.is_empty() {
+        return Vec::new();
+    }
+    let mut all = std::mem::take(&mut metrics.gauges.all);
+    let mut values: Vec<(u32, u64)> = Vec::with_capacity(all.len());
+    // Of a gauge beyond the most metrics, one line on stderr has said that it has no values.
+    all.retain(|_, entry| {
+        let declared = entry.column.or_else(|| declare(metrics, &*entry.gauge));
+        entry.column = declared;
+        values.extend(declared.map(|column| (column, entry.gauge.read())));
+        declared.is_some()
+    });
+    metrics.gauges.all = all;
+    sort_by(&mut values, |a, b| a.0.cmp(&b.0));
+    values.dedup_by(|later, first| {
+        let is_same = later.0 == first.0;
+        first.1 = first.1.saturating_add(if is_same { later.1 } else { 0 });
+        is_same
+    });
+    let value = |(column, value): (u32, u64)| (column, value as f64);
+    values.into_iter().map(value).collect()
+}
+
+fn declare(metrics: &mut Metrics, gauge: &dyn Gauge) -> Option<u32> {
+    let name = gauge.name();
+    let name = crate::hot::args::cut(&name, super::MAX_NAME_BYTES);
+    let unit = || gauge.unit().to_owned();
+    metrics.units.entry(name.into()).or_insert_with(unit);
+    Some(metrics.named(name)?.column)
+}
