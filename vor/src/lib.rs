@@ -36,7 +36,7 @@
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
 //! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`scope`], [`profile_phase!`] |
 //! | measure work that overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
-//! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
+//! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`io::Timed`], [`message!`] |
 //! | end a frame | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | enable recording, with or without variables | [`enable`], [`Config`] |
 //! | see who waited for which lock, and for whom | `vor::sync`: `Mutex`, `RwLock`, `Condvar` |
@@ -205,6 +205,11 @@ pub mod heap {
         AllocCounts, process_allocations, thread_allocations, untracked,
     };
     pub use vor_recorder::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator, heap_snapshot};
+}
+
+/// Readers and writers whose calls are scopes with their bytes.
+pub mod io {
+    pub use vor_recorder::metrics::Timed;
 }
 
 /// Sinks: outputs that receive batches and frames from the recorder.

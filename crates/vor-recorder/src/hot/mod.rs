@@ -20,6 +20,7 @@
 //! | `hooks` | calls to the modules above, which register themselves |
 //! | [`thread`] | a thread's state: its ring and its open scopes |
 //! | [`scope`] | open, close, next phase |
+//! | `named_site` | the site of scopes that are named after a value, such as a lock |
 //! | [`task`], [`future`], [`flow`] | spans that move between threads, and arrows between scopes |
 //! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span or as an NVTX range |
 
@@ -31,6 +32,7 @@ pub mod sums;
 pub(crate) mod hooks;
 pub mod thread;
 pub mod scope;
+pub(crate) mod named_site;
 pub mod task;
 pub mod future;
 pub mod flow;

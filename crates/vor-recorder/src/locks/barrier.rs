@@ -6,7 +6,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::{self, PoisonError};
 
-use super::site::{WaitName, WaitSite};
+use super::blocked::{TO_GO_ON, begin_wait};
+use crate::hot::named_site::{NamedSite, ValueName};
 use crate::sync::lock;
 
 /// A barrier with the interface of [`std::sync::Barrier`] that records the waits for it.
@@ -30,7 +31,8 @@ use crate::sync::lock;
 /// assert_ne!(is_leader, other.join().unwrap());
 /// ```
 pub struct Barrier {
-    site: WaitSite,
+    name: ValueName,
+    site: NamedSite,
     threads: usize,
     round: sync::Mutex<Round>,
     ended: sync::Condvar,
@@ -57,19 +59,20 @@ impl Barrier {
     #[inline]
     #[track_caller]
     pub const fn new(threads: usize) -> Self {
-        Self::with_name(WaitName::Place(Location::caller()), threads)
+        Self::with_name(ValueName::Place(Location::caller()), threads)
     }
 
     /// Makes a barrier with a name for a number of threads.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str, threads: usize) -> Self {
-        Self::with_name(WaitName::Named(name), threads)
+        Self::with_name(ValueName::Named(name), threads)
     }
 
-    const fn with_name(name: WaitName, threads: usize) -> Self {
+    const fn with_name(name: ValueName, threads: usize) -> Self {
         Self {
-            site: WaitSite::new(name),
+            name,
+            site: NamedSite::new(TO_GO_ON),
             threads,
             round: sync::Mutex::new(Round {
                 count: 0,
@@ -94,7 +97,7 @@ impl Barrier {
         }
         let number = round.number;
         // Dropped after the lock, which other threads need.
-        let _scope = self.site.begin_wait();
+        let _scope = begin_wait(&self.site, self.name);
         let waited = self.ended.wait_while(round, |round| round.number == number);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         BarrierWaitResult { is_leader: false }

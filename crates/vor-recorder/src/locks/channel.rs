@@ -8,18 +8,20 @@ use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
+use super::blocked::{TO_RECEIVE, TO_SEND, begin_wait};
 use super::depth::Depth;
-use super::site::{WaitName, WaitSite};
+use crate::hot::named_site::{NamedSite, ValueName};
+use crate::hot::scope::Scope;
 use crate::metrics::{self, Gauge, GaugeRegistration};
 use crate::sync::Ordering;
 
 /// The parts of a channel beside the channel of the standard library.
 #[derive(Debug)]
 struct ChannelInfo {
-    name: WaitName,
+    name: ValueName,
     depth: Depth,
-    to_receive: WaitSite,
-    to_send: WaitSite,
+    to_receive: NamedSite,
+    to_send: NamedSite,
     /// Numbers of senders that were made.
     senders: AtomicUsize,
 }
@@ -96,7 +98,7 @@ pub struct IntoIter<T> {
 #[must_use]
 #[track_caller]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    unbounded(WaitName::Place(Location::caller()))
+    unbounded(ValueName::Place(Location::caller()))
 }
 
 /// Makes an unbounded channel with a name.
@@ -115,7 +117,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// ```
 #[must_use]
 pub fn named<T>(name: &'static str) -> (Sender<T>, Receiver<T>) {
-    unbounded(WaitName::Named(name))
+    unbounded(ValueName::Named(name))
 }
 
 /// Makes a channel with room for `bound` messages, whose name is the place of this call. Without
@@ -123,7 +125,7 @@ pub fn named<T>(name: &'static str) -> (Sender<T>, Receiver<T>) {
 #[must_use]
 #[track_caller]
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
-    bounded(WaitName::Place(Location::caller()), bound)
+    bounded(ValueName::Place(Location::caller()), bound)
 }
 
 /// Makes a channel with a name and room for `bound` messages.
@@ -141,10 +143,10 @@ pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
 /// ```
 #[must_use]
 pub fn sync_named<T>(name: &'static str, bound: usize) -> (SyncSender<T>, Receiver<T>) {
-    bounded(WaitName::Named(name), bound)
+    bounded(ValueName::Named(name), bound)
 }
 
-fn unbounded<T>(name: WaitName) -> (Sender<T>, Receiver<T>) {
+fn unbounded<T>(name: ValueName) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::channel();
     let (link, receiver) = linked(name, receiver);
     let sender = Sender {
@@ -154,7 +156,7 @@ fn unbounded<T>(name: WaitName) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-fn bounded<T>(name: WaitName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
+fn bounded<T>(name: ValueName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::sync_channel(bound);
     let (link, receiver) = linked(name, receiver);
     let sender = SyncSender {
@@ -164,12 +166,12 @@ fn bounded<T>(name: WaitName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-fn linked<T>(name: WaitName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<T>) {
+fn linked<T>(name: ValueName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<T>) {
     let info = Arc::new(ChannelInfo {
         name,
         depth: Depth::new(),
-        to_receive: WaitSite::with_suffix(name, " to receive"),
-        to_send: WaitSite::with_suffix(name, " to send"),
+        to_receive: NamedSite::new(TO_RECEIVE),
+        to_send: NamedSite::new(TO_SEND),
         senders: AtomicUsize::new(1),
     });
     let registration = match cfg!(feature = "off") {
@@ -187,6 +189,16 @@ fn linked<T>(name: WaitName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<
         _registration: registration,
     };
     (sender, Receiver { inner, link })
+}
+
+impl ChannelInfo {
+    fn wait_to_receive(&self) -> Scope {
+        begin_wait(&self.to_receive, self.name)
+    }
+
+    fn wait_to_send(&self) -> Scope {
+        begin_wait(&self.to_send, self.name)
+    }
 }
 
 impl Gauge for ChannelInfo {
@@ -284,7 +296,7 @@ impl<T> SyncSender<T> {
     #[cold]
     #[inline(never)]
     fn send_blocked(&self, message: T) -> Result<(), SendError<T>> {
-        let _scope = self.link.info.to_send.begin_wait();
+        let _scope = self.link.info.wait_to_send();
         let sent = self.inner.send(message);
         self.link.count(&sent);
         sent
@@ -333,7 +345,7 @@ impl<T> Receiver<T> {
     #[cold]
     #[inline(never)]
     fn recv_blocked(&self) -> Result<T, RecvError> {
-        let _scope = self.link.info.to_receive.begin_wait();
+        let _scope = self.link.info.wait_to_receive();
         let received = self.inner.recv();
         self.link.count(&received);
         received
@@ -357,7 +369,7 @@ impl<T> Receiver<T> {
     #[cold]
     #[inline(never)]
     fn recv_timeout_blocked(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        let _scope = self.link.info.to_receive.begin_wait();
+        let _scope = self.link.info.wait_to_receive();
         let received = self.inner.recv_timeout(timeout);
         self.link.count(&received);
         received

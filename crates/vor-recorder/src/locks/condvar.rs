@@ -18,8 +18,9 @@ use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, WaitTimeoutResult};
 use std::time::{Duration, Instant};
 
+use super::blocked::{TO_GO_ON, begin_wait};
 use super::mutex::{MutexGuard, guarded};
-use super::site::{WaitName, WaitSite};
+use crate::hot::named_site::{NamedSite, ValueName};
 use crate::sync::lock;
 
 /// A condition variable with the interface of [`std::sync::Condvar`] that records the waits for it,
@@ -52,7 +53,8 @@ use crate::sync::lock;
 /// # setter.join().unwrap();
 /// ```
 pub struct Condvar {
-    site: WaitSite,
+    name: ValueName,
+    site: NamedSite,
     /// The number of threads that wait or have been woken and not run yet.
     waiting: sync::Mutex<usize>,
     notified: sync::Condvar,
@@ -64,19 +66,20 @@ impl Condvar {
     #[inline]
     #[track_caller]
     pub const fn new() -> Self {
-        Self::with_name(WaitName::Place(Location::caller()))
+        Self::with_name(ValueName::Place(Location::caller()))
     }
 
     /// Makes a condition variable with a name.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str) -> Self {
-        Self::with_name(WaitName::Named(name))
+        Self::with_name(ValueName::Named(name))
     }
 
-    const fn with_name(name: WaitName) -> Self {
+    const fn with_name(name: ValueName) -> Self {
         Self {
-            site: WaitSite::new(name),
+            name,
+            site: NamedSite::new(TO_GO_ON),
             waiting: sync::Mutex::new(0),
             notified: sync::Condvar::new(),
         }
@@ -194,7 +197,7 @@ impl Condvar {
         *waiting += 1;
         // Before the scope opens, because the arrow to the next holder begins in the one around it.
         drop(guard);
-        let scope = self.site.begin_wait();
+        let scope = begin_wait(&self.site, self.name);
         let (mut waiting, result) = wait(waiting);
         *waiting -= 1;
         drop(waiting);

@@ -3,9 +3,10 @@
 use vor_capture::model::catalog::SiteId;
 
 use super::holder::HolderWord;
-use super::site::{Shape, WaitName, WaitSite};
+use super::wait::PREFIX;
 use crate::hot::args::{KIND_BITS, TEXT};
 use crate::hot::flow::{FlowId, flow};
+use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::record_state;
 use crate::hot::thread::{self, ThreadToken};
 use crate::sync::Ordering;
@@ -14,7 +15,9 @@ use crate::sync::global::{AtomicU32, AtomicU64};
 /// Names of the arguments of a wait. All of them are texts.
 pub(super) const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
 
-const SHAPE: Shape = Shape {
+const SHAPE: &Shape = &Shape {
+    prefix: PREFIX,
+    suffix: "",
     category: "lock",
     arg_names: &ARG_NAMES,
     kinds: TEXT | TEXT << KIND_BITS | TEXT << (2 * KIND_BITS),
@@ -23,7 +26,8 @@ const SHAPE: Shape = Shape {
 /// The parts of a lock beside the lock of the standard library.
 #[derive(Debug)]
 pub(super) struct LockInfo {
-    site: WaitSite,
+    name: ValueName,
+    site: NamedSite,
     pub(super) holder: HolderWord,
     /// Threads that wait. Changed by each of them, read by the holder before it unlocks, both
     /// relaxed: a holder that misses a waiter only begins no flow.
@@ -34,9 +38,10 @@ pub(super) struct LockInfo {
 }
 
 impl LockInfo {
-    pub(super) const fn new(name: WaitName) -> Self {
+    pub(super) const fn new(name: ValueName) -> Self {
         Self {
-            site: WaitSite::new(name),
+            name,
+            site: NamedSite::new(SHAPE),
             holder: HolderWord::new(),
             waiters: AtomicU32::new(0),
             released: AtomicU64::new(0),
@@ -44,8 +49,8 @@ impl LockInfo {
     }
 
     /// Returns the name of the lock.
-    pub(super) fn name(&self) -> WaitName {
-        self.site.name()
+    pub(super) fn name(&self) -> ValueName {
+        self.name
     }
 
     /// Returns the token of the calling thread, for a lock that it is about to take.
@@ -91,6 +96,6 @@ impl LockInfo {
 
     /// Returns the id of the site of this lock's waits. Locks of one name share it.
     pub(super) fn site(&self) -> SiteId {
-        self.site.id(&SHAPE)
+        self.site.id(self.name)
     }
 }

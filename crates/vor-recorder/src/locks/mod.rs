@@ -26,20 +26,20 @@
 //! | `channel` | channels: waits for messages and for room |
 //! | `depth` | the number of messages in a channel |
 //! | `holder` | the word with the holder's token |
-//! | `site` | the name and the call site of waits |
 //! | `info` | the parts of a lock beside the lock of the standard library |
 //! | `wait` | the scope of a wait for a lock |
+//! | `blocked` | the scope of a wait without a holder |
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod depth;
 #[cfg(not(loom))]
-mod site;
-#[cfg(not(loom))]
 mod info;
 #[cfg(not(loom))]
 mod wait;
+#[cfg(not(loom))]
+mod blocked;
 #[cfg(not(loom))]
 pub mod mutex;
 #[cfg(not(loom))]

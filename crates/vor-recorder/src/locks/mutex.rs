@@ -6,8 +6,8 @@ use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::info::LockInfo;
-use super::site::WaitName;
 use super::wait::{Absent, Wait};
+use crate::hot::named_site::ValueName;
 use crate::hot::thread::ThreadToken;
 
 /// A mutex with the interface of [`std::sync::Mutex`] that records the waits for it.
@@ -77,16 +77,16 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::with_name(WaitName::Place(Location::caller()), value)
+        Self::with_name(ValueName::Place(Location::caller()), value)
     }
 
     /// Makes an unlocked mutex with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(WaitName::Named(name), value)
+        Self::with_name(ValueName::Named(name), value)
     }
 
-    pub(super) const fn with_name(name: WaitName, value: T) -> Self {
+    pub(super) const fn with_name(name: ValueName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),
             inner: sync::Mutex::new(value),

@@ -9,8 +9,8 @@ use std::panic::Location;
 use std::sync::{self, OnceState, PoisonError};
 
 use super::mutex::{Mutex, MutexGuard};
-use super::site::WaitName;
 use super::wait::{Absent, Wait};
+use crate::hot::named_site::ValueName;
 
 /// An initialisation that runs once, with the interface of [`std::sync::Once`].
 ///
@@ -70,17 +70,17 @@ impl Once {
     #[track_caller]
     #[expect(clippy::new_without_default, reason = "that of `std` has no default")]
     pub const fn new() -> Self {
-        Self::with_name(WaitName::Place(Location::caller()))
+        Self::with_name(ValueName::Place(Location::caller()))
     }
 
     /// Makes an initialisation with a name that has not run.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str) -> Self {
-        Self::with_name(WaitName::Named(name))
+        Self::with_name(ValueName::Named(name))
     }
 
-    const fn with_name(name: WaitName) -> Self {
+    const fn with_name(name: ValueName) -> Self {
         Self {
             gate: Mutex::with_name(name, ()),
             inner: sync::Once::new(),
@@ -149,17 +149,17 @@ impl<T> OnceLock<T> {
     #[inline]
     #[track_caller]
     pub const fn new() -> Self {
-        Self::with_name(WaitName::Place(Location::caller()))
+        Self::with_name(ValueName::Place(Location::caller()))
     }
 
     /// Makes an empty cell with a name.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str) -> Self {
-        Self::with_name(WaitName::Named(name))
+        Self::with_name(ValueName::Named(name))
     }
 
-    const fn with_name(name: WaitName) -> Self {
+    const fn with_name(name: ValueName) -> Self {
         Self {
             gate: Mutex::with_name(name, ()),
             inner: sync::OnceLock::new(),
@@ -262,7 +262,7 @@ impl<T> From<T> for OnceLock<T> {
     #[track_caller]
     fn from(value: T) -> Self {
         Self {
-            gate: Mutex::with_name(WaitName::Place(Location::caller()), ()),
+            gate: Mutex::with_name(ValueName::Place(Location::caller()), ()),
             inner: sync::OnceLock::from(value),
         }
     }

@@ -7,8 +7,8 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::info::LockInfo;
 use super::mutex::{Hold, guarded, guarded_error};
-use super::site::WaitName;
 use super::wait::{Absent, Wait};
+use crate::hot::named_site::ValueName;
 use crate::hot::thread::ThreadToken;
 
 /// A reader-writer lock with the interface of [`std::sync::RwLock`] that records the waits for it.
@@ -75,16 +75,16 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::with_name(WaitName::Place(Location::caller()), value)
+        Self::with_name(ValueName::Place(Location::caller()), value)
     }
 
     /// Makes an unlocked lock with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(WaitName::Named(name), value)
+        Self::with_name(ValueName::Named(name), value)
     }
 
-    const fn with_name(name: WaitName, value: T) -> Self {
+    const fn with_name(name: ValueName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),
             inner: sync::RwLock::new(value),

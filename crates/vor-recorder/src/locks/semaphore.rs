@@ -8,7 +8,8 @@ use std::panic::Location;
 use std::sync::{self, PoisonError};
 use std::time::Duration;
 
-use super::site::{WaitName, WaitSite};
+use super::blocked::{TO_GO_ON, begin_wait};
+use crate::hot::named_site::{NamedSite, ValueName};
 use crate::hot::scope::Scope;
 use crate::sync::lock;
 
@@ -35,7 +36,8 @@ use crate::sync::lock;
 /// assert!(UPLOADS.try_acquire().is_some());
 /// ```
 pub struct Semaphore {
-    site: WaitSite,
+    name: ValueName,
+    site: NamedSite,
     state: sync::Mutex<State>,
     released: sync::Condvar,
 }
@@ -60,19 +62,20 @@ impl Semaphore {
     #[inline]
     #[track_caller]
     pub const fn new(permits: usize) -> Self {
-        Self::with_name(WaitName::Place(Location::caller()), permits)
+        Self::with_name(ValueName::Place(Location::caller()), permits)
     }
 
     /// Makes a semaphore with a name and a number of permits.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str, permits: usize) -> Self {
-        Self::with_name(WaitName::Named(name), permits)
+        Self::with_name(ValueName::Named(name), permits)
     }
 
-    const fn with_name(name: WaitName, permits: usize) -> Self {
+    const fn with_name(name: ValueName, permits: usize) -> Self {
         Self {
-            site: WaitSite::new(name),
+            name,
+            site: NamedSite::new(TO_GO_ON),
             state: sync::Mutex::new(State {
                 permits,
                 waiting: 0,
@@ -86,7 +89,7 @@ impl Semaphore {
         let mut state = lock(&self.state);
         let mut scope = Scope::off();
         if state.permits == 0 {
-            scope = self.site.begin_wait();
+            scope = begin_wait(&self.site, self.name);
             state.waiting += 1;
             let waited = self.released.wait_while(state, |state| state.permits == 0);
             state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +115,7 @@ impl Semaphore {
         // A thread that finds no permit and has no time does not wait.
         let mut scope = Scope::off();
         if state.permits == 0 && !timeout.is_zero() {
-            scope = self.site.begin_wait();
+            scope = begin_wait(&self.site, self.name);
             state.waiting += 1;
             let is_empty = |state: &mut State| state.permits == 0;
             let waited = (self.released).wait_timeout_while(state, timeout, is_empty);

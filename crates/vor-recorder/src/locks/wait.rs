@@ -6,10 +6,12 @@ use std::sync::Arc;
 use vor_capture::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
 
 use super::info::{ARG_NAMES, LockInfo};
-use super::site::PREFIX;
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::thread::{self, Holder, Innermost, ThreadToken};
 use crate::hot::{callsite, record_state};
+
+/// The text before the name of a lock in the name of its waits.
+pub(super) const PREFIX: &str = "wait: ";
 
 /// Argument texts in place of a name.
 const RELEASED: &str = "released meanwhile";

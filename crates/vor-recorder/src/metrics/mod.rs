@@ -25,6 +25,7 @@ pub(crate) mod gpu;
     allow(dead_code, reason = "nothing makes a histogram")
 )]
 mod histogram;
+mod timed;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -53,6 +54,7 @@ pub(crate) use gauge::{Gauge, GaugeRegistration, register};
 pub use histogram::Histogram;
 #[cfg(not(feature = "percentiles"))]
 use histogram::Histogram;
+pub use timed::Timed;
 
 /// Most metrics by name; values of later names are lost, which one line on stderr reports.
 pub const MAX_METRICS: usize = 16_384;

@@ -43,6 +43,7 @@ mod locks_waits;
 #[path = "../tracking/measured.rs"]
 mod measured;
 mod measured_scopes;
+mod metrics_timed;
 mod nvtx_ranges;
 mod otlp_send;
 mod parquet_recorded;

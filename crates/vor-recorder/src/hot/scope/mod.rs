@@ -42,7 +42,6 @@ pub use message::message;
 pub(crate) use named::name_id;
 #[cfg(not(feature = "off"))]
 pub(crate) use named::open_named;
-#[cfg(any(feature = "tracing-subscriber", feature = "locks"))]
 pub(crate) use named::open_registered;
 pub use named::scope;
 pub(crate) use slow::Opened;
@@ -169,7 +168,7 @@ impl<const ARGS: usize> Scope<ARGS> {
 
     /// Sets the words of arguments that became known after the scope opened. They are of the kinds
     /// of its site.
-    #[cfg(all(feature = "locks", not(loom)))]
+    #[inline(always)]
     pub(crate) fn set_words(&mut self, words: [u64; ARGS]) {
         self.words = words;
     }
