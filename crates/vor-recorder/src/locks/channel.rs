@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
@@ -24,12 +24,12 @@ struct ChannelInfo {
     to_send: NamedSite,
     /// Numbers of senders that were made.
     senders: AtomicUsize,
+    _registration: Option<GaugeRegistration>,
 }
 
 /// The sender's part of a channel.
 struct SenderLink {
     info: Arc<ChannelInfo>,
-    registration: Arc<Option<GaugeRegistration>>,
     /// The number of the sender.
     number: usize,
 }
@@ -37,7 +37,6 @@ struct SenderLink {
 /// The receiver's part of a channel.
 struct ReceiverLink {
     info: Arc<ChannelInfo>,
-    _registration: Arc<Option<GaugeRegistration>>,
 }
 
 /// The sending end of an unbounded channel, with the interface of [`std::sync::mpsc::Sender`].
@@ -167,27 +166,19 @@ fn bounded<T>(name: ValueName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
 }
 
 fn linked<T>(name: ValueName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<T>) {
-    let info = Arc::new(ChannelInfo {
+    let info = Arc::new_cyclic(|info: &Weak<ChannelInfo>| ChannelInfo {
         name,
         depth: Depth::new(),
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
         senders: AtomicUsize::new(1),
+        _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
     });
-    let registration = match cfg!(feature = "off") {
-        true => None,
-        false => Some(metrics::register(info.clone())),
-    };
-    let registration = Arc::new(registration);
     let sender = SenderLink {
         info: Arc::clone(&info),
-        registration: Arc::clone(&registration),
         number: 0,
     };
-    let link = ReceiverLink {
-        info,
-        _registration: registration,
-    };
+    let link = ReceiverLink { info };
     (sender, Receiver { inner, link })
 }
 
@@ -237,7 +228,6 @@ impl Clone for SenderLink {
     fn clone(&self) -> Self {
         Self {
             info: Arc::clone(&self.info),
-            registration: Arc::clone(&self.registration),
             number: self.info.senders.fetch_add(1, Ordering::Relaxed),
         }
     }

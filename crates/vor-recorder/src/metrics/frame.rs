@@ -1,8 +1,9 @@
 //! The metrics that the program recorded between two marks of the main frame set.
 
 use super::distribution::Distribution;
+use super::gauge::{self, Readings};
 use super::histogram::Histogram;
-use super::{IO, IoTick, counter, gauge, metrics};
+use super::{IO, IoTick, counter, metrics};
 use crate::allocations::Counts;
 use crate::sync::Ordering;
 use vor_capture::sort::sort_by;
@@ -23,7 +24,7 @@ pub(crate) struct FrameMetrics {
 /// Takes everything recorded since the last mark.
 pub(crate) fn take() -> FrameMetrics {
     let mut metrics = metrics();
-    let mut values = gauge::read_all(&mut metrics);
+    let Readings { mut values, gauges } = gauge::read_all(&mut metrics);
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
             values.push((
@@ -36,13 +37,16 @@ pub(crate) fn take() -> FrameMetrics {
     let take =
         |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
-    FrameMetrics {
+    let taken = FrameMetrics {
         values,
         sums,
         histograms,
         io: IO.take(),
         allocations: metrics.take_allocations(),
-    }
+    };
+    drop(metrics);
+    drop(gauges);
+    taken
 }
 
 impl FrameMetrics {

@@ -4,7 +4,7 @@
 //! change. Its owner keeps it wherever it is cheap, and the mark reads the latest value.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxBuildHasher;
 use vor_capture::sort::sort_by;
@@ -25,7 +25,7 @@ pub(crate) trait Gauge: Send + Sync {
 }
 
 struct Entry {
-    gauge: Arc<dyn Gauge>,
+    gauge: Weak<dyn Gauge>,
     /// The number of the user column; `None` before the first mark.
     column: Option<u32>,
 }
@@ -36,9 +36,18 @@ pub(super) struct Gauges {
     all: HashMap<u64, Entry, FxBuildHasher>,
 }
 
-/// Lets marks read a gauge until it is dropped.
+/// Lets marks read a gauge until it is dropped. A gauge may hold its own.
 #[derive(Debug)]
 pub(crate) struct GaugeRegistration(u64);
+
+/// The values of all gauges.
+#[derive(Default)]
+pub(super) struct Readings {
+    /// By user column, ascending.
+    pub(super) values: Vec<(u32, f64)>,
+    /// Dropped without the lock of the metrics, since the end of a gauge takes it.
+    pub(super) gauges: Vec<Arc<dyn Gauge>>,
+}
 
 impl Gauges {
     pub(super) const fn new() -> Self {
@@ -50,7 +59,7 @@ impl Gauges {
 }
 
 /// Registers a gauge. It has a column after the first mark that it sees.
-pub(crate) fn register(gauge: Arc<dyn Gauge>) -> GaugeRegistration {
+pub(crate) fn register(gauge: Weak<dyn Gauge>) -> GaugeRegistration {
     thread::while_busy(|| {
         let gauges = &mut metrics().gauges;
         gauges.next += 1;
@@ -66,26 +75,29 @@ pub(crate) fn register(gauge: Arc<dyn Gauge>) -> GaugeRegistration {
 impl Drop for GaugeRegistration {
     fn drop(&mut self) {
         thread::while_busy(|| {
-            let removed = metrics().gauges.all.remove(&self.0);
-            // Dropped without the lock, since the owner of a gauge may have anything in it.
-            drop(removed);
+            metrics().gauges.all.remove(&self.0);
         });
     }
 }
 
-/// Reads all gauges, by user column.
-pub(super) fn read_all(metrics: &mut Metrics) -> Vec<(u32, f64)> {
+/// Reads all gauges.
+pub(super) fn read_all(metrics: &mut Metrics) -> Readings {
     if metrics.gauges.all.is_empty() {
-        return Vec::new();
+        return Readings::default();
     }
     let mut all = std::mem::take(&mut metrics.gauges.all);
     let mut values: Vec<(u32, u64)> = Vec::with_capacity(all.len());
+    let mut gauges = Vec::with_capacity(all.len());
     // Of a gauge beyond the most metrics, one line on stderr has said that it has no values.
     all.retain(|_, entry| {
-        let declared = entry.column.or_else(|| declare(metrics, &*entry.gauge));
-        entry.column = declared;
-        values.extend(declared.map(|column| (column, entry.gauge.read())));
-        declared.is_some()
+        // One that is about to begin or to end has no value.
+        let Some(gauge) = entry.gauge.upgrade() else {
+            return true;
+        };
+        entry.column = entry.column.or_else(|| declare(metrics, &*gauge));
+        values.extend(entry.column.map(|column| (column, gauge.read())));
+        gauges.push(gauge);
+        entry.column.is_some()
     });
     metrics.gauges.all = all;
     sort_by(&mut values, |a, b| a.0.cmp(&b.0));
@@ -95,7 +107,10 @@ pub(super) fn read_all(metrics: &mut Metrics) -> Vec<(u32, f64)> {
         is_same
     });
     let value = |(column, value): (u32, u64)| (column, value as f64);
-    values.into_iter().map(value).collect()
+    Readings {
+        values: values.into_iter().map(value).collect(),
+        gauges,
+    }
 }
 
 fn declare(metrics: &mut Metrics, gauge: &dyn Gauge) -> Option<u32> {

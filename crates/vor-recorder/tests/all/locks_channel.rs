@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use vor_capture::reader::{Event, Reader};
@@ -242,4 +243,40 @@ fn a_short_lived_channel_is_no_metric() {
     drain::frame_mark();
     assert_eq!(metric(&path, "depth: answer"), [None]);
     assert_eq!(vor_recorder::metrics::metric_count(), before);
+}
+
+/// A mark may hold the last reference to a channel that ends meanwhile.
+#[test]
+fn channels_come_and_go_while_frames_are_marked() {
+    own_process!();
+    let (_folder, path) = start(Config::new());
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for answer in 0..20_000 {
+                    let (sender, receiver) = channel::named("answer");
+                    sender.send(answer).unwrap();
+                    let own = sender.clone();
+                    drop(sender);
+                    assert_eq!(receiver.recv(), Ok(answer));
+                    own.send(answer).unwrap();
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+        }
+        while !is_done.load(Ordering::Relaxed) {
+            drain::frame_mark();
+        }
+    });
+    drain::frame_mark();
+    let depths = metric(&path, "depth: answer");
+    assert!(
+        depths
+            .iter()
+            .flatten()
+            .all(|depth| (0.0..=2.0).contains(depth)),
+        "{depths:?}"
+    );
+    assert_eq!(depths.last(), Some(&None));
 }
