@@ -1,6 +1,7 @@
 //! `vor locks`: the waits for locks, by lock, holder and waiter.
 //!
-//! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. The scope that waited
+//! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. A wait for something
+//! without a holder, such as a message, has its category and no such arguments. The scope that waited
 //! is the parent of the span: of the spans that end after the wait on its thread, the first that
 //! began no later. So each thread has a stack of waits whose parent has not ended yet, ascending by
 //! start, as `vor_capture::stats` has one of subtrees.
@@ -28,8 +29,8 @@ use crate::command::table::{Column, Kind, printable, write_table};
 /// Shows who waited for which lock, and who held it.
 ///
 /// A row has the waits of one scope for one lock while one scope of one thread held it. The program
-/// uses `Mutex` and `RwLock` of `vor::sync` (feature `locks`) in place of those of `std::sync`. The
-/// holder is `released meanwhile` if it unlocked before its scope could be read.
+/// uses the locks of `vor::sync` (feature `locks`) in place of those of `std::sync`. The holder is
+/// `released meanwhile` if it unlocked before its scope could be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
@@ -39,6 +40,10 @@ pub(crate) struct Args {
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
     #[arg(value_parser = slowest::at_least_one)]
     limit: usize,
+    /// Shows the waits without a holder, too: for conditions, barriers, permits and messages. A
+    /// thread that has nothing to do waits, so these are often the longest.
+    #[arg(long)]
+    all: bool,
     /// Prints JSON: all rows.
     #[arg(long)]
     json: bool,
@@ -49,6 +54,9 @@ const PREFIX: &str = "wait: ";
 
 /// The first arguments of a wait. Measures may follow.
 const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
+
+/// The category of waits for something without a holder.
+const NO_HOLDER: &str = "wait";
 
 /// Most waits of a thread that wait for the end of their parents. If there are more, the scopes of
 /// the older half remain unknown.
@@ -67,8 +75,9 @@ struct LocksJson<'a> {
 #[derive(Debug, Serialize)]
 struct RowJson<'a> {
     lock: &'a str,
+    /// Empty if nobody holds what is waited for.
     holder_thread: &'a str,
-    /// Empty if the holder had no scope open, or it is unknown.
+    /// Empty if the holder had no scope open, or it is unknown, or nobody holds what is waited for.
     holder_scope: &'a str,
     /// Empty if the waiter had no scope open.
     waiter_scope: &'a str,
@@ -111,6 +120,8 @@ struct Pending {
 
 #[derive(Debug, Default)]
 struct Waits {
+    /// Whether waits without a holder count.
+    all: bool,
     rows: HashMap<Key, Sums>,
     /// Each distinct holder of a lock once.
     holders: HashMap<Held, Arc<Held>>,
@@ -132,7 +143,7 @@ struct Row<'a> {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
-    let (waits, walked) = gather(&mut source)?;
+    let (waits, walked) = gather(&mut source, args.all)?;
     source.warn_of(&walked.damage);
     if waits.spans == 0 {
         return Err(source.failure(no_spans(waits.frames)));
@@ -158,19 +169,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         };
         json::write_pretty(out, &report)?;
     } else if rows.is_empty() {
-        let reason = "no thread waited for a lock of `vor::sync` (feature `locks`)";
+        let reason = match args.all {
+            true => "no thread waited for anything of `vor::sync` (feature `locks`)",
+            false => "no thread waited for a lock of `vor::sync` (feature `locks`)",
+        };
         writeln!(out, "{reason}").map_err(Failure::output)?;
     } else {
         let summary = units::counted(count, "wait");
         let total = units::duration(total_ns as f64);
-        writeln!(out, "{summary} for locks, {total} in total").map_err(Failure::output)?;
+        let for_locks = if args.all { "" } else { " for locks" };
+        writeln!(out, "{summary}{for_locks}, {total} in total").map_err(Failure::output)?;
         print_table(&rows, args.limit, out)?;
     }
     Ok(Outcome::Success)
 }
 
-fn gather(source: &mut Source) -> Result<(Waits, WalkResult), Failure> {
-    let mut waits = Waits::default();
+fn gather(source: &mut Source, all: bool) -> Result<(Waits, WalkResult), Failure> {
+    let mut waits = Waits {
+        all,
+        ..Waits::default()
+    };
     let mut progress = Progress::new("reading", false);
     let walked = source.walk(&mut progress, |piece| {
         match piece {
@@ -205,7 +223,9 @@ impl Waits {
             }
             while args.next_if(|args| (args.span as usize) < at).is_some() {}
             let args = args.next_if(|args| args.span as usize == at);
-            let Some(held) = args.and_then(|args| held(catalog, site, args)) else {
+            let by_holder = args.and_then(|args| held(catalog, site, args));
+            let without = || self.all.then(|| without_holder(catalog, site))?;
+            let Some(held) = by_holder.or_else(without) else {
                 continue;
             };
             let held = match self.holders.get(&held) {
@@ -274,6 +294,17 @@ fn held(catalog: &Catalog, site: SiteId, args: &SpanArgs) -> Option<Held> {
         lock: lock.into(),
         thread: Arc::clone(thread),
         scope: Arc::clone(scope),
+    })
+}
+
+/// Returns what a wait without a holder is for, or `None` for any other span.
+fn without_holder(catalog: &Catalog, site: SiteId) -> Option<Held> {
+    let site = catalog.site(site)?;
+    let name = site.name.strip_prefix(PREFIX)?;
+    (site.category == NO_HOLDER).then(|| Held {
+        lock: name.into(),
+        thread: "".into(),
+        scope: "".into(),
     })
 }
 
@@ -346,6 +377,7 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
 fn holder(held: &Held) -> String {
     let thread = printable(&held.thread);
     match &*held.scope {
+        "" if held.thread.is_empty() => "(no holder)".to_owned(),
         "" => thread,
         scope => format!("{} on {thread}", printable(scope)),
     }

@@ -13,7 +13,7 @@ use crate::command::made::{self, ScopeSpec, scope};
 use crate::command::recording::recording;
 use crate::command::{run, v2};
 
-const SCOPES: [ScopeSpec; 6] = [
+const SCOPES: [ScopeSpec; 7] = [
     scope("request", 1, 0),
     scope("evict", 2, 0),
     scope("wait: cache", 0, 0),
@@ -21,6 +21,7 @@ const SCOPES: [ScopeSpec; 6] = [
     // No wait, whatever its name says.
     scope("wait: for it", 5, 0),
     scope("main", 6, 0),
+    scope("wait: jobs to receive", 0, 0),
 ];
 const REQUEST: u32 = 1;
 const EVICT: u32 = 2;
@@ -28,6 +29,8 @@ const CACHE: u32 = 3;
 const LOG: u32 = 4;
 const OTHER: u32 = 5;
 const MAIN: u32 = 6;
+/// A wait without a holder.
+const JOBS: u32 = 7;
 
 /// A span: thread, begin, duration, site, and the holder if it is a wait.
 type SpanSpec = (u32, u64, u64, u32, Option<(&'static str, &'static str)>);
@@ -40,6 +43,8 @@ fn catalog() -> Arc<Catalog> {
         let names = ["lock", "holder", "holder_scope"];
         Arc::<SiteInfo>::make_mut(info).arg_names = names.map(Into::into).to_vec();
     }
+    let jobs = sites[JOBS as usize - 1].as_mut().unwrap();
+    Arc::<SiteInfo>::make_mut(jobs).category = "wait".into();
     let other = filled!(ThreadInfo {
         os_id: 2,
         name: "worker".into(),
@@ -94,6 +99,7 @@ const WAITS: [&[SpanSpec]; 3] = [
     &[
         (0, 2 * MS, 31 * MS, CACHE, EVICTS),
         (0, 40 * MS, 5 * MS, OTHER, None),
+        (0, 46 * MS, 3 * MS, JOBS, None),
         (0, MS, 50 * MS, REQUEST, None),
         (1, 3 * MS, 2 * MS, LOG, Some(("main", ""))),
     ],
@@ -135,6 +141,28 @@ fn rows_have_the_lock_its_holder_and_the_waiter() {
     );
     let all = run("locks", &path, &["--limit", "4"]).stdout;
     assert_eq!(all, shown.stdout);
+}
+
+#[test]
+fn waits_without_a_holder_are_shown_on_request() {
+    let (_folder, path) = file(&WAITS);
+    let locks = run("locks", &path, &[]).stdout;
+    let shown = run("locks", &path, &["--all"]);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    assert_eq!(lines[0], "6 waits, 40.0 ms in total");
+    let row: Vec<&str> = lines[3].split_whitespace().collect();
+    let expected = "jobs to receive (no holder) request 1 3.00 ms 3.00 ms 3.00 ms";
+    assert_eq!(row.join(" "), expected);
+    assert_eq!(lines.len(), locks.lines().count() + 1);
+    let json = run("locks", &path, &["--all", "--json"]).json();
+    let row = &json["rows"][1];
+    assert_eq!(
+        (&row["lock"], &row["holder_thread"]),
+        (&"jobs to receive".into(), &"".into())
+    );
+    let (_folder, path) = file(&[&[(0, 1, 5, OTHER, None), (0, 0, 9, MAIN, None)]]);
+    let line = "no thread waited for anything of `vor::sync` (feature `locks`)\n";
+    assert_eq!(run("locks", &path, &["--all"]).stdout, line);
 }
 
 #[test]
