@@ -11,8 +11,9 @@
 //! ```
 //!
 //! A message is counted after it was sent and after it was received. A reader may see a message
-//! received that is not counted as sent yet, so it takes a negative depth for 0. While others send
-//! and receive, it may miss what they do meanwhile.
+//! received that is not counted as sent yet, so it takes a negative depth for 0. It reads again if a
+//! message was received meanwhile, for example because it lost its core. In a channel that is never
+//! still, it misses the messages of the moment.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, array, const_fn};
 
@@ -21,6 +22,9 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, array, const_fn};
 const LANES: usize = 4;
 #[cfg(loom)]
 const LANES: usize = 1;
+
+/// How often a reader reads while messages are received.
+const TRIES: u32 = 8;
 
 /// A count to which its owner alone adds.
 #[derive(Debug)]
@@ -135,14 +139,33 @@ impl Depth {
         if self.is_closed.load(Ordering::Relaxed) {
             return 0;
         }
-        let received = self.received.value.load(Ordering::Relaxed);
+        let mut received = self.received();
+        let mut sent = 0;
+        for _ in 0..TRIES {
+            let before = received;
+            sent = self.sent();
+            received = self.received();
+            // Nothing was received meanwhile, so this was the depth at some moment.
+            if received == before {
+                break;
+            }
+        }
+        let depth = sent.wrapping_sub(received).cast_signed();
+        u64::try_from(depth).unwrap_or(0)
+    }
+
+    // Acquire: the numbers are read in the order of the calls.
+    fn received(&self) -> u64 {
+        self.received.value.load(Ordering::Acquire)
+    }
+
+    fn sent(&self) -> u64 {
         let in_lanes = self
             .lanes
             .iter()
-            .map(|lane| lane.value.count.load(Ordering::Relaxed));
-        let sent = in_lanes.fold(self.others.value.load(Ordering::Relaxed), u64::wrapping_add);
-        let depth = sent.wrapping_sub(received).cast_signed();
-        u64::try_from(depth).unwrap_or(0)
+            .map(|lane| lane.value.count.load(Ordering::Acquire));
+        let others = self.others.value.load(Ordering::Acquire);
+        in_lanes.fold(others, u64::wrapping_add)
     }
 }
 

@@ -12,7 +12,7 @@ use vor_recorder::locks::once::{Once, OnceLock};
 use vor_recorder::locks::semaphore::{Semaphore, SemaphoreGuard};
 use vor_recorder::setup::{self, Config};
 
-use crate::locks_support::{LENGTH, Recording, assert_length, named, read, start};
+use crate::locks_support::{LENGTH, Recording, assert_length, let_others_wait, named, read, start};
 
 /// Runs `begin` on a thread `holder` in a scope `holds`. When it has sent, this thread runs `wait`.
 fn while_another(begin: impl FnOnce(&mpsc::Sender<()>) + Send + 'static, wait: impl FnOnce()) {
@@ -26,10 +26,10 @@ fn while_another(begin: impl FnOnce(&mpsc::Sender<()>) + Send + 'static, wait: i
     holder.join().unwrap();
 }
 
-/// Tells the other thread that the work has begun, and works for [`LENGTH`].
+/// Reports that the work has begun, and works until the other thread has waited for [`LENGTH`].
 fn work(begun: &mpsc::Sender<()>) {
     begun.send(()).unwrap();
-    std::thread::sleep(LENGTH);
+    let_others_wait();
 }
 
 fn names_and_args(recording: &Recording) -> Vec<(&str, String)> {
@@ -99,7 +99,7 @@ fn all_but_the_last_thread_of_a_barrier_wait() {
     static BARRIER: Barrier = Barrier::named("round", 3);
     let (_folder, path) = start(Config::new());
     let threads = [1, 2].map(|at| named(&format!("thread {at}"), || BARRIER.wait().is_leader()));
-    std::thread::sleep(LENGTH);
+    let_others_wait();
     assert!(BARRIER.wait().is_leader());
     assert_eq!(threads.map(|thread| thread.join().unwrap()), [false; 2]);
     let recording = read(&path);
@@ -206,7 +206,7 @@ fn several_permits_wake_several_threads() {
     static PERMITS: Semaphore = Semaphore::named("permits", 0);
     let (_folder, path) = start(Config::new());
     let threads = [(); 3].map(|()| named("waiter", || PERMITS.acquire().forget()));
-    std::thread::sleep(LENGTH);
+    let_others_wait();
     PERMITS.release(0);
     PERMITS.release(1);
     PERMITS.release(2);

@@ -13,7 +13,7 @@ use vor_recorder::locks::channel::{self, RecvTimeoutError, SendError};
 use vor_recorder::setup::{self, Config};
 use vor_recorder::{drain, profile_scope};
 
-use crate::locks_support::{LENGTH, Recording, assert_length, named, read, start};
+use crate::locks_support::{LENGTH, Recording, assert_length, let_others_wait, named, read, start};
 
 /// Returns a metric of each frame of a capture, as far as it has one.
 fn metric(path: &Path, name: &str) -> Vec<Option<f64>> {
@@ -150,10 +150,10 @@ fn a_receiver_that_finds_no_message_waits() {
     let (sender, receiver) = channel::named("jobs");
     let producer = named("producer", move || {
         for job in 0..3 {
-            std::thread::sleep(LENGTH);
+            let_others_wait();
             sender.send(job).unwrap();
         }
-        std::thread::sleep(LENGTH);
+        let_others_wait();
     });
     let consumer = named("consumer", move || {
         profile_scope!("works");
@@ -178,9 +178,9 @@ fn a_sender_that_finds_no_room_waits() {
         let (sender, receiver) = channel::sync_named("jobs", bound);
         (0..bound).for_each(|job| sender.send(job).unwrap());
         let consumer = named("consumer", move || {
-            std::thread::sleep(LENGTH);
+            let_others_wait();
             assert_eq!(receiver.recv(), Ok(0));
-            std::thread::sleep(LENGTH);
+            let_others_wait();
         });
         sender.send(bound).unwrap();
         // The end of the receiver ends the wait.
@@ -269,6 +269,8 @@ fn channels_come_and_go_while_frames_are_marked() {
             drain::frame_mark();
         }
     });
+    // Otherwise the last mark may be merged with earlier ones, and have their value.
+    drain::flush();
     drain::frame_mark();
     let depths = metric(&path, "depth: answer");
     assert!(

@@ -12,13 +12,15 @@ use vor_recorder::locks::mutex::Mutex;
 use vor_recorder::profile_scope;
 use vor_recorder::setup::{self, Config};
 
-use crate::locks_support::{LENGTH, Recorded, Recording, assert_length, named, read, start};
+use crate::locks_support::{
+    LENGTH, Recorded, Recording, assert_length, let_others_wait, named, read, start,
+};
 
 static IS_READY: Mutex<bool> = Mutex::named("state", false);
 static READY: Condvar = Condvar::named("ready");
 
-/// Waits on a thread `waiter` until [`IS_READY`] is set by `set`, which begins [`LENGTH`] after the
-/// thread has locked it.
+/// Waits on a thread `waiter` until [`IS_READY`] is set by `set`, which begins when the thread has
+/// waited for [`LENGTH`].
 fn wait_until(set: impl FnOnce()) {
     *IS_READY.lock().unwrap() = false;
     let (locked, is_locked) = mpsc::channel();
@@ -31,7 +33,7 @@ fn wait_until(set: impl FnOnce()) {
         }
     });
     is_locked.recv().unwrap();
-    std::thread::sleep(LENGTH);
+    let_others_wait();
     set();
     waiter.join().unwrap();
 }
@@ -67,7 +69,7 @@ fn a_mutex_that_is_held_after_the_notification_is_a_wait_of_its_own() {
             let mut is_ready = IS_READY.lock().unwrap();
             *is_ready = true;
             READY.notify_all();
-            std::thread::sleep(LENGTH);
+            let_others_wait();
         })
     };
     wait_until(|| notifier().join().unwrap());

@@ -192,13 +192,15 @@ like_std! {
 
     fn a_thread_that_waits_for_a_condition_gets_the_poison() {
         let (mutex, changed) = (Mutex::new(false), Condvar::new());
+        let (locked, is_locked) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let waited = changed.wait_while(mutex.lock().unwrap(), |is_set| !*is_set);
-                waited.is_err()
+                let guard = mutex.lock().unwrap();
+                locked.send(()).unwrap();
+                changed.wait_while(guard, |is_set| !*is_set).is_err()
             });
             assert!(panics(|| {
-                thread::sleep(short());
+                is_locked.recv().unwrap();
                 let mut is_set = mutex.lock().unwrap();
                 *is_set = true;
                 changed.notify_all();
