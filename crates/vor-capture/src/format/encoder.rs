@@ -8,7 +8,7 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
-    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine,
+    MAX_TABLE_ENTRIES, put_clock, put_column, put_dump, put_end, put_frame, put_index, put_machine,
     put_open_scopes, put_process, put_segment, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
@@ -155,6 +155,9 @@ impl Encoder {
         if let Some(segment) = catalog.segment {
             self.declare(RecordRef::Segment(segment), 1, out);
         }
+        if let Some(dump) = &catalog.dump {
+            self.declare(RecordRef::Dump(dump), 1, out);
+        }
         for sync in catalog.timeline.syncs() {
             self.declare(RecordRef::Clock(sync), 1, out);
         }
@@ -247,6 +250,10 @@ impl Encoder {
             RecordRef::Segment(segment) => {
                 put_segment(payload, segment);
                 frames.put_copies(out, kind::SEGMENT, payload, copies);
+            }
+            RecordRef::Dump(dump) => {
+                put_dump(payload, dump);
+                frames.put_copies(out, kind::DUMP, payload, copies);
             }
             RecordRef::Clock(sync) => {
                 put_clock(payload, sync);
