@@ -15,6 +15,7 @@ mod counted_process;
 mod counted_tracing;
 mod criterion_profiler;
 #[cfg(not(feature = "off"))]
+mod dumps;
 mod futures;
 mod macros_behaviour;
 mod puffin_forbidden;

@@ -25,6 +25,7 @@ mod sampler;
 mod statistics;
 mod table;
 mod count_only;
+pub(crate) mod dumps;
 mod watchdog;
 mod worker;
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
+pub mod last;
 pub mod segments;
 #[cfg(feature = "export")]
 pub mod chrome;

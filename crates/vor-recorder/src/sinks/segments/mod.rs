@@ -11,8 +11,8 @@
 //! All of this happens where a capture is written: on the worker, or on a thread that flushes.
 //! Scopes do not wait for it.
 
-mod keep;
-mod names;
+pub(super) mod keep;
+pub(super) mod names;
 
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
@@ -69,7 +69,7 @@ const MIN_SEGMENTS: u64 = 4;
 pub struct Segments {
     size: Option<u64>,
     age: Option<Duration>,
-    keep: Limits,
+    pub(super) keep: Limits,
 }
 
 impl Segments {
@@ -400,8 +400,8 @@ fn begin(
     Ok((sink, name))
 }
 
-/// Creates an empty file for a segment.
-fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error> {
+/// Creates an empty file whose name sorts after `last`; returns its path and its name.
+pub(super) fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let unix_s = since.map_or(0, |since| since.as_secs() as i64);
     let pid = std::process::id();
@@ -429,7 +429,7 @@ fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error>
 }
 
 /// Returns the name of the program, without its extension.
-fn program() -> String {
+pub(super) fn program() -> String {
     let executable = std::env::current_exe().ok();
     let stem = executable.as_deref().and_then(Path::file_stem);
     stem.map(|stem| stem.to_string_lossy().into_owned())
