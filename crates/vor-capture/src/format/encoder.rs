@@ -32,6 +32,8 @@ pub enum Compression {
     Usual,
     /// Only large ones, for records that come fast.
     Fast,
+    /// None: columns are packed, but nothing is compressed.
+    Off,
 }
 
 /// Writes a capture, piece by piece, into buffers of the caller.
@@ -214,6 +216,7 @@ impl Encoder {
         self.frames.compress_from_bytes = match compression {
             Compression::Usual => COMPRESS_FROM_BYTES,
             Compression::Fast => FAST_COMPRESS_FROM_BYTES,
+            Compression::Off => usize::MAX,
         };
     }
 

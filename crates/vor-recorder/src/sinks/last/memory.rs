@@ -66,8 +66,9 @@ impl Memory {
             ..Header::default()
         };
         let mut encoder = Encoder::new(header);
-        // A short record is not worth the time.
-        encoder.set_compression(Compression::Fast);
+        // Compression takes longer than everything else, and packed columns gain little from it.
+        // A dump compresses its records.
+        encoder.set_compression(Compression::Off);
         Self {
             bounds,
             encoder,
