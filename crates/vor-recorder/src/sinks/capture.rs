@@ -233,8 +233,12 @@ impl CaptureSink {
     }
 
     /// Makes the file a segment of a run. Must be called before anything is delivered.
-    pub(crate) fn set_segment(&mut self, segment: SegmentInfo, make_room: MakeRoom) {
+    pub(super) fn set_segment(&mut self, segment: SegmentInfo) {
         self.segment = Some(segment);
+    }
+
+    /// Has `make_room` called when the disk is full.
+    pub(super) fn when_full(&mut self, make_room: MakeRoom) {
         self.file.when_full(make_room);
     }
 

@@ -16,10 +16,10 @@ use crate::drain;
 use crate::drain::dumps::{Cause, Request};
 use crate::hot::{record_state, thread};
 use crate::os::signals;
-use crate::sinks::capture::{CaptureOptions, CaptureSink};
+use crate::sinks::capture::CaptureOptions;
 use crate::sinks::segments::keep::Keeper;
 use crate::sinks::segments::names::{Names, is_segmented};
-use crate::sinks::segments::{new_file, program};
+use crate::sinks::segments::{begin, program};
 use crate::sync::lock;
 
 /// Dumps that are kept if nothing is set.
@@ -115,7 +115,7 @@ impl Pace {
 /// The files of one recorder's dumps.
 #[derive(Debug)]
 pub(super) struct Files {
-    keeper: Keeper,
+    keeper: Arc<Mutex<Keeper>>,
     capture: CaptureOptions,
     /// File name of the last dump.
     name: String,
@@ -156,15 +156,15 @@ impl Files {
             limits.count = Some(DEFAULT_COUNT);
         }
         Ok(Self {
-            keeper: Keeper::new(names, limits),
+            keeper: Arc::new(Mutex::new(Keeper::new(names, limits))),
             capture: options.capture,
             name: String::new(),
             number: 0,
         })
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        self.keeper.names().folder()
+    pub(super) fn folder(&self) -> PathBuf {
+        lock(&self.keeper).names().folder().to_owned()
     }
 }
 
@@ -173,10 +173,11 @@ impl Shared {
     pub(super) fn write(&self, contents: &Contents, request: &Request) -> Result<Written, Error> {
         let mut files = lock(&self.files);
         let files = &mut *files;
-        let (path, name) = new_file(&mut files.keeper, &files.name)?;
+        let (mut sink, name) = begin(&files.keeper, files.capture, contents.began(), &files.name)?;
+        let path = sink.path().to_owned();
+        lock(&files.keeper).set_current(&path);
         let missed = std::mem::take(&mut lock(&self.pace).missed);
-        let write = || {
-            let mut sink = CaptureSink::begin(&path, files.capture, contents.began())?;
+        let mut write = || {
             sink.set_dump(filled!(DumpInfo {
                 reason: request.reason.clone(),
                 ticks: request.ticks,
@@ -194,8 +195,7 @@ impl Shared {
         }
         files.number += 1;
         files.name = name;
-        files.keeper.set_current(&path);
-        files.keeper.trim(0, 0);
+        lock(&files.keeper).trim(0, 0);
         Ok(Written {
             path,
             duration: contents.duration(),

@@ -162,7 +162,7 @@ impl LastSink {
 
     /// Returns the folder of the dumps.
     pub(crate) fn folder(&self) -> PathBuf {
-        lock(&self.shared.files).folder().to_owned()
+        lock(&self.shared.files).folder()
     }
 
     /// Writes a dump that is due. If the process may end soon, that happens here and now.
