@@ -9,7 +9,7 @@ use vor_capture::stats::Histogram;
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
-use crate::store::{Span, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
 
 /// The computation for a side: sums per call site, and stacks.
 #[derive(Clone, Debug)]
@@ -38,22 +38,29 @@ impl SpanVisitor for SideWork {
     }
 
     #[inline]
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
-        self.scopes.leave(span, depth, inside_ns);
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart) {
+        self.scopes.leave(span, depth, part);
         if self.stacks_on {
-            self.stacks.leave(span, depth, inside_ns);
+            self.stacks.leave(span, depth, part);
         }
     }
 }
 
 impl Gather for SideWork {
-    type Options = ();
+    type Options = Extent;
     type Output = SideResult;
 
-    fn new((): &()) -> Self {
+    fn extent(extent: &Extent) -> Extent {
+        *extent
+    }
+
+    fn new(extent: &Extent) -> Self {
         Self {
-            scopes: ScopeSums::new(&()),
-            stacks: Stacks::new(&StackOptions::default()),
+            scopes: ScopeSums::new(extent),
+            stacks: Stacks::new(&StackOptions {
+                extent: *extent,
+                ..StackOptions::default()
+            }),
             stacks_on: false,
             scopes_settled: false,
         }
@@ -92,9 +99,9 @@ impl Gather for SideWork {
 /// Statistics of a scope on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideSums {
-    /// Total duration of its spans per frame, in nanoseconds.
+    /// Time during which any of its spans was open, per frame, in nanoseconds.
     pub frame_ns: f64,
-    /// Number of spans that ended, per frame.
+    /// Number of its spans per frame.
     pub frame_count: f64,
     /// Mean duration in nanoseconds.
     pub mean_ns: f64,
@@ -220,7 +227,7 @@ struct BySide {
 struct Sums {
     count: u64,
     total_ns: u64,
-    lengths_ns: u64,
+    durations_ns: u64,
     histogram: Histogram,
 }
 
@@ -254,7 +261,7 @@ impl Merged {
                 let sums = by_side.sums[side].get_or_insert_default();
                 sums.count = sums.count.saturating_add(row.count);
                 sums.total_ns = sums.total_ns.saturating_add(row.total_ns);
-                sums.lengths_ns = sums.lengths_ns.saturating_add(row.lengths_ns);
+                sums.durations_ns = sums.durations_ns.saturating_add(row.durations_ns);
                 sums.histogram.merge(&row.histogram);
             }
         }
@@ -262,7 +269,7 @@ impl Merged {
         let finished = |side: usize, sums: &Sums| SideSums {
             frame_ns: sums.total_ns as f64 / frames[side],
             frame_count: sums.count as f64 / frames[side],
-            mean_ns: sums.lengths_ns as f64 / sums.count.max(1) as f64,
+            mean_ns: sums.durations_ns as f64 / sums.count.max(1) as f64,
             p50_ns: sums.histogram.value_at(0.50),
             p99_ns: sums.histogram.value_at(0.99),
         };

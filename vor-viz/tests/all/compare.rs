@@ -1,7 +1,7 @@
 //! The comparison of two sides: matching scopes, their changes, and clicks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::scopes_data::{catalog_of, store};
@@ -9,13 +9,14 @@ use egui::{Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::compare::{Compare, Side};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
+use vor_viz::store::{Extent, FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
 use vor_viz::theme::Theme;
 
 struct Shown {
     left: Store,
     right: Store,
     compare: RefCell<Compare>,
+    extent: Cell<Extent>,
 }
 
 impl Shown {
@@ -24,6 +25,7 @@ impl Shown {
             left,
             right,
             compare: RefCell::default(),
+            extent: Cell::default(),
         }
     }
 
@@ -55,7 +57,11 @@ impl Shown {
             .build_ui(|ui| {
                 let [left, right] = self.sides();
                 let theme = Theme::of(ui.visuals());
-                self.compare.borrow_mut().show(ui, &left, &right, &theme);
+                let mut extent = self.extent.get();
+                self.compare
+                    .borrow_mut()
+                    .show(ui, &left, &right, &mut extent, &theme);
+                self.extent.set(extent);
             })
     }
 
@@ -119,7 +125,7 @@ fn sides_match_by_name_and_are_compared_per_frame() {
     );
     let shown = Shown::new(left, right);
     let [a, b] = shown.sides();
-    shown.compare.borrow_mut().finish(&a, &b);
+    shown.compare.borrow_mut().finish(&a, &b, Extent::Clipped);
     let compare = shown.compare.borrow();
     let merged = compare.merged().unwrap();
     assert_eq!(merged.rows.len(), 4);
@@ -163,7 +169,7 @@ fn a_recursive_call_adds_nothing_to_the_call_around_it() {
     };
     let shown = Shown::new(recursive(), recursive());
     let [a, b] = shown.sides();
-    shown.compare.borrow_mut().finish(&a, &b);
+    shown.compare.borrow_mut().finish(&a, &b, Extent::Clipped);
     let compare = shown.compare.borrow();
     let rows = &compare.merged().unwrap().rows;
     assert_eq!(rows.len(), 1);
@@ -173,6 +179,55 @@ fn a_recursive_call_adds_nothing_to_the_call_around_it() {
             (50_000.0, 3.0, 33_000.0)
         );
     }
+}
+
+#[test]
+fn a_scope_around_the_frames_of_a_side_is_on_both_sides() {
+    // `outer` begins in the first of four frames, and ends in the last one.
+    let store = || {
+        nested(
+            &["outer", "inner"],
+            &[
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, -2_990_000, 3_900_000, 1), (1, 100_000, 300_000, 2)],
+            ],
+        )
+    };
+    let shown = Shown::new(store(), store());
+    let [a, b] = shown.sides();
+    let (a, b) = (
+        Side {
+            frames: (1, 1),
+            ..a
+        },
+        Side {
+            frames: (3, 3),
+            ..b
+        },
+    );
+    let changes = |extent| {
+        shown.compare.borrow_mut().finish(&a, &b, extent);
+        let compare = shown.compare.borrow();
+        let merged = compare.merged().unwrap();
+        let mut rows: Vec<_> = merged
+            .rows
+            .iter()
+            .map(|row| {
+                let sides = row.sides.map(|side| side.map(|side| side.frame_ns));
+                (row.name.to_string(), sides)
+            })
+            .collect();
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        (rows, merged.tree.nodes().len())
+    };
+    let inner = ("inner".to_owned(), [Some(300_000.0), Some(300_000.0)]);
+    let outer = ("outer".to_owned(), [Some(1_000_000.0), Some(910_000.0)]);
+    // The root, `outer`, and `inner` in it.
+    assert_eq!(changes(Extent::Clipped), (vec![inner.clone(), outer], 3));
+    let outer = ("outer".to_owned(), [None, Some(3_900_000.0)]);
+    assert_eq!(changes(Extent::Whole), (vec![inner, outer], 4));
 }
 
 #[test]
