@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::stats::Histogram;
 
@@ -116,7 +116,7 @@ pub struct SideSums {
 pub struct MergedRow {
     /// Its name.
     pub name: Box<str>,
-    /// Its module path, empty where it has none.
+    /// Its module path, empty where it has none; on the left side, if it differs.
     pub module_path: Box<str>,
     /// Whether the row holds scopes or tasks.
     pub kind: TrackKind,
@@ -185,12 +185,45 @@ impl Weight for BothSums {
 pub(super) struct NameTable {
     numbers: FxHashMap<(Box<str>, Box<str>), u32>,
     names: Vec<(Box<str>, Box<str>)>,
+    /// For names whose module paths differ, the module path on the right side, and that on the left
+    /// side.
+    moved: FxHashMap<Box<str>, (Box<str>, Box<str>)>,
 }
 
 impl NameTable {
+    /// Finds the scopes that have another module path on the right side than on the left one.
+    fn find_moved(&mut self, [left, right]: [&Catalog; 2]) {
+        self.moved.clear();
+        if std::ptr::eq(left, right) {
+            return;
+        }
+        let right = modules_of(right);
+        for (name, left) in modules_of(left) {
+            let Some(right) = right.get(name) else {
+                continue;
+            };
+            let mut only_left = left.difference(right);
+            let mut only_right = right.difference(&left);
+            if let (Some(from), None, Some(to), None) = (
+                only_left.next(),
+                only_left.next(),
+                only_right.next(),
+                only_right.next(),
+            ) {
+                let (from, to) = (Box::from(*from), Box::from(*to));
+                self.moved.insert(name.into(), (to, from));
+            }
+        }
+    }
+
     fn number(&mut self, catalog: &Catalog, site: SiteId) -> u32 {
+        let name = catalog.site_name(site);
         let module = catalog.site(site).map_or("", |site| &site.module_path);
-        let key = (catalog.site_name(site).into(), module.into());
+        let module = match self.moved.get(name) {
+            Some((right, left)) if &**right == module => left,
+            _ => module,
+        };
+        let key = (name.into(), module.into());
         let next = self.names.len() as u32;
         *self.numbers.entry(key).or_insert_with_key(|key| {
             self.names.push(key.clone());
@@ -206,6 +239,18 @@ impl NameTable {
     }
 }
 
+/// Returns the module paths of each name.
+fn modules_of(catalog: &Catalog) -> FxHashMap<&str, FxHashSet<&str>> {
+    let mut modules: FxHashMap<&str, FxHashSet<&str>> = FxHashMap::default();
+    for site in catalog.sites.iter().flatten() {
+        modules
+            .entry(&site.name)
+            .or_default()
+            .insert(&site.module_path);
+    }
+    modules
+}
+
 /// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
@@ -213,6 +258,8 @@ pub struct Merged {
     pub rows: Vec<MergedRow>,
     /// Stacks; their keys are numbers of names.
     pub tree: Tree<u32, BothSums>,
+    /// The numbers of the names that occur on each side, in any stack.
+    names: [FxHashSet<u32>; 2],
 }
 
 /// A row during gathering, with the last site seen.
@@ -232,12 +279,19 @@ struct Sums {
 }
 
 impl Merged {
+    /// Returns whether the name with a number occurs on the left and on the right side, in any
+    /// stack.
+    pub(super) fn occurs(&self, number: u32) -> [bool; 2] {
+        [0, 1].map(|side| self.names[side].contains(&number))
+    }
+
     pub(super) fn new(
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
     ) -> Self {
         let mut merged = Self::default();
+        names.find_moved(catalogs);
         merged.add_rows(names, catalogs, sides);
         for (side, result) in sides.iter().enumerate() {
             merged.add_stacks(names, catalogs[side], side, &result.stacks);
@@ -335,5 +389,6 @@ impl Merged {
                 sums.frame_count[side] += count as f64 / frames;
             }
         }
+        self.names[side].extend(numbers.into_values());
     }
 }

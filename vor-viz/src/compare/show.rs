@@ -354,16 +354,13 @@ impl Compare {
             Some(node) => change_color(theme, relation(node.sums.frame_ns)),
         };
         let name = |node: u32, key: u32| if node == ROOT { "all" } else { names.name(key) };
+        let occurs = |place: &NodeBox, key: u32| match place.node {
+            ROOT => [false; 2],
+            _ => merged.occurs(key),
+        };
         let label = |place: &NodeBox| {
             let text = tree.node(place.node).map_or_else(String::new, |node| {
-                let [left, right] = node.sums.frame_ns;
-                let change = if left > 0.0 && right > 0.0 {
-                    signed(right / left - 1.0, percent)
-                } else if right > 0.0 {
-                    "only in B".to_owned()
-                } else {
-                    "only in A".to_owned()
-                };
+                let change = stack_change(&node.sums, occurs(place, node.key));
                 format!("{} {change}", name(place.node, node.key))
             });
             (text, theme.label)
@@ -386,7 +383,7 @@ impl Compare {
                 ));
             } else if let Some(node) = tree.node(place.node) {
                 ui.strong(shortened(name(place.node, node.key)));
-                describe(ui, &node.sums);
+                describe(ui, &node.sums, occurs(place, node.key));
             }
             ui.weak("Click to zoom in, double-click to zoom out.");
         });
@@ -398,8 +395,23 @@ impl Compare {
     }
 }
 
+/// Returns the change of a stack as text. `occurs` is whether its innermost scope is in any stack
+/// of a side.
+fn stack_change(sums: &BothSums, occurs: [bool; 2]) -> String {
+    let [left, right] = sums.frame_ns;
+    // A stack without time is in the frames nevertheless.
+    match sums.frame_count.map(|count| count > 0.0) {
+        [true, false] if occurs[1] => "here only in A".to_owned(),
+        [true, false] => "only in A".to_owned(),
+        [false, true] if occurs[0] => "here only in B".to_owned(),
+        [false, true] => "only in B".to_owned(),
+        _ if left > 0.0 => signed(right / left - 1.0, percent),
+        _ => signed(right - left, units::duration),
+    }
+}
+
 /// Shows the card of a stack on both sides.
-fn describe(ui: &mut Ui, sums: &BothSums) {
+fn describe(ui: &mut Ui, sums: &BothSums, occurs: [bool; 2]) {
     for (letter, (ns, count)) in ["A", "B"]
         .iter()
         .zip(sums.frame_ns.iter().zip(sums.frame_count))
@@ -412,6 +424,11 @@ fn describe(ui: &mut Ui, sums: &BothSums) {
     }
     let [left, right] = sums.frame_ns;
     ui.label(format!("change: {}", signed(right - left, units::duration)));
+    for (letter, (count, occurs)) in ["A", "B"].iter().zip(sums.frame_count.iter().zip(occurs)) {
+        if *count == 0.0 && occurs {
+            ui.weak(format!("In {letter}, the scope is in other stacks only."));
+        }
+    }
 }
 
 fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {
