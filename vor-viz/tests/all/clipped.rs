@@ -20,6 +20,7 @@ use vor_viz::icicle::{StackKey, StackOptions, Stacks};
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::scopes::{Job, ScopeRows, ScopeSums};
 use vor_viz::store::{Extent, FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock, TrackKind};
+use vor_viz::view::SpanRef;
 
 /// A span of the expected ones: thread, depth, site, begin and end.
 type Span = (u32, usize, u32, i64, i64);
@@ -491,6 +492,35 @@ fn hover_texts_say_what_a_column_measures() {
             );
             harness.get_by_label("whole spans").click();
             harness.run();
+        }
+    }
+}
+
+#[test]
+fn the_card_of_a_span_in_several_frames_has_its_share_of_all_of_them() {
+    let mut harness = panel(Tab::Scopes);
+    for (thread, expected) in [
+        // The walker is open in all eight frames, but for 10 µs at both ends.
+        (0, ["frames 45–52", "99.9 % of 16.9 ms"]),
+        // A file of 3.02 ms ends in frame 49.
+        (1, ["frames 47–49", "47.7 % of 6.33 ms"]),
+    ] {
+        let focus = {
+            let store = harness.state().store();
+            let track = &store.tracks()[thread];
+            let row = &track.rows[0];
+            let ends = store.frames()[4].begin_ns;
+            SpanRef {
+                thread: track.thread,
+                kind: track.kind,
+                row: 0,
+                span: row.spans(ends, ends + 1).next().unwrap(),
+            }
+        };
+        harness.state_mut().view_mut().focus = Some(focus);
+        harness.run();
+        for text in expected {
+            assert!(harness.query_by_label_contains(text).is_some(), "{text}");
         }
     }
 }
