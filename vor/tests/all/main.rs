@@ -14,8 +14,8 @@ mod compiled_out;
 mod counted_process;
 mod counted_tracing;
 mod criterion_profiler;
-#[cfg(not(feature = "off"))]
 mod dumps;
+#[cfg(not(feature = "off"))]
 mod futures;
 mod macros_behaviour;
 mod puffin_forbidden;
