@@ -129,6 +129,7 @@ pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::setup::{
     Config, SpanBudget, calibrate, clock_floor_ns, disable, empty_span_ns, enable, is_enabled,
 };
+#[cfg(feature = "reader")]
 pub use vor_recorder::sinks::last::{DumpOn, Last, dump};
 pub use vor_recorder::sinks::segments::Segments;
 pub use vor_recorder::{

@@ -155,6 +155,7 @@ pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) 
 }
 
 /// Has signals that end the process handled, for a sink that keeps its records in memory.
+#[cfg(feature = "reader")]
 pub(crate) fn watch_memory(signals: bool) {
     begin(None, signals);
 }

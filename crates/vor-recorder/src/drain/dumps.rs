@@ -1,8 +1,14 @@
 //! Requests to write what a sink keeps in memory: of the watchdog, of a panic or a crash, of a
 //! signal, and of the sink's own limits.
 //!
-//! Whoever has a reason makes a [`Request`]. The sink takes it when the drain's pass ends. A
-//! request that nobody has taken yet is not replaced; those that come meanwhile are counted.
+//! Whoever has a reason makes a [`Request`]. It is due at the next pass of the drain, so that the
+//! dump has everything that was recorded before the request, and the sink takes it when that pass
+//! ends. A request that nobody has taken yet is not replaced; those that come meanwhile are counted.
+
+#![cfg_attr(
+    not(feature = "reader"),
+    allow(dead_code, reason = "without the reader nothing is kept in memory")
+)]
 
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
@@ -81,6 +87,8 @@ static CAUSES: AtomicU8 = AtomicU8::new(0);
 /// Whether [`PENDING`] has a request. Written under its lock, read without it, relaxed: a request
 /// that one pass does not see is seen by the next.
 static IS_PENDING: AtomicBool = AtomicBool::new(false);
+/// Whether the request was there when the pass began. Accessed with the engine, relaxed.
+static IS_DUE: AtomicBool = AtomicBool::new(false);
 static PENDING: Mutex<Pending> = Mutex::new(Pending {
     request: None,
     missed: 0,
@@ -125,20 +133,35 @@ pub(crate) fn request(cause: Cause, reason: impl FnOnce() -> String) {
     IS_PENDING.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether a request is due.
-#[cfg(unix)]
+/// Returns whether a request was made.
 pub(super) fn is_pending() -> bool {
     IS_PENDING.load(Ordering::Relaxed)
 }
 
-/// Takes the request that is due, and the number of those that came after it.
-pub(crate) fn take() -> Option<(Request, u64)> {
+/// A pass of the drain begins: what it delivers was recorded before any later request.
+pub(super) fn begin_pass() {
     if signals::take_request(signals::Request::Dump) {
         request(Cause::Signal, || "SIGUSR2".to_owned());
     }
-    if !IS_PENDING.load(Ordering::Relaxed) {
+    if is_pending() {
+        IS_DUE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Takes the request that is due, and the number of those that came after it.
+pub(crate) fn take_due() -> Option<(Request, u64)> {
+    if IS_DUE.load(Ordering::Relaxed) {
+        return take();
+    }
+    None
+}
+
+/// Takes the request that was made, and the number of those that came after it.
+pub(crate) fn take() -> Option<(Request, u64)> {
+    if !is_pending() {
         return None;
     }
+    IS_DUE.store(false, Ordering::Relaxed);
     let mut pending = crate::sync::lock(&PENDING);
     IS_PENDING.store(false, Ordering::Relaxed);
     let missed = std::mem::take(&mut pending.missed);

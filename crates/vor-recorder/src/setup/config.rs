@@ -8,6 +8,7 @@ use vor_capture::sink::FrameSink;
 
 use crate::os::report;
 use crate::setup::{self, variables};
+#[cfg(feature = "reader")]
 use crate::sinks::last::{DumpOn, Last};
 use crate::sinks::segments::Segments;
 
@@ -28,7 +29,9 @@ pub struct Config {
     /// When segments end and which are kept, if the path makes segments.
     pub(crate) segments: Segments,
     /// How much is kept in memory, if nothing is written until a dump.
+    #[cfg(feature = "reader")]
     pub(crate) last: Option<Last>,
+    #[cfg(feature = "reader")]
     pub(crate) dump_on: DumpOn,
     pub(crate) spans: bool,
     pub(crate) every: u64,
@@ -96,7 +99,9 @@ impl Config {
             ring_kib: DEFAULT_RING_KIB,
             capture: None,
             segments: Segments::default(),
+            #[cfg(feature = "reader")]
             last: None,
+            #[cfg(feature = "reader")]
             dump_on: DumpOn::new(),
             spans: true,
             every: 1,
@@ -222,6 +227,7 @@ impl Config {
     /// let last = vor::Last::new().age(Duration::from_secs(30)).size(64_000_000);
     /// vor::Config::new().capture("dumps/").last(last).enable();
     /// ```
+    #[cfg(feature = "reader")]
     #[must_use]
     pub fn last(mut self, last: Last) -> Self {
         self.last = Some(last);
@@ -230,6 +236,7 @@ impl Config {
 
     /// Sets what has the records in memory dumped (default: a panic and a crash). It needs
     /// [`last`](Self::last).
+    #[cfg(feature = "reader")]
     #[must_use]
     pub fn dump_on(mut self, dump_on: DumpOn) -> Self {
         self.dump_on = dump_on;

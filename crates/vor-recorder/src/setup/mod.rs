@@ -20,6 +20,7 @@ use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "reader")]
 use crate::sinks::last::{LastOptions, LastSink};
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
@@ -118,7 +119,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
     feed_puffin(settings, is_first, config.puffin);
     #[cfg(not(feature = "puffin"))]
     let _ = is_first;
-    let here = config.last.is_some().then(|| PathBuf::from("."));
+    let here = config.keeps_last().then(|| PathBuf::from("."));
     let path = config.capture.clone().or(here);
     let file = path.map(|path| capture_file(path, &config));
     let is_new = file.is_some_and(|file| settings.begin_capture(file));
@@ -152,6 +153,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
     let signals = config.signals;
     let segments = config.segments;
     let is_segmented = is_segmented(&path);
+    #[cfg(feature = "reader")]
     let last = config.last.map(|last| LastOptions {
         last,
         dump_on: config.dump_on.clone(),
@@ -159,7 +161,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         capture: options,
         signals,
     });
-    if segments.is_set() && !is_segmented && last.is_none() {
+    if segments.is_set() && !is_segmented && !config.keeps_last() {
         report::line(&format!(
             "{}{}",
             config.variable(),
@@ -171,6 +173,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         variable: config.variable(),
         holds_spans: options.spans,
         create: Arc::new(move || {
+            #[cfg(feature = "reader")]
             if let Some(last) = &last {
                 let sink = LastSink::create(&path, last.clone())?;
                 return Ok((sink.folder(), Box::new(sink)));

@@ -9,7 +9,6 @@ use vor_capture::sort::sort_by;
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
 use crate::os::report;
-use crate::sinks::last::Last;
 use crate::sinks::segments::{Segments, is_segmented};
 
 /// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
@@ -107,10 +106,10 @@ impl Variables<'_> {
     }
 
     /// Reads when segments end, and how many are kept. Both need a path that makes segments.
-    fn segments(&mut self, path: Option<&Path>, last: Option<Last>) -> Segments {
+    fn segments(&mut self, path: Option<&Path>, are_dumps: bool) -> Segments {
         let segment = self.value("VOR_RECORD_SEGMENT", limits::SEGMENT, limits::segment);
         let keep = self.value("VOR_RECORD_KEEP", limits::KEEP, limits::keep);
-        if last.is_some() {
+        if are_dumps {
             if segment.is_some() {
                 (self.report)(
                     "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it \
@@ -136,6 +135,29 @@ impl Variables<'_> {
             ));
         }
         segments
+    }
+
+    /// Reads what is kept in memory, and what asks for a dump of it.
+    #[cfg(feature = "reader")]
+    fn dumps(&mut self, config: &mut Config) {
+        config.last = self.value("VOR_RECORD_LAST", limits::LAST, limits::last);
+        let dump_on = self.value("VOR_DUMP_ON", limits::DUMP_ON, limits::dump_on);
+        if dump_on.is_some() && config.last.is_none() {
+            (self.report)("VOR_DUMP_ON: nothing is kept in memory; set VOR_RECORD_LAST, too");
+        }
+        config.dump_on = dump_on.unwrap_or_default();
+    }
+
+    /// Reports that nothing is kept in memory.
+    #[cfg(not(feature = "reader"))]
+    fn dumps(&mut self, _: &mut Config) {
+        for name in ["VOR_RECORD_LAST", "VOR_DUMP_ON"] {
+            if (self.get)(name).is_some() {
+                (self.report)(&format!(
+                    "{name}: the program was built without vor's feature `reader`; it is ignored"
+                ));
+            }
+        }
     }
 
     /// Reads the path of the capture.
@@ -166,6 +188,15 @@ pub(super) fn one_file(path: &Path) -> String {
 }
 
 impl Config {
+    /// Returns whether the newest records are kept in memory.
+    pub(super) fn keeps_last(&self) -> bool {
+        #[cfg(feature = "reader")]
+        let keeps = self.last.is_some();
+        #[cfg(not(feature = "reader"))]
+        let keeps = false;
+        keeps
+    }
+
     /// Makes the settings from the variables that `get` reads.
     pub(super) fn from_variables(
         get: impl Fn(&str) -> Option<OsString>,
@@ -204,15 +235,10 @@ impl Config {
         let cpu_split = variables.flag("VOR_CPU_SPLIT").unwrap_or(false);
         config = config.cpu_time(cpu_time).cpu_split(cpu_split);
         config.allocations = variables.flag("VOR_ALLOCATIONS");
-        config.last = variables.value("VOR_RECORD_LAST", limits::LAST, limits::last);
-        let dump_on = variables.value("VOR_DUMP_ON", limits::DUMP_ON, limits::dump_on);
-        if dump_on.is_some() && config.last.is_none() {
-            (variables.report)("VOR_DUMP_ON: nothing is kept in memory; set VOR_RECORD_LAST, too");
-        }
-        config.dump_on = dump_on.unwrap_or_default();
+        variables.dumps(&mut config);
         let spans = variables.spans();
         // Without spans a dump says little.
-        let by_default = config.slow.is_some() || config.last.is_some();
+        let by_default = config.slow.is_some() || config.keeps_last();
         config.spans = spans.unwrap_or(false) || by_default && spans != Some(false);
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
@@ -222,8 +248,9 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.capture = variables.path();
-        config.segments = variables.segments(config.capture.as_deref(), config.last);
-        config.from_env = config.capture.is_some() || config.last.is_some();
+        let are_dumps = config.keeps_last();
+        config.segments = variables.segments(config.capture.as_deref(), are_dumps);
+        config.from_env = config.capture.is_some() || are_dumps;
         if let Some(path) = &config.capture
             && spans.is_none()
             && !config.spans
@@ -344,6 +371,7 @@ pub(crate) fn report_unknown() {
 mod tests {
     use proptest::prelude::*;
 
+    #[cfg(feature = "reader")]
     use crate::sinks::last::DumpOn;
 
     use super::*;
@@ -468,12 +496,13 @@ mod tests {
     #[test]
     fn a_value_out_of_its_range_is_reported_and_ignored() {
         let settings = |config: Config| {
+            let keeps_last = config.keeps_last();
             (
                 (config.ring_kib, config.every, config.max_frames),
                 (config.slow, config.frames_before, config.spans),
                 (config.watchdog, config.heap_snapshots, config.capture),
                 (config.signals, config.count_scopes, config.allocations),
-                (config.segments, config.last, config.dump_on),
+                (config.segments, keeps_last),
             )
         };
         let (unset, lines) = from(&[]);
@@ -503,8 +532,11 @@ mod tests {
             ("VOR_RECORD_KEEP", "64KB", "63KB"),
             ("VOR_RECORD_KEEP", "1.5GB,7d,200", "1.5GB,7d,200,1"),
             ("VOR_RECORD_KEEP", "7d", "-7d"),
+            #[cfg(feature = "reader")]
             ("VOR_RECORD_LAST", "1s", "0.9s"),
+            #[cfg(feature = "reader")]
             ("VOR_RECORD_LAST", "30s,1MB", "30s,999KB"),
+            #[cfg(feature = "reader")]
             ("VOR_RECORD_LAST", "64MB", "64"),
             ("VOR_COUNT_SCOPES", "1", "2"),
             ("VOR_ALLOCATIONS", "0", "true"),
@@ -549,6 +581,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "reader")]
     #[test]
     fn dumps_are_asked_for_by_a_list() {
         let set = |value| from(&[("VOR_RECORD_LAST", "1m"), ("VOR_DUMP_ON", value)]);

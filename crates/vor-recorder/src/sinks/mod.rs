@@ -3,6 +3,7 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
+#[cfg(feature = "reader")]
 pub mod last;
 pub mod segments;
 #[cfg(feature = "export")]

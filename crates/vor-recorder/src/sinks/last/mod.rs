@@ -1,6 +1,6 @@
 //! The newest records in memory, written as a capture when something asks for it.
 //!
-//! [`LastSink`] encodes batches and frames as a capture does, and keeps the bytes in memory: the
+//! `LastSink` encodes batches and frames as a capture does, and keeps the bytes in memory: the
 //! last seconds, or the last megabytes. Nothing touches the disk. A dump shares the bytes, decodes
 //! them and passes them to a [`CaptureSink`](crate::sinks::capture::CaptureSink), on a thread of its
 //! own, while the memory goes on. So a dump is a whole capture, with the declarations, the clock,
@@ -27,7 +27,7 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use crate::drain::dumps::{Cause, Causes, Request, listen, take};
+use crate::drain::dumps::{Cause, Causes, Request, listen, take, take_due};
 use crate::hot::thread;
 use crate::os::{report, signals};
 use crate::sinks::capture::CaptureOptions;
@@ -165,11 +165,8 @@ impl LastSink {
         lock(&self.shared.files).folder()
     }
 
-    /// Writes a dump that is due. If the process may end soon, that happens here and now.
-    fn serve(&mut self) {
-        let Some((request, missed)) = take() else {
-            return;
-        };
+    /// Writes a dump that was requested. If the process may end soon, that happens here and now.
+    fn serve(&mut self, request: Request, missed: u64) {
         let is_writing = self
             .writer
             .as_ref()
@@ -260,12 +257,16 @@ impl FrameSink for LastSink {
 
     fn commit(&mut self) -> Result<(), Error> {
         lock(&self.shared.memory).settle();
-        self.serve();
+        if let Some((request, missed)) = take_due() {
+            self.serve(request, missed);
+        }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.serve();
+        if let Some((request, missed)) = take() {
+            self.serve(request, missed);
+        }
         if self.at_exit {
             let request = Request::new(Cause::Exit, "the end of the program".to_owned());
             self.shared.write_and_report(&request);
