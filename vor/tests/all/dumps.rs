@@ -1,6 +1,6 @@
 //! Records that are kept in memory, and what has them written.
 
-#![cfg(all(unix, feature = "cli", not(feature = "off")))]
+#![cfg(all(unix, feature = "reader", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::robust_support::{Summary, captures, child, folder, read, role, vor_lines};
-use vor::capture::{Capture, DumpInfo};
 use vor::{DumpOn, Last};
+use vor_capture::model::catalog::DumpInfo;
+use vor_capture::reader::Capture;
 use vor_fixtures::process::{run, run_to_success};
 use vor_fixtures::test_name;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
@@ -137,18 +138,19 @@ fn a_dump_holds_what_one_file_holds() {
         assert_eq!(spans, of_one);
     }
     assert_eq!(dump.open_at_close, 1);
-    let output = crate::robust_support::run(&mut command_on(folder.path(), "info"));
+    #[cfg(feature = "cli")]
+    assert_info_says_why(&captures(&folder.path().join("dumps"))[0]);
+}
+
+#[cfg(feature = "cli")]
+fn assert_info_says_why(path: &Path) {
+    let mut info = std::process::Command::new(env!("CARGO_BIN_EXE_vor"));
+    let output = run_to_success(info.arg("info").arg(path));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
         text.contains("dumped        at ") && text.contains(": the test asks"),
         "{text}"
     );
-}
-
-fn command_on(folder: &Path, command: &str) -> std::process::Command {
-    let mut vor = std::process::Command::new(env!("CARGO_BIN_EXE_vor"));
-    vor.arg(command).arg(&captures(&folder.join("dumps"))[0]);
-    vor
 }
 
 /// The newest records stay, whatever was recorded before, and the first frame counts what is there.
