@@ -282,3 +282,13 @@ fn options_that_would_do_nothing_are_refused() {
         assert!(line.contains(word), "{options:?}: {line}");
     }
 }
+
+/// Damage may have taken the declaration of every frame set.
+#[test]
+fn a_frame_set_of_a_capture_that_declares_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("header.vor");
+    std::fs::write(&path, &recording().bytes[..44]).unwrap();
+    let run = run("frames", &path, &["--frame-set", "physics"]);
+    assert!(run.refusal().contains("no frame set"), "{run:?}");
+}
