@@ -71,6 +71,7 @@ def enable(
     print_stats: bool | None = None,
     cpu_time: bool | None = None,
     cpu_split: bool | None = None,
+    waits: bool | None = None,
     inline_drain: bool | None = None,
     drain_interval_ms: float | None = None,
     max_spans_per_frame: int | None = None,
@@ -95,7 +96,7 @@ def enable(
     ring_kib: size of each thread's ring.
     stats: maintain sums per scope.
     count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
-    cpu_time, cpu_split: measure CPU time.
+    cpu_time, cpu_split, waits: measure CPU time, and what a scope waited for otherwise.
     inline_drain: drain the rings in `frame_mark`.
     drain_interval_ms: longest time between two drains.
     max_spans_per_frame: most spans that a frame holds as a tree.

@@ -149,6 +149,7 @@ impl Config {
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
     /// | `VOR_CPU_SPLIT=1` | the same, and its part in the kernel |
+    /// | `VOR_WAITS=1` | the CPU time, and how much of the rest was a wait for a processor; see [`waits`](Self::waits) |
     /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, even if the program has a [tracking allocator](crate::heap::TrackingAllocator) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
@@ -338,6 +339,21 @@ impl Config {
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
             self.measures = self.measures.union(Measures::CPU);
+        }
+        self
+    }
+
+    /// Also measures what a scope waited for while its thread was off the CPU: for a processor (the
+    /// argument [`run_queue_ns`](vor_capture::model::measures::RUN_QUEUE_NS) of its span), or for
+    /// something else. On Linux, and where the system does not report it, one line says so. Once
+    /// on, it stays on until the process ends.
+    ///
+    /// A scope whose thread was not switched out pays nothing more than for its CPU time; otherwise
+    /// reading the kernel's count takes about a microsecond.
+    #[must_use]
+    pub fn waits(mut self, waits: bool) -> Self {
+        if waits {
+            self.measures = self.measures.union(Measures::CPU).union(Measures::WAIT);
         }
         self
     }

@@ -200,9 +200,16 @@ fn measure_cpu(measures: Measures) {
         report::line(
             "the CPU time of scopes is not measured: this system does not report a thread's",
         );
-    } else {
-        record_state::measure(measures);
+        return;
     }
+    let mut measures = measures;
+    if measures.has(Measures::WAIT) && !cpu::has_run_queue() {
+        report::line(
+            "waits for a processor are not measured: this system does not report a thread's",
+        );
+        measures = measures.without(Measures::WAIT);
+    }
+    record_state::measure(measures);
 }
 
 /// Adds the feed of puffin when the recorder starts, and allows or forbids it if the program set

@@ -28,6 +28,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
     "VOR_CPU_SPLIT",
+    "VOR_WAITS",
     "VOR_ALLOCATIONS",
     "VOR_HEAP_SNAPSHOTS_S",
     "VOR_WATCHDOG_MS",
@@ -233,7 +234,8 @@ impl Config {
         config.count_scopes = variables.flag("VOR_COUNT_SCOPES").unwrap_or(false);
         let cpu_time = variables.flag("VOR_CPU_TIME").unwrap_or(false);
         let cpu_split = variables.flag("VOR_CPU_SPLIT").unwrap_or(false);
-        config = config.cpu_time(cpu_time).cpu_split(cpu_split);
+        let waits = variables.flag("VOR_WAITS").unwrap_or(false);
+        config = config.cpu_time(cpu_time).cpu_split(cpu_split).waits(waits);
         config.allocations = variables.flag("VOR_ALLOCATIONS");
         variables.dumps(&mut config);
         let spans = variables.spans();
