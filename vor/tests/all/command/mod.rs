@@ -16,6 +16,7 @@ mod made;
 
 mod stats;
 mod looking;
+mod measured;
 mod selecting;
 mod formats;
 mod outputs;
