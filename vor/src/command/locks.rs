@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 /// The text before a lock's name in the name of its waits.
-const PREFIX: &str = "wait: ";
+pub(super) const PREFIX: &str = "wait: ";
 
 /// The first arguments of a wait. Measures may follow.
 const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
@@ -88,10 +88,10 @@ struct Key {
 
 /// A lock and its holder, as the arguments of a wait name them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Held {
-    lock: Arc<str>,
-    thread: Arc<str>,
-    scope: Arc<str>,
+pub(super) struct Held {
+    pub(super) lock: Arc<str>,
+    pub(super) thread: Arc<str>,
+    pub(super) scope: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -277,6 +277,18 @@ fn held(catalog: &Catalog, site: SiteId, args: &SpanArgs) -> Option<Held> {
     })
 }
 
+/// Returns what a wait was for, or `None` for any other span. A wait for something that nobody
+/// holds, such as a channel, has no holder.
+pub(super) fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Held> {
+    let name = catalog.site(site)?.name.strip_prefix(PREFIX)?;
+    let held = args.and_then(|args| held(catalog, site, args));
+    Some(held.unwrap_or_else(|| Held {
+        lock: name.into(),
+        thread: "".into(),
+        scope: "".into(),
+    }))
+}
+
 /// Returns the rows, those with the longest waits first.
 fn rows<'a>(waits: &'a Waits, catalog: &'a Catalog) -> Vec<Row<'a>> {
     let mut by_name: HashMap<(&Held, &str), Sums> = HashMap::new();
@@ -343,7 +355,7 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
-fn holder(held: &Held) -> String {
+pub(super) fn holder(held: &Held) -> String {
     let thread = printable(&held.thread);
     match &*held.scope {
         "" => thread,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::command::recording::recording;
 use crate::command::{Run, made, run, v2, vor};
 
-const COMMANDS: [(&str, &[&str]); 7] = [
+const COMMANDS: [(&str, &[&str]); 8] = [
     ("info", &[]),
     ("stats", &[]),
     ("frames", &[]),
@@ -13,6 +13,7 @@ const COMMANDS: [(&str, &[&str]); 7] = [
     ("check", &[]),
     ("export", &["--to", "chrome"]),
     ("locks", &[]),
+    ("waits", &[]),
 ];
 
 /// Writes a file and asserts that every command refuses it.

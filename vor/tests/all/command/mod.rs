@@ -17,6 +17,7 @@ mod made;
 mod stats;
 mod looking;
 mod measured;
+mod waits;
 mod selecting;
 mod formats;
 mod outputs;
