@@ -5,7 +5,8 @@
 //! of both clocks.
 //!
 //! A program cannot stop measuring, so the modes follow each other: durations only, then also CPU
-//! time, then also allocations.
+//! time, then also waits, then also allocations. What a switch costs with waits is that of reading
+//! the kernel's count of them.
 
 use std::hint::black_box;
 
@@ -148,6 +149,27 @@ fn measure_by_the_clock() {
     }
 }
 
+/// Measures what a switch costs beyond its CPU time: a read of the kernel's count of waits.
+#[cfg(target_os = "linux")]
+fn measure_a_switch() {
+    use std::os::unix::fs::FileExt;
+
+    let Ok(file) = std::fs::File::open("/proc/thread-self/schedstat") else {
+        println!("the kernel has no count of waits");
+        return;
+    };
+    let read = |passes: u32| {
+        for _ in 0..passes {
+            let _ = black_box(file.read_at(&mut [0; 64], 0));
+        }
+    };
+    let mut contestants: [Loop<'_>; 2] = [Box::new(two_ticks), Box::new(read)];
+    let mut times = contest(ROUNDS, SLOW_SCOPES, &mut contestants, 2, &mut vor::flush);
+    let quiet = keep_quiet(&mut times);
+    println!("a read of the kernel's count, median of {quiet} quiet rounds of {ROUNDS}:");
+    println!("  {:24} {:6.0} ns", "per switch", times[1].median_ns());
+}
+
 fn main() {
     vor::Config::new().allocations(false).enable();
     if init_cpu() == Source::Clock {
@@ -159,6 +181,10 @@ fn main() {
         .cpu_time(true)
         .enable();
     measure("CPU time of all scopes");
+    vor::Config::new().allocations(false).waits(true).enable();
+    measure("CPU time and waits of all scopes");
+    #[cfg(target_os = "linux")]
+    measure_a_switch();
     vor::Config::new().cpu_time(true).allocations(true).enable();
-    measure("CPU time and allocations of all scopes");
+    measure("CPU time, waits and allocations of all scopes");
 }

@@ -23,6 +23,7 @@ pages! {
     Read = "docs/read.md";
     #[cfg(feature = "locks")]
     Locks = "docs/locks.md";
+    Dumps = "docs/dumps.md";
     Segments = "docs/segments.md";
     Record = "docs/record.md";
     Sinks = "docs/sinks.md";

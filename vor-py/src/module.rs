@@ -13,9 +13,9 @@ mod _core {
     #[cfg(feature = "module")]
     #[pymodule_export]
     use crate::recording::interface::{
-        calibrate, capture_path, close_capture, command, disable, empty_span_ns, enable, flush,
-        hooks, is_enabled, mark_frames_every, put_code, record_metric_unit, stop_marking_frames,
-        trace, wrap,
+        calibrate, capture_path, close_capture, command, disable, dump, empty_span_ns, enable,
+        flush, hooks, is_enabled, mark_frames_every, put_code, record_metric_unit,
+        stop_marking_frames, trace, wrap,
     };
 
     use super::*;

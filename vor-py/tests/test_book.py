@@ -47,7 +47,7 @@ def test_the_code_of_a_document_compiles_and_runs(path: Path, tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
+    missing = re.search(r"ModuleNotFoundError: (?:No module named ')?(\w+)", done.stderr)
     if missing and missing[1] in OPTIONAL:
         pytest.skip(f"{path.name} needs {missing[1]}")
     assert done.returncode == 0, done.stderr

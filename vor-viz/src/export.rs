@@ -22,7 +22,9 @@ use vor_export::chrome::ChromeExporter;
 use vor_export::csv::SpanCsv;
 use vor_export::perfetto::PerfettoExporter;
 
-use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk, given_id};
+use crate::store::{
+    Extent, FrameEntry, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk, given_id,
+};
 
 /// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +160,7 @@ fn thread_batch(
             thread: track.thread
         }),
     };
-    let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns);
+    let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns, Extent::Whole);
     while walk.resume(track, usize::MAX, &mut collect) {}
     let mut batch = collect.batch;
     let within = |ns: i64| ns > frame.begin_ns && ns <= frame.end_ns;
@@ -227,7 +229,7 @@ impl Collect<'_> {
 impl SpanVisitor for Collect<'_> {
     fn enter(&mut self, _: &Span, _: usize) {}
 
-    fn leave(&mut self, span: &Span, _: usize, _: u64) {
+    fn leave(&mut self, span: &Span, _: usize, _: SpanPart) {
         let start_ticks = ticks(span.begin_ns, self.zero_ns);
         let values = self.args(span).to_vec();
         if self.track.kind == TrackKind::Tasks {

@@ -473,6 +473,7 @@ impl Panel {
             ui,
             &side("kept", baseline),
             &side("now", (first, last)),
+            &mut self.view.extent,
             theme,
         );
     }

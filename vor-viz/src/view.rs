@@ -5,7 +5,7 @@
 //! flame chart shows the pinned frame, or the whole axis without a pin, until the user zooms it.
 
 use crate::frame_axis::PointerUse;
-use crate::store::{FrameId, Span, Store, TrackKind};
+use crate::store::{Extent, FrameId, Span, Store, TrackKind};
 use vor_capture::model::catalog::ThreadId;
 
 /// Minimum time range of the flame chart, in nanoseconds.
@@ -64,6 +64,8 @@ pub struct View {
     pub focus: Option<SpanRef>,
     /// The text that names are searched for; empty for no search.
     pub search: String,
+    /// Which spans of their frames the tables and flame graphs measure, and which part of each.
+    pub extent: Extent,
     /// Whether vor's own cost is shown beside `frame_ms`.
     pub shows_load: bool,
 }

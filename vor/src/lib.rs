@@ -129,6 +129,8 @@ pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::setup::{
     Config, SpanBudget, calibrate, clock_floor_ns, disable, empty_span_ns, enable, is_enabled,
 };
+#[cfg(feature = "reader")]
+pub use vor_recorder::sinks::last::{DumpOn, Last, dump};
 pub use vor_recorder::sinks::segments::Segments;
 pub use vor_recorder::{
     frame_mark_named, message, profile_function, profile_phase, profile_scope, profile_scope_if,
@@ -165,8 +167,8 @@ pub mod capture {
         TaskEvent, TaskEventKind, ThreadBatch,
     };
     pub use vor_capture::model::catalog::{
-        Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo,
-        ThreadId, ThreadInfo,
+        Catalog, Column, DumpInfo, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId,
+        SiteInfo, ThreadId, ThreadInfo,
     };
     pub use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
     pub use vor_capture::model::measures::Measured;

@@ -15,7 +15,8 @@ use vor_viz::compare::{Compare, Side};
 use vor_viz::icicle::{Icicle, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable};
 use vor_viz::store::{
-    FrameBlock, FrameEntry, RowBlock, SpanVisitor, Store, ThreadBlock, TrackKind, Walk,
+    Extent, FrameBlock, FrameEntry, RowBlock, Span, SpanPart, SpanVisitor, Store, ThreadBlock,
+    TrackKind, Walk,
 };
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -91,10 +92,10 @@ fn store(spans: u64, sites: u32) -> Store {
 struct Nothing(u64);
 
 impl SpanVisitor for Nothing {
-    fn enter(&mut self, _: &vor_viz::store::Span, _: usize) {}
+    fn enter(&mut self, _: &Span, _: usize) {}
 
-    fn leave(&mut self, span: &vor_viz::store::Span, _: usize, inside_ns: u64) {
-        self.0 = self.0.wrapping_add(span.duration_ns ^ inside_ns);
+    fn leave(&mut self, _: &Span, _: usize, part: SpanPart) {
+        self.0 = self.0.wrapping_add(part.ns ^ part.inside_ns);
     }
 }
 
@@ -112,7 +113,7 @@ fn computing(c: &mut Criterion) {
                 .iter()
                 .filter(|track| track.kind == TrackKind::Scopes)
             {
-                let mut walk = Walk::new(track, -1, i64::MAX);
+                let mut walk = Walk::new(track, -1, i64::MAX, Extent::Clipped);
                 while walk.resume(track, 60_000, &mut visitor) {}
             }
             black_box(visitor.0)
@@ -121,7 +122,7 @@ fn computing(c: &mut Criterion) {
     group.bench_function("scope_sums", |b| {
         b.iter(|| {
             let mut job: Job<ScopeSums> = Job::default();
-            job.finish(&store, all, &());
+            job.finish(&store, all, &Extent::Clipped);
             black_box(job.output().map(|rows| rows.spans))
         });
     });
@@ -167,9 +168,10 @@ fn passes(c: &mut Criterion) {
             frames,
         };
         let (left, right) = (side("left", (0, 49)), side("right", (50, 99)));
-        compare.finish(&left, &right);
+        compare.finish(&left, &right, Extent::Clipped);
+        let mut extent = Extent::Clipped;
         group.bench_function(format!("compare/{name}"), |b| {
-            b.iter(|| headless.pass(|ui| compare.show(ui, &left, &right, &theme)));
+            b.iter(|| headless.pass(|ui| compare.show(ui, &left, &right, &mut extent, &theme)));
         });
         // Each pass begins another selection, so that each computes a slice.
         let mut working = ScopeTable::default();

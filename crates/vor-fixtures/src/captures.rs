@@ -9,8 +9,8 @@ use vor_capture::model::batch::{
     TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{
-    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo,
-    ThreadId, ThreadInfo,
+    Catalog, Column, DumpInfo, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId,
+    SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
@@ -307,10 +307,18 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
     }));
     let segment = filled!(SegmentInfo { run: 7, number: 2 });
     catalog.segment = Some(segment);
+    let dump = Arc::new(filled!(DumpInfo {
+        reason: "slow frame".into(),
+        ticks: 1_000_000,
+        number: 3,
+        missed: 300,
+    }));
+    catalog.dump = Some(Arc::clone(&dump));
     let catalog = Arc::new(catalog);
     let (mut encoder, mut bytes) = begin(&mut random, &catalog);
     encoder.encode(RecordRef::Machine(&catalog.machine), &mut bytes);
     encoder.encode(RecordRef::Segment(segment), &mut bytes);
+    encoder.encode(RecordRef::Dump(&dump), &mut bytes);
     let mut now = 2000;
     for index in 0..4 {
         let start_ticks = now;

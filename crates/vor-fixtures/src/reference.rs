@@ -13,8 +13,8 @@ use vor_capture::model::batch::{
     ThreadBatch,
 };
 use vor_capture::model::catalog::{
-    Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId,
-    ThreadInfo,
+    Column, DumpInfo, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo,
+    ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::MetricValue;
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
@@ -24,7 +24,7 @@ use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
 pub type Judged<T> = Result<T, &'static str>;
 
 /// The kinds of records that [`decode`] knows.
-pub const KINDS: RangeInclusive<u8> = 1..=15;
+pub const KINDS: RangeInclusive<u8> = 1..=16;
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 const GROUP: usize = 256;
 
@@ -117,6 +117,12 @@ pub fn decode(kind: u8, seq: u32, payload: &[u8]) -> Judged<Option<Record>> {
         15 => Record::Segment(filled!(SegmentInfo {
             run: bytes.u64()?,
             number: bytes.varint()?,
+        })),
+        16 => Record::Dump(filled!(DumpInfo {
+            ticks: bytes.varint()?,
+            number: bytes.varint()?,
+            missed: bytes.varint()?,
+            reason: bytes.text()?,
         })),
         _ => return Ok(None),
     };

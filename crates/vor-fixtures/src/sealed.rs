@@ -27,9 +27,10 @@ pub mod kind {
     pub const INDEX: u8 = 10;
     pub const END: u8 = 11;
     pub const MACHINE: u8 = 12;
-    pub const SEGMENT: u8 = 15;
     pub const EVENTS: u8 = 13;
     pub const HEAP: u8 = 14;
+    pub const SEGMENT: u8 = 15;
+    pub const DUMP: u8 = 16;
 }
 
 const RAW: u8 = 0;
@@ -401,8 +402,12 @@ pub fn declarations() -> Sealed {
 
 fn make_declarations() -> Sealed {
     let mut sealed = Sealed::of(&every_kind(1, false));
-    let is_declaration =
-        |record: &SealedRecord| matches!(record.kind, 1..=6 | kind::MACHINE | kind::SEGMENT);
+    let is_declaration = |record: &SealedRecord| {
+        matches!(
+            record.kind,
+            1..=6 | kind::MACHINE | kind::SEGMENT | kind::DUMP
+        )
+    };
     let end = sealed
         .records
         .iter()

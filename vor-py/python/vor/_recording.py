@@ -19,6 +19,7 @@ from vor._core import (
     calibrate,
     capture_path,
     close_capture,
+    dump,
     empty_span_ns,
     flush,
     frame_mark,
@@ -38,6 +39,7 @@ __all__ = [
     "capture_path",
     "close_capture",
     "disable",
+    "dump",
     "empty_span_ns",
     "enable",
     "flush",
@@ -69,11 +71,16 @@ def enable(
     print_stats: bool | None = None,
     cpu_time: bool | None = None,
     cpu_split: bool | None = None,
+    waits: bool | None = None,
     inline_drain: bool | None = None,
     drain_interval_ms: float | None = None,
     max_spans_per_frame: int | None = None,
     watchdog_ms: float | None = None,
     signals: bool | None = None,
+    segment: str | None = None,
+    keep: str | None = None,
+    last: str | None = None,
+    dump_on: str | None = None,
 ) -> None:
     """Switch recording on, with these settings or those of the environment variables.
 
@@ -89,13 +96,18 @@ def enable(
     ring_kib: size of each thread's ring.
     stats: maintain sums per scope.
     count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
-    cpu_time, cpu_split: measure CPU time.
+    cpu_time, cpu_split, waits: measure CPU time, and what a scope waited for otherwise.
     inline_drain: drain the rings in `frame_mark`.
     drain_interval_ms: longest time between two drains.
     max_spans_per_frame: most spans that a frame holds as a tree.
     watchdog_ms: report the open scopes of every thread when a frame or a scope takes longer.
     signals: whether a signal that ends the process and that Python does not handle closes the
         capture first; by default it does.
+    segment, keep: when a segment of the capture ends, as in "64MB,10m", and which segments or dumps
+        are kept, as in "2GB,7d"; the capture is a folder then.
+    last: keep the newest records in memory, as in "30s,64MB", and write them at `dump()`, SIGUSR2,
+        or what dump_on says.
+    dump_on: "frame:50ms,scope:NAME:200ms,stall,panic,crash,exit", some of these, or "nothing".
     """
     given = {name: value for name, value in locals().items() if value is not None}
     _core.enable(**given)

@@ -6,15 +6,18 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
+use vor_capture::Error;
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
+use vor_recorder::sinks::segments::Segments;
 
 use crate::recording::object::{repr_text, type_name};
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
-    ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
-    drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
+    ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, \
+    inline_drain, drain_interval_ms, max_spans_per_frame, watchdog_ms, signals, segment, \
+    keep, last, dump_on";
 
 /// Switches recording on: with the environment variables if there are no keywords, otherwise with
 /// the keywords only.
@@ -32,6 +35,7 @@ pub(crate) fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> Py
 fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
     let mut config = Config::new();
     let (mut slow, mut before) = (None, None);
+    let mut segments = Segments::new();
     for (key, value) in keywords {
         let key: String = key.extract()?;
         let keyword = Keyword {
@@ -64,6 +68,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
             "print_stats" => config.print_stats(keyword.flag()?),
             "cpu_time" => config.cpu_time(keyword.flag()?),
             "cpu_split" => config.cpu_split(keyword.flag()?),
+            "waits" => config.waits(keyword.flag()?),
             "inline_drain" => config.inline_drain(keyword.flag()?),
             "drain_interval_ms" => config.drain_interval(keyword.duration_ms()?),
             "max_spans_per_frame" => {
@@ -71,6 +76,16 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
             }
             "watchdog_ms" => config.watchdog(keyword.duration_ms()?),
             "signals" => config.signals(keyword.flag()?),
+            "segment" => {
+                segments = keyword.setting(|text| segments.end_at(text))?;
+                config
+            }
+            "keep" => {
+                segments = keyword.setting(|text| segments.keep(text))?;
+                config
+            }
+            "last" => config.last(keyword.setting(str::parse)?),
+            "dump_on" => config.dump_on(keyword.setting(str::parse)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "enable: unknown keyword {key}; the keywords are {KEYWORDS}"
@@ -78,6 +93,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
             }
         };
     }
+    let config = config.segments(segments);
     match (slow, before) {
         (Some(slow), before) => Ok(config.slow_frames(slow, before.unwrap_or(2))),
         (None, Some(_)) => Err(PyValueError::new_err(
@@ -141,6 +157,16 @@ impl Keyword<'_, '_> {
             return Ok(Duration::from_nanos((value * 1e6) as u64));
         }
         Err(self.wrong_value("a number of milliseconds above 0"))
+    }
+
+    /// Returns what `parse` makes of a text.
+    fn setting<T>(&self, parse: impl FnOnce(&str) -> Result<T, Error>) -> PyResult<T> {
+        let text: String = self
+            .value
+            .extract()
+            .map_err(|_| self.wrong_type("a str, as in the variable"))?;
+        let refuse = |error| PyValueError::new_err(format!("enable: {}: {error}", self.name));
+        parse(&text).map_err(refuse)
     }
 
     fn path(&self) -> PyResult<PathBuf> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -76,6 +77,17 @@ pub(crate) fn capture_path(py: Python<'_>) -> Option<PathBuf> {
 #[pyfunction]
 pub(crate) fn close_capture(py: Python<'_>) -> Option<PathBuf> {
     py.detach(drain::close_capture)
+}
+
+/// Writes the records in memory as a capture, and returns its path.
+#[pyfunction]
+#[pyo3(signature = (reason, /))]
+pub(crate) fn dump(py: Python<'_>, reason: &str) -> PyResult<PathBuf> {
+    let dumped = py.detach(|| vor_recorder::sinks::last::dump(reason));
+    dumped.map_err(|error| match error.is_io() {
+        true => PyOSError::new_err(error.to_string()),
+        false => PyValueError::new_err(format!("dump: {error}")),
+    })
 }
 
 /// Runs a command line of `vor`, which starts with the program's name, and returns the exit code.

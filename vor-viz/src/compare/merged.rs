@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::stats::Histogram;
 
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
-use crate::store::{Span, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
 
 /// The computation for a side: sums per call site, and stacks.
 #[derive(Clone, Debug)]
@@ -38,22 +38,29 @@ impl SpanVisitor for SideWork {
     }
 
     #[inline]
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
-        self.scopes.leave(span, depth, inside_ns);
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart) {
+        self.scopes.leave(span, depth, part);
         if self.stacks_on {
-            self.stacks.leave(span, depth, inside_ns);
+            self.stacks.leave(span, depth, part);
         }
     }
 }
 
 impl Gather for SideWork {
-    type Options = ();
+    type Options = Extent;
     type Output = SideResult;
 
-    fn new((): &()) -> Self {
+    fn extent(extent: &Extent) -> Extent {
+        *extent
+    }
+
+    fn new(extent: &Extent) -> Self {
         Self {
-            scopes: ScopeSums::new(&()),
-            stacks: Stacks::new(&StackOptions::default()),
+            scopes: ScopeSums::new(extent),
+            stacks: Stacks::new(&StackOptions {
+                extent: *extent,
+                ..StackOptions::default()
+            }),
             stacks_on: false,
             scopes_settled: false,
         }
@@ -92,9 +99,9 @@ impl Gather for SideWork {
 /// Statistics of a scope on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideSums {
-    /// Total duration of its spans per frame, in nanoseconds.
+    /// Time during which any of its spans was open, per frame, in nanoseconds.
     pub frame_ns: f64,
-    /// Number of spans that ended, per frame.
+    /// Number of its spans per frame.
     pub frame_count: f64,
     /// Mean duration in nanoseconds.
     pub mean_ns: f64,
@@ -109,7 +116,7 @@ pub struct SideSums {
 pub struct MergedRow {
     /// Its name.
     pub name: Box<str>,
-    /// Its module path, empty where it has none.
+    /// Its module path, empty where it has none; on the left side, if it differs.
     pub module_path: Box<str>,
     /// Whether the row holds scopes or tasks.
     pub kind: TrackKind,
@@ -178,12 +185,45 @@ impl Weight for BothSums {
 pub(super) struct NameTable {
     numbers: FxHashMap<(Box<str>, Box<str>), u32>,
     names: Vec<(Box<str>, Box<str>)>,
+    /// For names whose module paths differ, the module path on the right side, and that on the left
+    /// side.
+    moved: FxHashMap<Box<str>, (Box<str>, Box<str>)>,
 }
 
 impl NameTable {
+    /// Finds the scopes that have another module path on the right side than on the left one.
+    fn find_moved(&mut self, [left, right]: [&Catalog; 2]) {
+        self.moved.clear();
+        if std::ptr::eq(left, right) {
+            return;
+        }
+        let right = modules_of(right);
+        for (name, left) in modules_of(left) {
+            let Some(right) = right.get(name) else {
+                continue;
+            };
+            let mut only_left = left.difference(right);
+            let mut only_right = right.difference(&left);
+            if let (Some(from), None, Some(to), None) = (
+                only_left.next(),
+                only_left.next(),
+                only_right.next(),
+                only_right.next(),
+            ) {
+                let (from, to) = (Box::from(*from), Box::from(*to));
+                self.moved.insert(name.into(), (to, from));
+            }
+        }
+    }
+
     fn number(&mut self, catalog: &Catalog, site: SiteId) -> u32 {
+        let name = catalog.site_name(site);
         let module = catalog.site(site).map_or("", |site| &site.module_path);
-        let key = (catalog.site_name(site).into(), module.into());
+        let module = match self.moved.get(name) {
+            Some((right, left)) if &**right == module => left,
+            _ => module,
+        };
+        let key = (name.into(), module.into());
         let next = self.names.len() as u32;
         *self.numbers.entry(key).or_insert_with_key(|key| {
             self.names.push(key.clone());
@@ -199,6 +239,18 @@ impl NameTable {
     }
 }
 
+/// Returns the module paths of each name.
+fn modules_of(catalog: &Catalog) -> FxHashMap<&str, FxHashSet<&str>> {
+    let mut modules: FxHashMap<&str, FxHashSet<&str>> = FxHashMap::default();
+    for site in catalog.sites.iter().flatten() {
+        modules
+            .entry(&site.name)
+            .or_default()
+            .insert(&site.module_path);
+    }
+    modules
+}
+
 /// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
@@ -206,6 +258,8 @@ pub struct Merged {
     pub rows: Vec<MergedRow>,
     /// Stacks; their keys are numbers of names.
     pub tree: Tree<u32, BothSums>,
+    /// The numbers of the names that occur on each side, in any stack.
+    names: [FxHashSet<u32>; 2],
 }
 
 /// A row during gathering, with the last site seen.
@@ -220,17 +274,24 @@ struct BySide {
 struct Sums {
     count: u64,
     total_ns: u64,
-    lengths_ns: u64,
+    durations_ns: u64,
     histogram: Histogram,
 }
 
 impl Merged {
+    /// Returns whether the name with a number occurs on the left and on the right side, in any
+    /// stack.
+    pub(super) fn occurs(&self, number: u32) -> [bool; 2] {
+        [0, 1].map(|side| self.names[side].contains(&number))
+    }
+
     pub(super) fn new(
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
     ) -> Self {
         let mut merged = Self::default();
+        names.find_moved(catalogs);
         merged.add_rows(names, catalogs, sides);
         for (side, result) in sides.iter().enumerate() {
             merged.add_stacks(names, catalogs[side], side, &result.stacks);
@@ -254,7 +315,7 @@ impl Merged {
                 let sums = by_side.sums[side].get_or_insert_default();
                 sums.count = sums.count.saturating_add(row.count);
                 sums.total_ns = sums.total_ns.saturating_add(row.total_ns);
-                sums.lengths_ns = sums.lengths_ns.saturating_add(row.lengths_ns);
+                sums.durations_ns = sums.durations_ns.saturating_add(row.durations_ns);
                 sums.histogram.merge(&row.histogram);
             }
         }
@@ -262,7 +323,7 @@ impl Merged {
         let finished = |side: usize, sums: &Sums| SideSums {
             frame_ns: sums.total_ns as f64 / frames[side],
             frame_count: sums.count as f64 / frames[side],
-            mean_ns: sums.lengths_ns as f64 / sums.count.max(1) as f64,
+            mean_ns: sums.durations_ns as f64 / sums.count.max(1) as f64,
             p50_ns: sums.histogram.value_at(0.50),
             p99_ns: sums.histogram.value_at(0.99),
         };
@@ -328,5 +389,6 @@ impl Merged {
                 sums.frame_count[side] += count as f64 / frames;
             }
         }
+        self.names[side].extend(numbers.into_values());
     }
 }

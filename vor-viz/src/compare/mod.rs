@@ -1,7 +1,9 @@
 //! Changes between two sides: two captures, or two ranges of frames of one.
 //!
-//! Call sites have other ids in every run, so sides match by a scope's name and its module path.
-//! Sides may have different numbers of frames, so all compared values are per frame.
+//! Call sites have other ids in every run, so sides match by a scope's name and its module path. A
+//! module path differs if a scope moved to another module or the sides are other programs. So a
+//! name with one module path left on each side matches as well. Sides may have different numbers of
+//! frames, so all compared values are per frame.
 //!
 //! ```text
 //! Side A ─▶ Job ─┐

@@ -13,9 +13,9 @@ use crate::icicle::boxes::{Boxes, NodeBox};
 use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, filter_field, frames_caption, percent};
+use crate::scopes::{Job, extent_switch, filter_field, frames_caption, percent};
 use crate::sketch::shortened;
-use crate::store::TrackKind;
+use crate::store::{Extent, TrackKind};
 use crate::theme::Theme;
 
 const COLUMNS: [Column; 13] = [
@@ -36,32 +36,32 @@ const COLUMNS: [Column; 13] = [
     },
     Column {
         title: "A ms/frame",
-        hint: "How long its spans take per frame in A",
+        hint: "How long any of its spans is open per frame in A",
         digits: 10.0,
     },
     Column {
         title: "B ms/frame",
-        hint: "How long its spans take per frame in B",
+        hint: "How long any of its spans is open per frame in B",
         digits: 10.0,
     },
     Column {
         title: "A calls",
-        hint: "How many of its spans end per frame in A",
+        hint: "How many spans it has per frame in A; one across the ends of the frames counts",
         digits: 7.0,
     },
     Column {
         title: "B calls",
-        hint: "How many of its spans end per frame in B",
+        hint: "How many spans it has per frame in B; one across the ends of the frames counts",
         digits: 7.0,
     },
     Column {
         title: "A mean",
-        hint: "How long one takes on average in A",
+        hint: "How long one takes on average in A, also before and after the frames",
         digits: 8.0,
     },
     Column {
         title: "B mean",
-        hint: "How long one takes on average in B",
+        hint: "How long one takes on average in B, also before and after the frames",
         digits: 8.0,
     },
     Column {
@@ -153,21 +153,28 @@ impl Compare {
     }
 
     /// Compares everything in one pass, for screenshots and tests.
-    pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>) {
+    pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>, extent: Extent) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.finish(side.store, Some(side.frames), &());
+            job.finish(side.store, Some(side.frames), &extent);
         }
         self.merge(left, right);
     }
 
     /// Shows the comparison in all available space. The left side is A, the earlier state; the
     /// right side is B.
-    pub fn show(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, theme: &Theme) {
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        left: &Side<'_>,
+        right: &Side<'_>,
+        extent: &mut Extent,
+        theme: &Theme,
+    ) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.advance(ui, side.store, Some(side.frames), &());
+            job.advance(ui, side.store, Some(side.frames), extent);
         }
         self.merge(left, right);
-        self.tools(ui, left, right);
+        self.tools(ui, left, right, extent);
         self.sort_rows();
         if self.merged.is_none() {
             let empty = [left, right].map(|side| side.store.frames().is_empty());
@@ -203,7 +210,7 @@ impl Compare {
         self.merged = Some(Merged::new(&mut self.names, catalogs, [a, b]));
     }
 
-    fn tools(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>) {
+    fn tools(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, extent: &mut Extent) {
         ui.horizontal_wrapped(|ui| {
             for (letter, side, job) in [("A", left, &self.sides[0]), ("B", right, &self.sides[1])] {
                 ui.strong(letter);
@@ -216,6 +223,7 @@ impl Compare {
                     ui.weak(format!("counting {:.0} %", progress * 100.0));
                 }
             }
+            extent_switch(ui, extent);
             filter_field(ui, &mut self.filter, "filter compared scopes");
         });
     }
@@ -346,16 +354,13 @@ impl Compare {
             Some(node) => change_color(theme, relation(node.sums.frame_ns)),
         };
         let name = |node: u32, key: u32| if node == ROOT { "all" } else { names.name(key) };
+        let occurs = |place: &NodeBox, key: u32| match place.node {
+            ROOT => [false; 2],
+            _ => merged.occurs(key),
+        };
         let label = |place: &NodeBox| {
             let text = tree.node(place.node).map_or_else(String::new, |node| {
-                let [left, right] = node.sums.frame_ns;
-                let change = if left > 0.0 && right > 0.0 {
-                    signed(right / left - 1.0, percent)
-                } else if right > 0.0 {
-                    "only in B".to_owned()
-                } else {
-                    "only in A".to_owned()
-                };
+                let change = stack_change(&node.sums, occurs(place, node.key));
                 format!("{} {change}", name(place.node, node.key))
             });
             (text, theme.label)
@@ -378,7 +383,7 @@ impl Compare {
                 ));
             } else if let Some(node) = tree.node(place.node) {
                 ui.strong(shortened(name(place.node, node.key)));
-                describe(ui, &node.sums);
+                describe(ui, &node.sums, occurs(place, node.key));
             }
             ui.weak("Click to zoom in, double-click to zoom out.");
         });
@@ -390,8 +395,23 @@ impl Compare {
     }
 }
 
+/// Returns the change of a stack as text. `occurs` is whether its innermost scope is in any stack
+/// of a side.
+fn stack_change(sums: &BothSums, occurs: [bool; 2]) -> String {
+    let [left, right] = sums.frame_ns;
+    // A stack without time is in the frames nevertheless.
+    match sums.frame_count.map(|count| count > 0.0) {
+        [true, false] if occurs[1] => "here only in A".to_owned(),
+        [true, false] => "only in A".to_owned(),
+        [false, true] if occurs[0] => "here only in B".to_owned(),
+        [false, true] => "only in B".to_owned(),
+        _ if left > 0.0 => signed(right / left - 1.0, percent),
+        _ => signed(right - left, units::duration),
+    }
+}
+
 /// Shows the card of a stack on both sides.
-fn describe(ui: &mut Ui, sums: &BothSums) {
+fn describe(ui: &mut Ui, sums: &BothSums, occurs: [bool; 2]) {
     for (letter, (ns, count)) in ["A", "B"]
         .iter()
         .zip(sums.frame_ns.iter().zip(sums.frame_count))
@@ -404,6 +424,11 @@ fn describe(ui: &mut Ui, sums: &BothSums) {
     }
     let [left, right] = sums.frame_ns;
     ui.label(format!("change: {}", signed(right - left, units::duration)));
+    for (letter, (count, occurs)) in ["A", "B"].iter().zip(sums.frame_count.iter().zip(occurs)) {
+        if *count == 0.0 && occurs {
+            ui.weak(format!("In {letter}, the scope is in other stacks only."));
+        }
+    }
 }
 
 fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {

@@ -161,15 +161,8 @@ fn span_card(
             ),
         }
     }
-    if let Some(i) = store.frame_at(span.span.end_ns().saturating_sub(1)) {
-        let frame = &store.frames()[i];
-        let frame_ns = frame.end_ns.saturating_sub(frame.begin_ns).max(0) as u64;
-        let share = format!(
-            "{:.1} % of {}",
-            percent(duration_ns, frame_ns),
-            units::duration(frame_ns as f64)
-        );
-        line(ui, &format!("frame {}", frame.number), share);
+    if let Some((frames, share)) = share_of_frames(&span.span, store) {
+        line(ui, &frames, share);
     }
     if let Some(usual) = usual(span.span.site, span.kind).filter(|usual| usual.count > 0) {
         line(ui, "this call", rank_text(duration_ns, &usual));
@@ -191,6 +184,30 @@ fn span_card(
         }
     }
     line(ui, "on", name_of((span.thread, span.kind), store.catalog()));
+}
+
+/// Returns the name of the frames that a span overlaps, and its share of their time.
+fn share_of_frames(span: &Span, store: &Store) -> Option<(String, String)> {
+    // A span that ends together with a frame belongs to that frame.
+    let last = store.frame_at(span.end_ns().saturating_sub(1))?;
+    let first = store.frame_at(span.begin_ns)?.min(last);
+    let time = store.time_of(first..last + 1)?;
+    let number = |index: usize| store.frames()[index].number;
+    let name = if first == last {
+        format!("frame {}", number(last))
+    } else {
+        format!("frames {}–{}", number(first), number(last))
+    };
+    // The frames before the first one have left, and the span may have begun in them.
+    let within = |ns: i64| ns.clamp(time.start, time.end);
+    let inside_ns = within(span.end_ns()).abs_diff(within(span.begin_ns));
+    let frames_ns = time.end.abs_diff(time.start);
+    let share = format!(
+        "{:.1} % of {}",
+        percent(inside_ns, frames_ns),
+        units::duration(frames_ns as f64)
+    );
+    Some((name, share))
 }
 
 /// Returns the rank of a call among those of its scope, as text.

@@ -12,7 +12,7 @@ use vor_capture::units;
 
 use super::boxes::{Boxes, NodeBox, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
-use crate::scopes::{Job, frames_caption};
+use crate::scopes::{Job, extent_switch, frames_caption, no_spans};
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
@@ -149,6 +149,7 @@ impl Icicle {
 
     /// Merges all stacks in one pass, for screenshots and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
+        self.options.extent = view.extent;
         self.job
             .finish(store, view.table_frames(store), &self.options);
     }
@@ -156,6 +157,7 @@ impl Icicle {
     /// Shows the icicle in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
         let frames = view.table_frames(store);
+        self.options.extent = view.extent;
         self.job.advance(ui, store, frames, &self.options);
         self.search(store.catalog(), &view.search);
         let catalog = store.catalog();
@@ -163,6 +165,7 @@ impl Icicle {
             ui.strong(frames_caption(store, frames));
             ui.checkbox(&mut self.options.by_thread, "by thread")
                 .on_hover_text("Keeps the stacks of different threads apart");
+            extent_switch(ui, &mut view.extent);
             if let Some(stacks) = self.job.output() {
                 summary(ui, stacks);
             }
@@ -188,7 +191,7 @@ impl Icicle {
             return;
         };
         if stacks.tree.nodes().len() < 2 {
-            ui.weak("No spans ended in these frames.");
+            ui.weak(no_spans(view.extent));
             return;
         }
         ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
@@ -392,6 +395,7 @@ fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &NodeBox, wh
         count,
         total_ns,
         self_ns,
+        ..
     } = node.sums;
     ui.label(format!("{} calls", units::count(count)));
     ui.label(format!(
@@ -405,10 +409,8 @@ fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &NodeBox, wh
             units::duration(self_ns as f64),
             part(self_ns)
         ));
-        ui.label(format!(
-            "mean {}",
-            units::duration(total_ns as f64 / count.max(1) as f64)
-        ));
+        let mean = units::duration(node.sums.mean_ns());
+        ui.label(format!("mean of whole calls {mean}"));
     }
     ui.weak("Click to zoom in, double-click to zoom out.");
 }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use crate::scopes::Gather;
-use crate::store::{Span, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
 
 /// Maximum number of stacks in a tree.
 pub const MOST_NODES: usize = 200_000;
@@ -213,18 +213,28 @@ impl Default for StackKey {
 pub struct StackSums {
     /// Number of spans.
     pub count: u64,
-    /// Total duration, in nanoseconds.
+    /// Total of their measured parts, in nanoseconds.
     pub total_ns: u64,
-    /// Total duration without the spans directly inside, in nanoseconds.
+    /// Total of their measured parts without those of the spans directly inside, in nanoseconds; 0
+    /// for a thread.
     pub self_ns: u64,
+    /// Sum of their durations, in nanoseconds.
+    pub durations_ns: u64,
 }
 
 impl StackSums {
-    fn add(&mut self, total_ns: u64, self_ns: u64) {
+    fn add(&mut self, span: &Span, part: SpanPart) {
         self.count += 1;
         // A damaged capture may contain durations of centuries.
-        self.total_ns = self.total_ns.saturating_add(total_ns);
-        self.self_ns = self.self_ns.saturating_add(self_ns);
+        self.total_ns = self.total_ns.saturating_add(part.ns);
+        self.self_ns = self.self_ns.saturating_add(part.self_ns());
+        self.durations_ns = self.durations_ns.saturating_add(span.duration_ns);
+    }
+
+    /// Returns the mean duration in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        self.durations_ns as f64 / self.count.max(1) as f64
     }
 }
 
@@ -239,6 +249,8 @@ impl Weight for StackSums {
 pub struct StackOptions {
     /// Whether stacks of different threads stay separate.
     pub by_thread: bool,
+    /// Which spans the stacks contain, and how much of each counts.
+    pub extent: Extent,
 }
 
 /// The stacks of some frames.
@@ -270,22 +282,25 @@ impl SpanVisitor for Stacks {
     }
 
     #[inline]
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart) {
         let node = self.open.get(depth).copied().unwrap_or(NONE);
-        let self_ns = span.duration_ns.saturating_sub(inside_ns);
         match self.tree.sums_mut(node) {
-            Some(sums) => sums.add(span.duration_ns, self_ns),
+            Some(sums) => sums.add(span, part),
             None => self.hidden_spans += 1,
         }
         if depth == 0 {
             // The root and the thread's node hold the sums of the spans directly below them.
+            let outermost = SpanPart {
+                inside_ns: part.ns,
+                ..part
+            };
             if self.base != ROOT
                 && let Some(sums) = self.tree.sums_mut(self.base)
             {
-                sums.add(span.duration_ns, 0);
+                sums.add(span, outermost);
             }
             if let Some(sums) = self.tree.sums_mut(ROOT) {
-                sums.add(span.duration_ns, 0);
+                sums.add(span, outermost);
             }
         }
     }
@@ -294,6 +309,10 @@ impl SpanVisitor for Stacks {
 impl Gather for Stacks {
     type Options = StackOptions;
     type Output = Self;
+
+    fn extent(options: &StackOptions) -> Extent {
+        options.extent
+    }
 
     fn new(options: &StackOptions) -> Self {
         Self {

@@ -47,7 +47,8 @@ pub(super) fn show(
         let calls = if row.is_task() { "tasks" } else { "calls" };
         ui.strong(shortened(&row.name));
         let text = format!("{} {calls}, {p50}, {p95}, {p99}", units::count(row.count));
-        ui.add(egui::Label::new(egui::RichText::new(text).weak()).truncate());
+        ui.add(egui::Label::new(egui::RichText::new(text).weak()).truncate())
+            .on_hover_text("Durations from begin to end, even outside of the frames");
     });
     let size = ui.available_size();
     let chart_width = (size.x - LIST_WIDTH).max(size.x * 0.4);

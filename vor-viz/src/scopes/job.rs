@@ -1,8 +1,9 @@
 //! Work over the spans of some frames, a slice per pass of the UI.
 //!
-//! A job walks all tracks, one after the other, and passes each span that ended in the frames to a
-//! [`Gather`]. Then the gathered data settles, in slices as well: it is sorted, or percentiles are
-//! computed. A finished result is valid until the store or the frames change:
+//! A job walks all tracks, one after the other, and passes the spans of the frames to a [`Gather`].
+//! Its options say [which spans](Extent) these are. Then the gathered data settles, in slices as
+//! well: it is sorted, or percentiles are computed. A finished result is valid until the store or
+//! the frames change:
 //!
 //! - If other frames are selected, the job restarts immediately. The old result stays,
 //!   [dimmed](Job::is_dimmed), until the new one is complete.
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use vor_capture::model::catalog::ThreadId;
 
-use crate::store::{FrameId, Span, SpanVisitor, Store, Track, TrackKind, Walk};
+use crate::store::{Extent, FrameId, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk};
 
 /// Minimum time between two begins while frames arrive, in seconds.
 const REFRESH_S: f64 = 0.25;
@@ -41,6 +42,9 @@ pub trait Gather: SpanVisitor + Clone + Debug {
 
     /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
+
+    /// Returns which spans of the frames it needs.
+    fn extent(options: &Self::Options) -> Extent;
 
     /// Begins the spans of another track; returns whether it needs them.
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool;
@@ -330,7 +334,11 @@ impl<G: Gather> JobProgress<G> {
             };
             self.walk = track(thread, kind)
                 .filter(|_| self.gather.begin_track(thread, kind))
-                .map(|track: &Track| (thread, kind, Walk::new(track, self.begin_ns, self.end_ns)));
+                .map(|track: &Track| {
+                    let extent = G::extent(&self.options);
+                    let walk = Walk::new(track, self.begin_ns, self.end_ns, extent);
+                    (thread, kind, walk)
+                });
         }
     }
 }
@@ -349,7 +357,7 @@ impl<G: Gather> SpanVisitor for SpanCounter<'_, G> {
     }
 
     #[inline]
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
-        self.gather.leave(span, depth, inside_ns);
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart) {
+        self.gather.leave(span, depth, part);
     }
 }

@@ -21,7 +21,7 @@ use crate::store::Store;
 pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
-pub(crate) use table::{filter_field, percent};
+pub(crate) use table::{extent_switch, filter_field, no_spans, percent};
 
 /// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
 #[must_use]

@@ -3,6 +3,11 @@
 //!
 //! Scopes and tasks of a call site are separate. Tasks overlap, so their durations do not show how
 //! busy a thread was, and they have no self time.
+//!
+//! Totals and self times are those of the measured [parts](SpanPart) of spans. The distribution and
+//! the slowest calls are those of whole calls: a clipped duration is no property of a call. The
+//! measured quantities are those of the spans that ended in the frames, since they cannot be
+//! clipped either.
 
 use std::ops::Range;
 
@@ -12,7 +17,7 @@ use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::Histogram;
 
 use super::job::Gather;
-use crate::store::{Span, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
 
 /// Ids below this are in a table, the others in a map: a single wrong id in a damaged capture must
 /// not cost gigabytes.
@@ -48,16 +53,22 @@ pub struct ScopeRow {
     pub name: Box<str>,
     /// The name in lower case, for searches.
     pub lower_name: Box<str>,
-    /// Number of spans that ended.
+    /// Number of visited spans.
     pub count: u64,
     /// Time during which any of them was open, in nanoseconds, summed over threads. A recursive
     /// call adds nothing to the call around it. For tasks, which overlap, the sum of their
-    /// durations.
+    /// measured parts.
     pub total_ns: u64,
-    /// Sum of their durations in nanoseconds, including recursive calls.
-    pub lengths_ns: u64,
-    /// Sum of their durations without the spans directly inside them, in nanoseconds; 0 for tasks.
+    /// Sum of their measured parts without those of the spans directly inside them, in nanoseconds;
+    /// 0 for tasks.
     pub self_ns: u64,
+    /// Number of visited spans that ended in the frames.
+    pub ended_count: u64,
+    /// Total duration of those that ended in the frames, in nanoseconds. A recursive call adds
+    /// nothing to one around it that ended in the frames as well.
+    pub ended_ns: u64,
+    /// Sum of the durations of all visited spans in nanoseconds, including recursive calls.
+    pub durations_ns: u64,
     /// Shortest duration in nanoseconds.
     pub min_ns: u64,
     /// 50th percentile of the durations, in nanoseconds.
@@ -83,25 +94,29 @@ impl ScopeRow {
     /// Returns the mean duration in nanoseconds, including recursive calls.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
-        self.lengths_ns as f64 / self.count.max(1) as f64
+        self.durations_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns the CPU time of its spans in nanoseconds, including spans inside, or `None` if it
-    /// was not measured.
+    /// Returns the CPU time of the spans that ended in the frames in nanoseconds, including spans
+    /// inside, or `None` if it was not measured.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.measured.off_cpu_ns;
-        let is_measured = self.measures.has(Measures::CPU);
-        is_measured.then(|| self.total_ns.saturating_sub(off_cpu_ns))
+        self.has_measured(Measures::CPU)
+            .then(|| self.ended_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns the bytes that its spans allocated, including spans inside, or `None` if not
-    /// counted.
+    /// Returns the bytes that the spans that ended in the frames allocated, including spans inside,
+    /// or `None` if not counted.
     #[must_use]
     pub fn alloc_bytes(&self) -> Option<u64> {
-        self.measures
-            .has(Measures::ALLOC)
+        self.has_measured(Measures::ALLOC)
             .then_some(self.measured.alloc_bytes)
+    }
+
+    /// Returns whether a span with measured quantities ended in the frames.
+    fn has_measured(&self, measures: Measures) -> bool {
+        self.ended_count > 0 && self.measures.has(measures)
     }
 
     /// Returns whether its spans are tasks, which have no self time.
@@ -111,7 +126,7 @@ impl ScopeRow {
     }
 }
 
-/// All call sites with a span that ended in some frames.
+/// All call sites with a span in some frames.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeRows {
     /// One row per call site and kind, in no particular order.
@@ -131,6 +146,8 @@ pub struct ScopeSums {
     tasks: Sites,
     /// Measured quantities of scopes, over all frames.
     measured: FxHashMap<SiteId, Measured>,
+    /// The end of the frames.
+    until_ns: i64,
     kind: TrackKind,
     thread: ThreadId,
     /// Call sites of the open spans.
@@ -153,10 +170,14 @@ struct Sites {
 #[derive(Clone, Debug)]
 struct Sums {
     total_ns: u64,
-    lengths_ns: u64,
     self_ns: u64,
+    ended_count: u64,
+    ended_ns: u64,
+    durations_ns: u64,
     /// Number of open spans.
     open: u32,
+    /// Number of those that end after the frames. They are around the others.
+    open_late: u32,
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
@@ -169,9 +190,12 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             total_ns: 0,
-            lengths_ns: 0,
             self_ns: 0,
+            ended_count: 0,
+            ended_ns: 0,
+            durations_ns: 0,
             open: 0,
+            open_late: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             histogram: Histogram::default(),
@@ -188,14 +212,21 @@ impl Sums {
         self.min_ns > self.max_ns
     }
 
+    /// Adds a span that is no longer among the open ones.
     #[inline]
-    fn add(&mut self, span: &Span, self_ns: u64, thread: ThreadId) {
-        let ns = span.duration_ns;
-        self.lengths_ns = self.lengths_ns.wrapping_add(ns);
+    fn add(&mut self, span: &Span, part: SpanPart, ends: bool, thread: ThreadId) {
         if self.open == 0 {
-            self.total_ns = self.total_ns.wrapping_add(ns);
+            self.total_ns = self.total_ns.wrapping_add(part.ns);
         }
-        self.self_ns = self.self_ns.wrapping_add(self_ns);
+        self.self_ns = self.self_ns.wrapping_add(part.self_ns());
+        let ns = span.duration_ns;
+        if ends {
+            self.ended_count += 1;
+            if self.open == self.open_late {
+                self.ended_ns = self.ended_ns.wrapping_add(ns);
+            }
+        }
+        self.durations_ns = self.durations_ns.wrapping_add(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.histogram.add(ns);
@@ -247,8 +278,10 @@ impl Sums {
             lower_name: name.to_lowercase().into(),
             count: self.histogram.count(),
             total_ns: self.total_ns,
-            lengths_ns: self.lengths_ns,
             self_ns: self.self_ns,
+            ended_count: self.ended_count,
+            ended_ns: self.ended_ns,
+            durations_ns: self.durations_ns,
             min_ns: self.min_ns,
             p50_ns: percentile(0.50),
             p95_ns: percentile(0.95),
@@ -286,37 +319,47 @@ impl SpanVisitor for ScopeSums {
     #[inline]
     fn enter(&mut self, span: &Span, _: usize) {
         if self.kind == TrackKind::Scopes {
-            self.scopes.get(span.site).open += 1;
+            let is_late = span.end_ns() > self.until_ns;
+            let sums = self.scopes.get(span.site);
+            sums.open += 1;
+            sums.open_late += u32::from(is_late);
             self.open_sites.push(span.site);
         }
     }
 
     #[inline]
-    fn leave(&mut self, span: &Span, _: usize, inside_ns: u64) {
-        let (sites, self_ns) = if self.kind == TrackKind::Scopes {
-            (&mut self.scopes, span.duration_ns.saturating_sub(inside_ns))
-        } else {
-            (&mut self.tasks, 0)
-        };
-        let sums = sites.get(span.site);
-        if self.kind == TrackKind::Scopes {
-            sums.open = sums.open.saturating_sub(1);
+    fn leave(&mut self, span: &Span, _: usize, mut part: SpanPart) {
+        let ends = span.end_ns() <= self.until_ns;
+        let sums = if self.kind == TrackKind::Scopes {
             self.open_sites.pop();
-        }
+            let sums = self.scopes.get(span.site);
+            sums.open = sums.open.saturating_sub(1);
+            sums.open_late = sums.open_late.saturating_sub(u32::from(!ends));
+            sums
+        } else {
+            // Tasks have no self time.
+            part.inside_ns = part.ns;
+            self.tasks.get(span.site)
+        };
         self.sites += usize::from(sums.is_empty());
-        sums.add(span, self_ns, self.thread);
+        sums.add(span, part, ends, self.thread);
     }
 }
 
 impl Gather for ScopeSums {
-    type Options = ();
+    type Options = Extent;
     type Output = ScopeRows;
 
-    fn new((): &()) -> Self {
+    fn extent(extent: &Extent) -> Extent {
+        *extent
+    }
+
+    fn new(_: &Extent) -> Self {
         Self {
             scopes: Sites::default(),
             tasks: Sites::default(),
             measured: FxHashMap::default(),
+            until_ns: i64::MAX,
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
             open_sites: Vec::new(),
@@ -327,6 +370,9 @@ impl Gather for ScopeSums {
     }
 
     fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
+        if let Some(time) = store.time_of(frames.clone()) {
+            self.until_ns = time.end;
+        }
         for (site, measured) in store
             .frames()
             .range(frames)
@@ -341,7 +387,8 @@ impl Gather for ScopeSums {
         (self.thread, self.kind) = (thread, kind);
         // A track that was removed from the store during the walk leaves spans open.
         for site in self.open_sites.drain(..) {
-            self.scopes.get(site).open = 0;
+            let sums = self.scopes.get(site);
+            (sums.open, sums.open_late) = (0, 0);
         }
         true
     }

@@ -14,7 +14,7 @@ use super::grid::{Column, Grid, Sort};
 use super::job::Job;
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
 use crate::sketch::shortened;
-use crate::store::{Store, TrackKind};
+use crate::store::{Extent, Store, TrackKind};
 use crate::theme::Theme;
 use crate::view::View;
 
@@ -26,61 +26,83 @@ const COLUMNS: [Column; 10] = [
     },
     Column {
         title: "count",
-        hint: "How many of its spans ended in these frames",
+        hint: "How many of its spans these frames contain, in whole or in part",
         digits: 10.0,
     },
     Column {
         title: "total",
-        hint: "How long any of them was open, threads together; a recursive call adds nothing",
+        hint: "How long any of them was open in these frames, threads together; a recursive call \
+            adds nothing",
         digits: 9.0,
     },
     Column {
         title: "self",
-        hint: "How long they took without the scopes inside them; tasks have none",
+        hint: "How long they took in these frames without the scopes inside them; tasks have none",
         digits: 9.0,
     },
     Column {
         title: "mean",
-        hint: "How long one took on average, recursive calls as well",
+        hint: "How long one took on average from its begin to its end, recursive calls as well",
         digits: 9.0,
     },
     Column {
         title: "p50",
-        hint: "Half of them took at most so long",
+        hint: "Half of them took at most so long from begin to end",
         digits: 9.0,
     },
     Column {
         title: "p95",
-        hint: "95 % of them took at most so long",
+        hint: "95 % of them took at most so long from begin to end",
         digits: 9.0,
     },
     Column {
         title: "p99",
-        hint: "99 % of them took at most so long",
+        hint: "99 % of them took at most so long from begin to end",
         digits: 9.0,
     },
     Column {
         title: "max",
-        hint: "How long the slowest took",
+        hint: "How long the slowest took from its begin to its end",
         digits: 9.0,
     },
     Column {
         title: "share",
-        hint: "The total of the time that these frames took; threads together may take more than \
-            that",
+        hint: "The total of the time that these frames took; a thread adds at most 100 %",
         digits: 19.0,
     },
+];
+
+/// Hints of the columns that measure whole spans if that is switched on.
+const WHOLE_HINTS: [(usize, &str); 4] = [
+    (1, "How many of its spans ended in these frames"),
+    (
+        2,
+        "How long any of those that ended in these frames was open, threads together; a recursive \
+        call adds nothing",
+    ),
+    (
+        3,
+        "How long those that ended in these frames took without the scopes inside them; tasks have \
+        none",
+    ),
+    (
+        9,
+        "The total of the time that these frames took; threads together, and spans that began \
+        earlier, may take more than that",
+    ),
 ];
 
 /// Columns of other measured quantities, shown if measured.
 const CPU: Column = Column {
     title: "cpu",
-    hint: "How much of the total its spans ran on a processor, with all inside them",
+    hint: "How long its spans ran on a processor, with all inside them: those that ended in these \
+        frames, from begin to end",
     digits: 9.0,
 };
 const ALLOC: Column = Column {
     title: "alloc",
-    hint: "How much its spans allocated, with all inside them",
+    hint: "How much its spans allocated, with all inside them: those that ended in these frames, \
+        from begin to end",
     digits: 10.0,
 };
 
@@ -100,10 +122,16 @@ impl ShownColumns {
         }
     }
 
-    fn columns(self) -> Vec<Column> {
+    fn columns(self, extent: Extent) -> Vec<Column> {
+        let mut columns = COLUMNS;
+        if extent == Extent::Whole {
+            for (column, hint) in WHOLE_HINTS {
+                columns[column].hint = hint;
+            }
+        }
         let cpu = self.cpu.then_some(CPU);
         let alloc = self.alloc.then_some(ALLOC);
-        COLUMNS.into_iter().chain(cpu).chain(alloc).collect()
+        columns.into_iter().chain(cpu).chain(alloc).collect()
     }
 }
 
@@ -185,13 +213,14 @@ impl ScopeTable {
 
     /// Computes all rows in one pass, for screenshots and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
-        self.job.finish(store, self.frames(store, view), &());
+        self.job
+            .finish(store, self.frames(store, view), &view.extent);
     }
 
     /// Shows the table in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
         let frames = self.frames(store, view);
-        self.job.advance(ui, store, frames, &());
+        self.job.advance(ui, store, frames, &view.extent);
         self.tools(ui, store, view, frames);
         self.sort_rows();
         let Some(result) = self.job.output() else {
@@ -210,7 +239,7 @@ impl ScopeTable {
             .collect();
         if rows.is_empty() {
             let text = if result.rows.is_empty() {
-                "No spans ended in these frames."
+                no_spans(view.extent)
             } else {
                 "No name contains this text."
             };
@@ -228,7 +257,7 @@ impl ScopeTable {
             0.0
         };
         let shown = ShownColumns::of(&result.rows);
-        let columns = shown.columns();
+        let columns = shown.columns(view.extent);
         let grid = Grid {
             id: ui.scope_id().with("scopes"),
             columns: &columns,
@@ -319,6 +348,7 @@ impl ScopeTable {
                 ui.checkbox(&mut self.spans_axis, "all frames")
                     .on_hover_text("Speaks of all frames though one is pinned");
             }
+            extent_switch(ui, &mut view.extent);
             if let Some(result) = self.job.output() {
                 let scopes = units::count(result.rows.len() as u64);
                 ui.weak(format!(
@@ -480,6 +510,29 @@ fn share(row: &ScopeRow, time_ns: u64) -> f64 {
     row.total_ns as f64 / time_ns.max(1) as f64
 }
 
+/// Shows the switch between the parts of spans within the frames and whole spans.
+pub(crate) fn extent_switch(ui: &mut Ui, extent: &mut Extent) {
+    let mut is_whole = *extent == Extent::Whole;
+    let hint = "Off: all spans in these frames, with their time within them. On: the spans that \
+        ended in these frames, with all their time, even before them.";
+    let switch = ui.checkbox(&mut is_whole, "whole spans");
+    if switch.on_hover_text(hint).changed() {
+        *extent = if is_whole {
+            Extent::Whole
+        } else {
+            Extent::Clipped
+        };
+    }
+}
+
+/// Returns the text that stands for an empty table.
+pub(crate) fn no_spans(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Clipped => "No spans are in these frames.",
+        Extent::Whole => "No spans ended in these frames.",
+    }
+}
+
 /// Shows a text field that filters scopes by name.
 pub(crate) fn filter_field(ui: &mut Ui, filter: &mut String, accessible_name: &str) {
     let field = TextEdit::singleline(filter)
@@ -522,5 +575,9 @@ fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
         "{} calls, {min} to {max}, half of them up to {p50}",
         units::count(row.count)
     ));
+    let late = row.count.saturating_sub(row.ended_count);
+    if late > 0 {
+        ui.label(format!("{} of them end later", units::count(late)));
+    }
     ui.weak("Click for its histogram and its slowest calls.");
 }

@@ -24,7 +24,7 @@ pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub use row::{Row, Span};
 use track::TaskIds;
 pub use track::{Track, TrackKind, given_id};
-pub use walk::{SpanVisitor, Walk};
+pub use walk::{Extent, SpanPart, SpanVisitor, Walk};
 
 /// Identifies a frame of a store for its whole life: the n-th frame pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,29 +1,69 @@
-//! Walks over spans and the spans inside them, in slices: a walk may pause after any number of
-//! spans and resume later.
+//! Walks over the spans of a time range and the spans inside them, in slices: a walk may pause
+//! after any number of spans and resume later.
+//!
+//! ```text
+//! range             |------------------------|
+//! update        [===|========================|====]   clipped: its part, whole: not visited
+//! draw            [=|====]                   |        clipped: its part, whole: all of it
+//! draw              |         [======]       |        all of it
+//! ```
+//!
+//! In clipped walks over adjacent ranges, the [parts](SpanPart) of a span add up to its duration. A
+//! span of zero duration between two ranges belongs to the earlier one.
 
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
+
+/// The spans of a range that a walk visits, and the part of each that it measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// The spans that overlap the range, with their time within it.
+    #[default]
+    Clipped,
+    /// The spans that end within the range, with their whole time.
+    Whole,
+}
+
+/// The measured part of a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanPart {
+    /// Its time within the range, or its duration if the walk measures whole spans.
+    pub ns: u64,
+    /// The total of the measured parts of the spans directly inside it. In a walk over whole spans,
+    /// it includes those that ended before the range.
+    pub inside_ns: u64,
+}
+
+impl SpanPart {
+    /// Returns the time without the spans directly inside.
+    #[inline]
+    #[must_use]
+    pub fn self_ns(&self) -> u64 {
+        // In a damaged capture, spans may not nest.
+        self.ns.saturating_sub(self.inside_ns)
+    }
+}
 
 /// Visits spans: each span on entry, and on exit after all spans inside it.
 pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
 
-    /// The innermost open span ends. `inside_ns` is the total duration of the spans directly inside
-    /// it, including those that ended before the walk's first moment.
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64);
+    /// The innermost open span ends.
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart);
 }
 
-/// A walk over the spans of a track that end after one moment and by another one, such as the spans
-/// of some frames.
+/// A walk over the spans of a track within a time range, such as some frames.
 ///
-/// Spans around them that end later are not visited; then the outermost visited spans are at depth
-/// 0. In a track of tasks, which do not nest, all spans are at depth 0.
+/// Clipped spans have the depth that they have in the track. A walk over whole spans does not visit
+/// those around them that end later; then the outermost visited spans are at depth 0. In a track of
+/// tasks, which do not nest, all spans are at depth 0.
 #[derive(Clone, Debug)]
 pub struct Walk {
     begin_ns: i64,
     end_ns: i64,
-    /// The row of the spans at depth 0. All remaining spans of the rows above it end too late.
+    extent: Extent,
+    /// The row of the spans at depth 0. The rows above it have no more spans to visit.
     base: usize,
     /// The open spans.
     open: Vec<Open>,
@@ -36,14 +76,14 @@ pub struct Walk {
 struct Open {
     span: Span,
     end_ns: i64,
-    /// Total duration so far of the spans directly inside it.
+    /// Total so far of the measured parts of the spans directly inside it.
     inside_ns: u64,
 }
 
 impl Walk {
-    /// Makes a walk over the spans that end after `begin_ns`, and by `end_ns`.
+    /// Makes a walk over the time from `begin_ns` to `end_ns`.
     #[must_use]
-    pub fn new(track: &Track, begin_ns: i64, end_ns: i64) -> Self {
+    pub fn new(track: &Track, begin_ns: i64, end_ns: i64, extent: Extent) -> Self {
         let next = track
             .rows
             .iter()
@@ -51,6 +91,7 @@ impl Walk {
         Self {
             begin_ns,
             end_ns,
+            extent,
             base: 0,
             open: Vec::new(),
             next: next.collect(),
@@ -79,12 +120,17 @@ impl Walk {
         most: usize,
         visitor: &mut impl SpanVisitor,
     ) -> bool {
-        let begin_ns = self.begin_ns;
+        let (begin_ns, until_ns) = (self.begin_ns, self.end_ns);
+        // The moment by which an outermost span must end.
+        let outermost_by_ns = match self.extent {
+            Extent::Clipped => i64::MAX,
+            Extent::Whole => until_ns,
+        };
         for _ in 0..most {
             // The next span inside the innermost open span, or outside all of them.
             let (at, span, end_ns) = loop {
                 let (at, by_ns) = match self.open.last() {
-                    None => (self.base, self.end_ns),
+                    None => (self.base, outermost_by_ns),
                     Some(around) if nests => (self.base + self.open.len(), around.end_ns),
                     Some(_) => {
                         self.leave(visitor);
@@ -92,7 +138,7 @@ impl Walk {
                     }
                 };
                 if let Some(row) = rows.get_mut(at)
-                    && let Some((span, end_ns)) = row.next_within(begin_ns, by_ns)
+                    && let Some((span, end_ns)) = row.next_within(begin_ns, until_ns, by_ns)
                 {
                     break (at, span, end_ns);
                 }
@@ -105,7 +151,7 @@ impl Walk {
             };
             let mut inside_ns = 0;
             // This happens for at most one span per row.
-            if span.begin_ns < begin_ns && nests {
+            if span.begin_ns < begin_ns && nests && self.extent == Extent::Whole {
                 let inside = rows.get(at + 1);
                 inside_ns = inside.map_or(0, |inside| sum_ns(inside.row, span.begin_ns, begin_ns));
             }
@@ -122,17 +168,31 @@ impl Walk {
     /// Leaves the innermost open span; returns whether there was one.
     #[inline]
     fn leave(&mut self, visitor: &mut impl SpanVisitor) -> bool {
-        let Some(Open {
-            span, inside_ns, ..
-        }) = self.open.pop()
-        else {
+        let Some(open) = self.open.pop() else {
             return false;
         };
-        visitor.leave(&span, self.open.len(), inside_ns);
+        let part = SpanPart {
+            ns: self.measured_ns(&open),
+            inside_ns: open.inside_ns,
+        };
+        visitor.leave(&open.span, self.open.len(), part);
         if let Some(around) = self.open.last_mut() {
-            around.inside_ns = around.inside_ns.saturating_add(span.duration_ns);
+            around.inside_ns = around.inside_ns.saturating_add(part.ns);
         }
         true
+    }
+
+    #[inline]
+    fn measured_ns(&self, open: &Open) -> u64 {
+        let is_inside = self.begin_ns <= open.span.begin_ns && open.end_ns <= self.end_ns;
+        if is_inside || self.extent == Extent::Whole {
+            return open.span.duration_ns;
+        }
+        let begin_ns = open.span.begin_ns.max(self.begin_ns);
+        open.end_ns
+            .min(self.end_ns)
+            .max(begin_ns)
+            .abs_diff(begin_ns)
     }
 }
 
@@ -169,10 +229,11 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the next span that ends after one moment and by another one, with its end, and
-    /// advances past it.
+    /// Returns the next span that overlaps a range and ends by a moment, with its end, and advances
+    /// past it.
     #[inline(always)]
-    fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<(Span, i64)> {
+    fn next_within(&mut self, after_ns: i64, until_ns: i64, by_ns: i64) -> Option<(Span, i64)> {
+        let last_ns = until_ns.min(by_ns);
         loop {
             let chunk = self.chunk?;
             let Some(&begin_ns) = chunk.begin_ns.get(self.at) else {
@@ -180,12 +241,13 @@ impl<'a> Cursor<'a> {
                 continue;
             };
             // Usually the row's next span lies after all open spans.
-            if begin_ns > by_ns {
+            if begin_ns > last_ns {
                 return None;
             }
             let span = chunk.span(self.at);
             let end_ns = span.end_ns();
-            if end_ns > by_ns {
+            // Only a span of zero duration overlaps a range at whose end it begins.
+            if end_ns > by_ns || (begin_ns == until_ns && end_ns > until_ns) {
                 return None;
             }
             self.at += 1;

@@ -1,21 +1,23 @@
 //! The comparison of two sides: matching scopes, their changes, and clicks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use crate::headless::User;
 use crate::scopes_data::{catalog_of, store};
 use egui::{Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_viz::compare::{Compare, Side};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
+use vor_viz::store::{Extent, FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
 use vor_viz::theme::Theme;
 
 struct Shown {
     left: Store,
     right: Store,
     compare: RefCell<Compare>,
+    extent: Cell<Extent>,
 }
 
 impl Shown {
@@ -24,6 +26,7 @@ impl Shown {
             left,
             right,
             compare: RefCell::default(),
+            extent: Cell::default(),
         }
     }
 
@@ -55,7 +58,11 @@ impl Shown {
             .build_ui(|ui| {
                 let [left, right] = self.sides();
                 let theme = Theme::of(ui.visuals());
-                self.compare.borrow_mut().show(ui, &left, &right, &theme);
+                let mut extent = self.extent.get();
+                self.compare
+                    .borrow_mut()
+                    .show(ui, &left, &right, &mut extent, &theme);
+                self.extent.set(extent);
             })
     }
 
@@ -119,7 +126,7 @@ fn sides_match_by_name_and_are_compared_per_frame() {
     );
     let shown = Shown::new(left, right);
     let [a, b] = shown.sides();
-    shown.compare.borrow_mut().finish(&a, &b);
+    shown.compare.borrow_mut().finish(&a, &b, Extent::Clipped);
     let compare = shown.compare.borrow();
     let merged = compare.merged().unwrap();
     assert_eq!(merged.rows.len(), 4);
@@ -163,7 +170,7 @@ fn a_recursive_call_adds_nothing_to_the_call_around_it() {
     };
     let shown = Shown::new(recursive(), recursive());
     let [a, b] = shown.sides();
-    shown.compare.borrow_mut().finish(&a, &b);
+    shown.compare.borrow_mut().finish(&a, &b, Extent::Clipped);
     let compare = shown.compare.borrow();
     let rows = &compare.merged().unwrap().rows;
     assert_eq!(rows.len(), 1);
@@ -171,6 +178,172 @@ fn a_recursive_call_adds_nothing_to_the_call_around_it() {
         assert_eq!(
             (side.frame_ns, side.frame_count, side.mean_ns),
             (50_000.0, 3.0, 33_000.0)
+        );
+    }
+}
+
+#[test]
+fn a_scope_around_the_frames_of_a_side_is_on_both_sides() {
+    // `outer` begins in the first of four frames, and ends in the last one.
+    let store = || {
+        nested(
+            &["outer", "inner"],
+            &[
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, 100_000, 300_000, 2)],
+                &[(0, -2_990_000, 3_900_000, 1), (1, 100_000, 300_000, 2)],
+            ],
+        )
+    };
+    let shown = Shown::new(store(), store());
+    let [a, b] = shown.sides();
+    let (a, b) = (
+        Side {
+            frames: (1, 1),
+            ..a
+        },
+        Side {
+            frames: (3, 3),
+            ..b
+        },
+    );
+    let changes = |extent| {
+        shown.compare.borrow_mut().finish(&a, &b, extent);
+        let compare = shown.compare.borrow();
+        let merged = compare.merged().unwrap();
+        let mut rows: Vec<_> = merged
+            .rows
+            .iter()
+            .map(|row| {
+                let sides = row.sides.map(|side| side.map(|side| side.frame_ns));
+                (row.name.to_string(), sides)
+            })
+            .collect();
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        (rows, merged.tree.nodes().len())
+    };
+    let inner = ("inner".to_owned(), [Some(300_000.0), Some(300_000.0)]);
+    let outer = ("outer".to_owned(), [Some(1_000_000.0), Some(910_000.0)]);
+    // The root, `outer`, and `inner` in it.
+    assert_eq!(changes(Extent::Clipped), (vec![inner.clone(), outer], 3));
+    let outer = ("outer".to_owned(), [None, Some(3_900_000.0)]);
+    assert_eq!(changes(Extent::Whole), (vec![inner, outer], 4));
+}
+
+/// Returns a catalog of sites with names and module paths.
+fn catalog_of_modules(sites: &[(&str, &str)]) -> Arc<Catalog> {
+    let names: Vec<&str> = sites.iter().map(|site| site.0).collect();
+    let mut catalog = Catalog::clone(&catalog_of(&names));
+    let with_module = |(site, module): (&Option<Arc<SiteInfo>>, &str)| {
+        let mut site = SiteInfo::clone(site.as_deref()?);
+        site.module_path = module.to_owned().into();
+        Some(Arc::new(site))
+    };
+    let modules = sites.iter().map(|site| site.1);
+    let sites = catalog.sites.iter().zip(modules).map(with_module);
+    catalog.sites = Arc::new(sites.collect());
+    Arc::new(catalog)
+}
+
+#[test]
+fn a_scope_that_moved_to_another_module_is_on_both_sides() {
+    let side = |sites: &[(&str, &str)]| {
+        let names: Vec<&str> = sites.iter().map(|site| site.0).collect();
+        let spans: Vec<(usize, i64, u64, u32)> = (0..sites.len())
+            .map(|i| (0, i as i64 * 1_000, 100, i as u32 + 1))
+            .collect();
+        let mut store = nested(&names, &[&spans]);
+        store.set_catalog(catalog_of_modules(sites));
+        store
+    };
+    let left = side(&[
+        ("walk", "slow"),
+        ("read", "slow::io"),
+        ("read", "common"),
+        ("run", "slow::a"),
+        ("run", "slow::b"),
+    ]);
+    let right = side(&[
+        ("run", "fast::c"),
+        ("read", "common"),
+        ("read", "fast::io"),
+        ("walk", "fast"),
+    ]);
+    let shown = Shown::new(left, right);
+    let [a, b] = shown.sides();
+    shown.compare.borrow_mut().finish(&a, &b, Extent::Clipped);
+    let compare = shown.compare.borrow();
+    let merged = compare.merged().unwrap();
+    let mut rows: Vec<_> = merged
+        .rows
+        .iter()
+        .map(|row| {
+            let sides = row.sides.map(|side| side.is_some());
+            (&*row.name, &*row.module_path, sides)
+        })
+        .collect();
+    rows.sort_unstable();
+    // One `run` cannot be told from the other.
+    assert_eq!(
+        rows,
+        [
+            ("read", "common", [true, true]),
+            ("read", "slow::io", [true, true]),
+            ("run", "fast::c", [false, true]),
+            ("run", "slow::a", [true, false]),
+            ("run", "slow::b", [true, false]),
+            ("walk", "slow", [true, true]),
+        ]
+    );
+    assert_eq!(merged.tree.nodes().len(), 7, "stacks match like rows");
+}
+
+#[test]
+fn a_box_names_the_side_of_a_stack_that_is_only_on_one() {
+    let left = nested(
+        &["outer", "instant", "moved", "gone"],
+        &[&[
+            (0, 1_000, 400_000, 1),
+            (1, 1_000, 0, 2),
+            (1, 2_000, 90_000, 3),
+            (1, 100_000, 90_000, 4),
+        ]],
+    );
+    let right = nested(
+        &["outer", "instant", "moved", "new"],
+        &[&[
+            (0, 1_000, 400_000, 1),
+            (1, 2_000, 90_000, 2),
+            (1, 100_000, 90_000, 4),
+            (0, 500_000, 90_000, 3),
+        ]],
+    );
+    let shown = Shown::new(left, right);
+    let mut user = User::new(1, egui::vec2(1600.0, 600.0), 1.0, true);
+    let mut texts = Vec::new();
+    for _ in 0..4 {
+        let pass = user.idle_pass(|ui| {
+            let [left, right] = shown.sides();
+            let theme = Theme::of(ui.visuals());
+            let mut extent = Extent::Clipped;
+            let mut compare = shown.compare.borrow_mut();
+            compare.show(ui, &left, &right, &mut extent, &theme);
+        });
+        texts = pass.texts();
+    }
+    for expected in [
+        "outer 0.0 %",
+        // It takes no time on the left side, but it is there.
+        "instant +90.0 µs",
+        "moved here only in A",
+        "moved here only in B",
+        "gone only in A",
+        "new only in B",
+    ] {
+        assert!(
+            texts.iter().any(|text| text == expected),
+            "{expected}: {texts:?}"
         );
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::icicle::{Icicle, StackKey, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums};
-use vor_viz::store::{RowBlock, Store};
+use vor_viz::store::{Extent, RowBlock, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -105,7 +105,11 @@ fn equal_stacks_are_one_and_threads_are_separate_on_request() {
     assert_eq!(stacks.tree.nodes().len(), 14);
 
     let mut job: Job<Stacks> = Job::default();
-    job.finish(&store, Some((0, 59)), &StackOptions { by_thread: true });
+    let by_thread = StackOptions {
+        by_thread: true,
+        ..StackOptions::default()
+    };
+    job.finish(&store, Some((0, 59)), &by_thread);
     let stacks = job.output().unwrap();
     let worker = stacks
         .tree
@@ -335,7 +339,7 @@ proptest! {
         let (mut stacks, mut table): (Job<Stacks>, Job<ScopeSums>) =
             (Job::default(), Job::default());
         stacks.finish(&store, Some(range), &StackOptions::default());
-        table.finish(&store, Some(range), &());
+        table.finish(&store, Some(range), &Extent::default());
         let stacks = stacks.output().unwrap();
         for row in table
             .output()

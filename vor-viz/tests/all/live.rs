@@ -12,6 +12,7 @@ use vor_recorder::drain;
 use vor_recorder::profile_scope;
 use vor_recorder::setup;
 use vor_viz::scopes::{Job, ScopeSums};
+use vor_viz::store::Extent;
 use vor_viz::{Metric, PanelConfig, PanelState, show};
 
 fn enable() {
@@ -151,7 +152,7 @@ fn an_entry_sums_the_measured_values_of_its_frames() {
     state.tick();
     let mut job = Job::<ScopeSums>::default();
     let last = state.store().frames().len() - 1;
-    job.finish(state.store(), Some((0, last)), &());
+    job.finish(state.store(), Some((0, last)), &Extent::Clipped);
     let rows = &job.output().unwrap().rows;
     let bytes = |name: &str| {
         let row = rows.iter().find(|row| &*row.name == name).unwrap();

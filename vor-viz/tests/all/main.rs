@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod block;
+mod clipped;
 mod compare;
 mod export;
 mod export_traces;

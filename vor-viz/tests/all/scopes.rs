@@ -17,7 +17,7 @@ use vor_capture::model::measures::Measures;
 use vor_capture::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
-use vor_viz::store::{FrameBlock, RowBlock, Store, Task, TrackKind};
+use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -229,8 +229,10 @@ fn another_selection_is_computed_immediately_and_growth_four_times_a_second() {
                 time: Some(seconds),
                 ..egui::RawInput::default()
             };
-            ctx.run_ui(input, |ui| job.advance(ui, store, Some(frames), &()))
-                .drop_without_applying_deltas();
+            ctx.run_ui(input, |ui| {
+                job.advance(ui, store, Some(frames), &Extent::Clipped)
+            })
+            .drop_without_applying_deltas();
             job.output().map(|rows| (rows.frames, rows.spans))
         };
     let all = pass(&data, (0, 59), 0.0, &mut job).unwrap();
@@ -277,7 +279,7 @@ fn old_rows_stay_dimmed_until_those_of_another_selection_arrive() {
 }
 
 #[test]
-fn a_scope_that_began_before_the_frames_has_the_self_time_of_its_whole_life() {
+fn a_scope_that_began_before_the_frames_has_its_time_within_them_or_that_of_its_whole_life() {
     let mut store = Store::new(10, 1000);
     let row = |spans: &[(i64, u64, u32)]| {
         let mut row = RowBlock::default();
@@ -293,13 +295,19 @@ fn a_scope_that_began_before_the_frames_has_the_self_time_of_its_whole_life() {
         200,
         vec![row(&[(10, 150, 1)]), row(&[(110, 40, 2)])],
     ));
-    let mut job: Job<ScopeSums> = Job::default();
-    job.finish(&store, Some((1, 1)), &());
-    let rows = &job.output().unwrap().rows;
-    let outer = rows.iter().find(|row| row.site == SiteId(1)).unwrap();
-    assert_eq!((outer.count, outer.total_ns, outer.self_ns), (1, 150, 50));
-    let inner = rows.iter().find(|row| row.site == SiteId(2)).unwrap();
-    assert_eq!((inner.count, inner.total_ns), (1, 40));
+    for (extent, total_ns, self_ns) in [(Extent::Clipped, 60, 20), (Extent::Whole, 150, 50)] {
+        let mut job: Job<ScopeSums> = Job::default();
+        job.finish(&store, Some((1, 1)), &extent);
+        let rows = &job.output().unwrap().rows;
+        let outer = rows.iter().find(|row| row.site == SiteId(1)).unwrap();
+        assert_eq!(
+            (outer.count, outer.total_ns, outer.self_ns),
+            (1, total_ns, self_ns)
+        );
+        assert_eq!((outer.max_ns, outer.mean_ns()), (150, 150.0), "whole calls");
+        let inner = rows.iter().find(|row| row.site == SiteId(2)).unwrap();
+        assert_eq!((inner.count, inner.total_ns), (1, 40));
+    }
 }
 
 #[test]
@@ -483,7 +491,7 @@ proptest! {
         let mut builder = StatsBuilder::new();
         builder.add(&catalog.timeline, &batch);
         let mut job: Job<ScopeSums> = Job::default();
-        job.finish(&store, Some((0, 1)), &());
+        job.finish(&store, Some((0, 1)), &Extent::Whole);
         prop_assert_eq!(job.output().unwrap().spans, batch.sites.len() as u64);
         let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
         rows.sort_by_key(|row| row.site);
@@ -536,24 +544,29 @@ proptest! {
             store.push_block(block(number as u64, begin, end, rows));
         }
         let all = Some((0, store.frames().len() - 1));
-        let mut table: Job<ScopeSums> = Job::default();
-        table.finish(&store, all, &());
-        prop_assert!(
-            table
-                .output()
-                .is_none_or(|rows| rows.spans <= spans.len() as u64)
-        );
-        let mut stacks: Job<Stacks> = Job::default();
-        stacks.finish(&store, all, &StackOptions { by_thread: true });
-        let counted = stacks.output().map(|stacks| {
-            let scopes = stacks
-                .tree
-                .nodes()
-                .iter()
-                .filter(|node| node.parent != 0 && node.parent != u32::MAX);
-            scopes.map(|node| node.sums.count).sum::<u64>()
-        });
-        prop_assert_eq!(counted, table.output().map(|rows| rows.spans));
+        for extent in [Extent::Clipped, Extent::Whole] {
+            let mut table: Job<ScopeSums> = Job::default();
+            table.finish(&store, all, &extent);
+            prop_assert!(
+                table
+                    .output()
+                    .is_none_or(|rows| rows.spans <= spans.len() as u64)
+            );
+            let mut stacks: Job<Stacks> = Job::default();
+            stacks.finish(&store, all, &StackOptions {
+                by_thread: true,
+                extent,
+            });
+            let counted = stacks.output().map(|stacks| {
+                let scopes = stacks
+                    .tree
+                    .nodes()
+                    .iter()
+                    .filter(|node| node.parent != 0 && node.parent != u32::MAX);
+                scopes.map(|node| node.sums.count).sum::<u64>()
+            });
+            prop_assert_eq!(counted, table.output().map(|rows| rows.spans));
+        }
     }
 
     #[test]
@@ -577,7 +590,7 @@ proptest! {
         builder.restart();
         builder.add(&catalog.timeline, &part(first, batch.sites.len()));
         let mut job: Job<ScopeSums> = Job::default();
-        job.finish(&store, Some((1, 1)), &());
+        job.finish(&store, Some((1, 1)), &Extent::Whole);
         let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
         rows.sort_by_key(|row| row.site);
         let mine: Vec<_> = rows

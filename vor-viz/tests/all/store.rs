@@ -6,8 +6,8 @@ use egui::Color32;
 use proptest::prelude::*;
 use vor_capture::model::catalog::SiteId;
 use vor_viz::store::{
-    FrameBlock, PixelScale, Row, RowBlock, RowPixels, SiteSet, Span, SpanVisitor, Store, Task,
-    Track, Walk,
+    Extent, FrameBlock, PixelScale, Row, RowBlock, RowPixels, SiteSet, Span, SpanPart, SpanVisitor,
+    Store, Task, Track, Walk,
 };
 
 fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>>) -> FrameBlock {
@@ -125,9 +125,8 @@ struct Log(Vec<(u32, usize, u64)>);
 impl SpanVisitor for Log {
     fn enter(&mut self, _: &Span, _: usize) {}
 
-    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
-        self.0
-            .push((span.site.0, depth, span.duration_ns - inside_ns));
+    fn leave(&mut self, span: &Span, depth: usize, part: SpanPart) {
+        self.0.push((span.site.0, depth, part.self_ns()));
     }
 }
 
@@ -140,23 +139,85 @@ fn a_walk_reports_depths_and_self_times_in_slices_of_any_size() {
         vec![(20, 5, 6)],
     ];
     store.push_block(frame(0, 0, 200, rows));
-    let track = &store.tracks()[0];
-    for slice in 1..8 {
-        let mut log = Log::default();
+    let walks = [
         // Span 7 ends after the end of the walk, so the spans inside it are separate.
-        let mut walk = Walk::new(track, 0, 100);
-        while walk.resume(track, slice, &mut log) {}
-        let expected = [
-            (3, 1, 10),
-            (6, 2, 5),
-            (4, 1, 25),
-            (1, 0, 10),
-            (5, 1, 19),
-            (2, 0, 1),
-            (8, 0, 3),
-        ];
-        assert_eq!(log.0, expected, "in slices of {slice}");
+        (
+            Walk::new(&store.tracks()[0], 0, 100, Extent::Whole),
+            vec![
+                (3, 1, 10),
+                (6, 2, 5),
+                (4, 1, 25),
+                (1, 0, 10),
+                (5, 1, 19),
+                (2, 0, 1),
+                (8, 0, 3),
+            ],
+        ),
+        // Its first 10 ns are within the walk, with span 8.
+        (
+            Walk::new(&store.tracks()[0], 0, 100, Extent::Clipped),
+            vec![
+                (3, 1, 10),
+                (6, 2, 5),
+                (4, 1, 25),
+                (1, 0, 10),
+                (5, 1, 19),
+                (2, 0, 1),
+                (8, 1, 3),
+                (7, 0, 7),
+            ],
+        ),
+        // Spans 1, 4 and 6 began before the walk.
+        (
+            Walk::new(&store.tracks()[0], 22, 48, Extent::Whole),
+            vec![(6, 0, 5)],
+        ),
+        (
+            Walk::new(&store.tracks()[0], 22, 48, Extent::Clipped),
+            vec![(6, 2, 3), (4, 1, 23), (1, 0, 0)],
+        ),
+        (
+            Walk::new(&store.tracks()[0], 22, 50, Extent::Whole),
+            vec![(6, 2, 5), (4, 1, 25), (1, 0, 10)],
+        ),
+        // A walk within a span reports that span.
+        (
+            Walk::new(&store.tracks()[0], 120, 130, Extent::Clipped),
+            vec![(7, 0, 10)],
+        ),
+    ];
+    let track = &store.tracks()[0];
+    for (walk, expected) in walks {
+        for slice in 1..8 {
+            let (mut log, mut walk) = (Log::default(), walk.clone());
+            while walk.resume(track, slice, &mut log) {}
+            assert_eq!(log.0, expected, "in slices of {slice}: {walk:?}");
+        }
     }
+}
+
+#[test]
+fn spans_at_the_ends_of_a_clipped_walk_belong_to_one_of_two_adjacent_walks() {
+    let mut store = Store::new(10, 1000);
+    // Spans 2 and 4 have a duration of zero.
+    let row = vec![
+        (0, 50, 1),
+        (50, 0, 2),
+        (50, 50, 3),
+        (100, 0, 4),
+        (100, 50, 5),
+    ];
+    store.push_block(frame(0, 0, 150, vec![row]));
+    let track = &store.tracks()[0];
+    let visited = |begin_ns, end_ns| {
+        let mut log = Log::default();
+        let mut walk = Walk::new(track, begin_ns, end_ns, Extent::Clipped);
+        while walk.resume(track, 100, &mut log) {}
+        log.0
+    };
+    assert_eq!(visited(0, 50), [(1, 0, 50), (2, 0, 0)]);
+    assert_eq!(visited(50, 100), [(3, 0, 50), (4, 0, 0)]);
+    assert_eq!(visited(100, 150), [(5, 0, 50)]);
 }
 
 /// Spans as gaps and durations of many magnitudes.

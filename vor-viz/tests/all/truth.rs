@@ -29,21 +29,21 @@ use vor_fixtures::views::{self, BEGIN, Row};
 use vor_viz::flame::FlameChart;
 use vor_viz::replay::ReplayState;
 use vor_viz::scopes::ScopeTable;
-use vor_viz::store::{Store, TrackKind};
+use vor_viz::store::{Extent, Store, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
 /// The capture of a program, and the expected values.
-struct Program {
+pub struct Program {
     bytes: Vec<u8>,
-    rows: Vec<Row>,
+    pub rows: Vec<Row>,
     /// The ticks of all marks, including the begin of the first frame.
-    marks: Vec<u64>,
+    pub marks: Vec<u64>,
     /// Tasks by the frame in which they ended.
-    tasks: Vec<Vec<AsyncSpan>>,
+    pub tasks: Vec<Vec<AsyncSpan>>,
 }
 
-fn program(seed: u64) -> Program {
+pub fn program(seed: u64) -> Program {
     let mut random = Random(seed);
     let made = views::make(seed, 300 + random.below(3_000));
     let catalog = views::catalog();
@@ -161,7 +161,7 @@ fn program(seed: u64) -> Program {
 }
 
 /// Opens a program's capture and waits until it is fully loaded.
-fn open(program: &Program) -> ReplayState {
+pub fn open(program: &Program) -> ReplayState {
     let mut replay = ReplayState::from_bytes(program.bytes.clone(), "made").unwrap();
     let (ctx, begin) = (egui::Context::default(), Instant::now());
     while !replay.is_settled() {
@@ -194,7 +194,7 @@ fn expected(program: &Program, first: usize, last: usize) -> Sums {
 }
 
 #[test]
-fn sums_match_the_reader() {
+fn sums_of_whole_spans_match_the_reader() {
     for seed in 0..40 {
         let program = program(seed);
         let replay = open(&program);
@@ -213,6 +213,7 @@ fn sums_match_the_reader() {
                     view.pin(store.id_at(first));
                 }
             }
+            view.extent = Extent::Whole;
             view.begin_pass(store);
             let mut table = ScopeTable::default();
             table.finish(store, &view);

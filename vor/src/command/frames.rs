@@ -67,7 +67,9 @@ fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
     if let Some((set, _)) = found {
         return Ok(set);
     }
-    Err(source.failure(unknown("frame set", name, &sets[1..])))
+    // A damaged file may have lost the declaration of all sets.
+    let named = sets.get(1..).unwrap_or_default();
+    Err(source.failure(unknown("frame set", name, named)))
 }
 
 fn all(

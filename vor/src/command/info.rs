@@ -39,6 +39,7 @@ struct InfoJson {
     process: ProcessJson,
     start_unix_ns: Option<i64>,
     duration_ns: u64,
+    dump: Option<DumpJson>,
     frames: u64,
     frame_sets: Vec<String>,
     spans: u64,
@@ -53,6 +54,15 @@ struct InfoJson {
 struct ProcessJson {
     pid: u32,
     name: String,
+}
+
+/// Why the capture was written, if its records were kept in memory.
+#[derive(Debug, Serialize)]
+struct DumpJson {
+    reason: String,
+    unix_ns: i64,
+    number: u64,
+    missed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,6 +106,12 @@ fn gather(source: &Source) -> InfoJson {
         // A version-2 file without spans has durations only.
         start_unix_ns: catalog.timeline.syncs().first().map(|sync| sync.unix_ns),
         duration_ns: info.duration_ns,
+        dump: catalog.dump.as_ref().map(|dump| DumpJson {
+            reason: dump.reason.clone(),
+            unix_ns: catalog.timeline.unix_ns(dump.ticks),
+            number: dump.number,
+            missed: dump.missed,
+        }),
         frames: info.frames,
         frame_sets: catalog.frame_sets.iter().skip(1).cloned().collect(),
         spans: info.spans,
@@ -163,6 +179,9 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         line("recorded", &units::date(start))?;
     }
     line("duration", &units::duration(info.duration_ns as f64))?;
+    if let Some(dump) = &info.dump {
+        line("dumped", &dumped(dump))?;
+    }
     line("frames", &frames(info))?;
     if !info.frame_sets.is_empty() {
         let names: Vec<String> = info.frame_sets.iter().map(|name| printable(name)).collect();
@@ -190,6 +209,21 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         (lost, _) => format!("in {}; see `vor check`", units::counted(lost, "place")),
     };
     line("damage", &known)
+}
+
+fn dumped(dump: &DumpJson) -> String {
+    let missed = match dump.missed {
+        0 => String::new(),
+        missed => format!(
+            "; {} before it had no dump of their own",
+            units::counted(missed, "trigger")
+        ),
+    };
+    format!(
+        "at {}: {}{missed}",
+        units::date(dump.unix_ns),
+        printable(&dump.reason)
+    )
 }
 
 fn frames(info: &InfoJson) -> String {

@@ -1,8 +1,8 @@
 //! `vor locks`: the waits for locks, by lock, holder and waiter.
 //!
 //! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. A wait for something
-//! without a holder, such as a message, has its category and no such arguments. The scope that waited
-//! is the parent of the span: of the spans that end after the wait on its thread, the first that
+//! without a holder, such as a message, has its category and no such arguments. The scope that
+//! waited is the parent of the span: of the spans that end after the wait on its thread, the first that
 //! began no later. So each thread has a stack of waits whose parent has not ended yet, ascending by
 //! start, as `vor_capture::stats` has one of subtrees.
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 /// The text before a lock's name in the name of its waits.
-const PREFIX: &str = "wait: ";
+pub(super) const PREFIX: &str = "wait: ";
 
 /// The first arguments of a wait. Measures may follow.
 const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
@@ -97,10 +97,10 @@ struct Key {
 
 /// A lock and its holder, as the arguments of a wait name them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Held {
-    lock: Arc<str>,
-    thread: Arc<str>,
-    scope: Arc<str>,
+pub(super) struct Held {
+    pub(super) lock: Arc<str>,
+    pub(super) thread: Arc<str>,
+    pub(super) scope: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -308,6 +308,18 @@ fn without_holder(catalog: &Catalog, site: SiteId) -> Option<Held> {
     })
 }
 
+/// Returns what a wait was for, or `None` for any other span. A wait for something that nobody
+/// holds, such as a channel, has no holder.
+pub(super) fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Held> {
+    let name = catalog.site(site)?.name.strip_prefix(PREFIX)?;
+    let held = args.and_then(|args| held(catalog, site, args));
+    Some(held.unwrap_or_else(|| Held {
+        lock: name.into(),
+        thread: "".into(),
+        scope: "".into(),
+    }))
+}
+
 /// Returns the rows, those with the longest waits first.
 fn rows<'a>(waits: &'a Waits, catalog: &'a Catalog) -> Vec<Row<'a>> {
     let mut by_name: HashMap<(&Held, &str), Sums> = HashMap::new();
@@ -374,7 +386,7 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
-fn holder(held: &Held) -> String {
+pub(super) fn holder(held: &Held) -> String {
     let thread = printable(&held.thread);
     match &*held.scope {
         "" if held.thread.is_empty() => "(no holder)".to_owned(),

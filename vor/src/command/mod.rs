@@ -40,6 +40,7 @@ mod merge;
 mod diff;
 mod heap;
 mod locks;
+mod waits;
 mod view;
 mod shell;
 
@@ -84,6 +85,7 @@ enum Command {
     Diff(diff::Args),
     Heap(heap::Args),
     Locks(locks::Args),
+    Waits(waits::Args),
     View(view::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
@@ -157,6 +159,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
         Command::Locks(args) => locks::run(&args, &mut out),
+        Command::Waits(args) => waits::run(&args, &mut out),
         Command::Completions(args) => shell::write_completions(&args, &mut out),
         Command::Man(args) => shell::write_man(&args, &mut out),
         // The exit code is the viewer's.

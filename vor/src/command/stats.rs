@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 use vor_capture::model::catalog::Catalog;
-use vor_capture::model::measures::Measures;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::reader::Piece;
 use vor_capture::stats::{FrameStats, ScopeStats, StatsBuilder};
 use vor_capture::units;
@@ -165,6 +165,9 @@ struct CpuJson {
     /// Both are 0 unless the program requested the split.
     cpu_user_ns: u64,
     cpu_sys_ns: u64,
+    /// Absent unless the program measured waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_queue_ns: Option<u64>,
 }
 
 /// Allocations of a scope, where they were counted.
@@ -390,6 +393,10 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
                 off_cpu_ns: row.measured.off_cpu_ns,
                 cpu_user_ns: row.measured.cpu_user_ns,
                 cpu_sys_ns: row.measured.cpu_sys_ns,
+                run_queue_ns: row
+                    .measures
+                    .has(Measures::WAIT)
+                    .then_some(row.measured.run_queue_ns),
             }),
         allocations: row
             .measures
@@ -489,6 +496,7 @@ fn print_table(
     };
     let measured = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
     let (has_cpu, has_alloc) = (measured(Measures::CPU), measured(Measures::ALLOC));
+    let has_wait = measured(Measures::WAIT);
     let mut columns = vec![
         Column::new("scope", Kind::Text, 0).shrinking_to(name_width),
         number("count", Some(Sort::Count), 0),
@@ -504,7 +512,12 @@ fn print_table(
     ];
     if has_cpu {
         columns.push(number("cpu", Some(Sort::Cpu), 0));
-        columns.push(number("off cpu", None, 1));
+        if has_wait {
+            columns.push(number("queued", None, 1));
+            columns.push(number("blocked", None, 1));
+        } else {
+            columns.push(number("off cpu", None, 1));
+        }
     }
     if has_alloc {
         columns.push(number("allocs", None, 1));
@@ -536,7 +549,18 @@ fn print_table(
         if has_cpu {
             let own = row.self_cpu_ns();
             cells.push(own.map_or("-".to_owned(), ns));
-            cells.push(cell(own.is_some(), ns(row.self_measured.off_cpu_ns)));
+            let Measured {
+                off_cpu_ns,
+                run_queue_ns,
+                ..
+            } = row.self_measured;
+            if has_wait {
+                let is_split = row.measures.has(Measures::WAIT);
+                cells.push(cell(is_split, ns(run_queue_ns)));
+                cells.push(cell(is_split, ns(off_cpu_ns.saturating_sub(run_queue_ns))));
+            } else {
+                cells.push(cell(own.is_some(), ns(off_cpu_ns)));
+            }
         }
         if has_alloc {
             let is_counted = row.measures.has(Measures::ALLOC);

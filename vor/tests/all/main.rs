@@ -14,6 +14,7 @@ mod compiled_out;
 mod counted_process;
 mod counted_tracing;
 mod criterion_profiler;
+mod dumps;
 #[cfg(not(feature = "off"))]
 mod futures;
 mod macros_behaviour;

@@ -8,7 +8,7 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
-    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine,
+    MAX_TABLE_ENTRIES, put_clock, put_column, put_dump, put_end, put_frame, put_index, put_machine,
     put_open_scopes, put_process, put_segment, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
@@ -32,6 +32,8 @@ pub enum Compression {
     Usual,
     /// Only large ones, for records that come fast.
     Fast,
+    /// None: columns are packed, but nothing is compressed.
+    Off,
 }
 
 /// Writes a capture, piece by piece, into buffers of the caller.
@@ -155,6 +157,9 @@ impl Encoder {
         if let Some(segment) = catalog.segment {
             self.declare(RecordRef::Segment(segment), 1, out);
         }
+        if let Some(dump) = &catalog.dump {
+            self.declare(RecordRef::Dump(dump), 1, out);
+        }
         for sync in catalog.timeline.syncs() {
             self.declare(RecordRef::Clock(sync), 1, out);
         }
@@ -211,6 +216,7 @@ impl Encoder {
         self.frames.compress_from_bytes = match compression {
             Compression::Usual => COMPRESS_FROM_BYTES,
             Compression::Fast => FAST_COMPRESS_FROM_BYTES,
+            Compression::Off => usize::MAX,
         };
     }
 
@@ -247,6 +253,10 @@ impl Encoder {
             RecordRef::Segment(segment) => {
                 put_segment(payload, segment);
                 frames.put_copies(out, kind::SEGMENT, payload, copies);
+            }
+            RecordRef::Dump(dump) => {
+                put_dump(payload, dump);
+                frames.put_copies(out, kind::DUMP, payload, copies);
             }
             RecordRef::Clock(sync) => {
                 put_clock(payload, sync);

@@ -25,6 +25,7 @@ pub(super) mod kind {
     pub const EVENTS: u8 = 13;
     pub const HEAP: u8 = 14;
     pub const SEGMENT: u8 = 15;
+    pub const DUMP: u8 = 16;
 }
 
 /// Payload as it is.
@@ -214,7 +215,7 @@ impl RecordHead {
     #[must_use]
     pub fn is_declaration(&self) -> bool {
         (kind::PROCESS..=kind::CLOCK).contains(&self.kind)
-            || matches!(self.kind, kind::MACHINE | kind::SEGMENT)
+            || matches!(self.kind, kind::MACHINE | kind::SEGMENT | kind::DUMP)
     }
 
     /// Returns whether `payload` is what was written.

@@ -126,6 +126,7 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
             }
         }
         Record::Segment(segment) => catalog.segment = Some(*segment),
+        Record::Dump(dump) => catalog.dump = Some(Arc::new(dump.clone())),
         Record::Sites { first, sites } => {
             let Some(begin) = first.0.checked_sub(1) else {
                 return true;

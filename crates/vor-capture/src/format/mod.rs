@@ -60,7 +60,8 @@ pub(crate) use seq_set::SeqSet;
 
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{
-    Catalog, Column, MachineInfo, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Catalog, Column, DumpInfo, MachineInfo, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId,
+    ThreadInfo,
 };
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::heap::HeapSnapshot;
@@ -106,6 +107,8 @@ pub enum Record {
     Machine(MachineInfo),
     /// The place of the capture among those of its run.
     Segment(SegmentInfo),
+    /// Why the capture was written.
+    Dump(DumpInfo),
     /// Call sites with consecutive ids.
     Sites {
         /// Id of the first one.
@@ -164,6 +167,8 @@ pub enum RecordRef<'a> {
     Machine(&'a MachineInfo),
     /// The place of the capture among those of its run. Written twice.
     Segment(SegmentInfo),
+    /// Why the capture is written. Written twice.
+    Dump(&'a DumpInfo),
     /// Call sites with consecutive ids; a `None` is not declared. Written twice.
     Sites {
         /// Id of the first one.

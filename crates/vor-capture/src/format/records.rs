@@ -10,8 +10,8 @@ use super::{
 };
 use crate::Error;
 use crate::model::catalog::{
-    Column, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo, ThreadId,
-    ThreadInfo,
+    Column, DumpInfo, MachineInfo, MetricColumn, ProcessInfo, SegmentInfo, SiteId, SiteInfo,
+    ThreadId, ThreadInfo,
 };
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::timeline::{ClockSnapshot, ClockSync};
@@ -64,6 +64,13 @@ pub(super) fn put_machine(out: &mut Vec<u8>, machine: &MachineInfo) {
 pub(super) fn put_segment(out: &mut Vec<u8>, segment: SegmentInfo) {
     out.extend_from_slice(&segment.run.to_le_bytes());
     put_varint(out, segment.number);
+}
+
+pub(super) fn put_dump(out: &mut Vec<u8>, dump: &DumpInfo) {
+    put_varint(out, dump.ticks);
+    put_varint(out, dump.number);
+    put_varint(out, dump.missed);
+    put_text(out, &dump.reason);
 }
 
 fn get_machine(cursor: &mut Cursor<'_>) -> Result<MachineInfo, Error> {
@@ -224,6 +231,12 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
         kind::SEGMENT => Record::Segment(SegmentInfo {
             run: cursor.u64()?,
             number: cursor.varint()?,
+        }),
+        kind::DUMP => Record::Dump(DumpInfo {
+            ticks: cursor.varint()?,
+            number: cursor.varint()?,
+            missed: cursor.varint()?,
+            reason: cursor.text()?.to_owned(),
         }),
         kind::SITES => {
             let (first, sites) = get_table(&mut cursor, MAX_DECLARED_ID, 7, get_site)?;

@@ -99,6 +99,21 @@ pub struct SegmentInfo {
     pub number: u64,
 }
 
+/// Why a capture was written whose records had been kept in memory until then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DumpInfo {
+    /// What the program said, or which limit was passed.
+    pub reason: String,
+    /// When the dump was asked for, in ticks.
+    pub ticks: u64,
+    /// Number of the dump within the process, from 0.
+    pub number: u64,
+    /// Triggers since the dump before that wrote none of their own, because they came too soon
+    /// after it.
+    pub missed: u64,
+}
+
 /// Everything that ids and ticks refer to.
 ///
 /// Cloning is cheap: each table is shared until it grows.
@@ -111,6 +126,8 @@ pub struct Catalog {
     pub machine: Arc<MachineInfo>,
     /// Which segment of a run the capture is; `None` where the run has one capture.
     pub segment: Option<SegmentInfo>,
+    /// Why the capture was written; `None` for one that was written as it was recorded.
+    pub dump: Option<Arc<DumpInfo>>,
     /// Ticks to wall-clock time.
     pub timeline: Arc<Timeline>,
     /// Call sites; [`SiteId`] `n` is at index `n - 1`. `None` where a capture lost the declaration.

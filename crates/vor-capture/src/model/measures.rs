@@ -19,6 +19,8 @@ pub const OFF_CPU_NS: &str = "off_cpu_ns";
 pub const CPU_USER_NS: &str = "cpu_user_ns";
 /// Nanoseconds of CPU time in the kernel, where the split is on.
 pub const CPU_SYS_NS: &str = "cpu_sys_ns";
+/// Nanoseconds of the off-CPU time in which the thread was runnable and had no processor.
+pub const RUN_QUEUE_NS: &str = "run_queue_ns";
 /// Number of allocations.
 pub const ALLOC_OBJECTS: &str = "alloc_objects";
 /// Bytes of them, as requested.
@@ -41,6 +43,9 @@ impl Measures {
     pub const CPU_SPLIT: Self = Self(2);
     /// Allocations: [`ALLOC_OBJECTS`], [`ALLOC_BYTES`], [`FREE_OBJECTS`], [`FREE_BYTES`].
     pub const ALLOC: Self = Self(4);
+    /// What the thread waited for while it was off the CPU: [`RUN_QUEUE_NS`]. It goes with
+    /// [`CPU`](Self::CPU).
+    pub const WAIT: Self = Self(8);
 
     /// Returns whether all of `other` is measured.
     #[inline]
@@ -63,6 +68,12 @@ impl Measures {
         Self(self.0 | other.0)
     }
 
+    /// Returns these without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Returns the measures as bits, for an atomic or a table.
     #[doc(hidden)]
     #[inline]
@@ -76,19 +87,20 @@ impl Measures {
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & 7)
+        Self(bits & 15)
     }
 
     /// Returns the names under which the values are recorded, in their order.
     #[inline]
     pub fn arg_names(self) -> impl Iterator<Item = &'static str> {
-        let groups: [(Self, &[&str]); 3] = [
+        let groups: [(Self, &[&str]); 4] = [
             (Self::CPU, &[OFF_CPU_NS]),
             (Self::CPU_SPLIT, &[CPU_USER_NS, CPU_SYS_NS]),
             (
                 Self::ALLOC,
                 &[ALLOC_OBJECTS, ALLOC_BYTES, FREE_OBJECTS, FREE_BYTES],
             ),
+            (Self::WAIT, &[RUN_QUEUE_NS]),
         ];
         groups
             .into_iter()
@@ -105,6 +117,7 @@ impl Measures {
             (Self::CPU, OFF_CPU_NS),
             (Self::CPU_SPLIT, CPU_USER_NS),
             (Self::ALLOC, ALLOC_BYTES),
+            (Self::WAIT, RUN_QUEUE_NS),
         ] {
             if has(name) {
                 measures = measures.union(group);
@@ -141,6 +154,8 @@ pub struct Measured {
     pub free_objects: u64,
     /// See [`FREE_BYTES`].
     pub free_bytes: u64,
+    /// See [`RUN_QUEUE_NS`].
+    pub run_queue_ns: u64,
 }
 
 impl Measured {
@@ -165,6 +180,7 @@ impl Measured {
             ALLOC_BYTES => &mut self.alloc_bytes,
             FREE_OBJECTS => &mut self.free_objects,
             FREE_BYTES => &mut self.free_bytes,
+            RUN_QUEUE_NS => &mut self.run_queue_ns,
             _ => return None,
         })
     }
@@ -220,6 +236,7 @@ impl Weight for Measured {
             alloc_bytes: with(self.alloc_bytes, other.alloc_bytes),
             free_objects: with(self.free_objects, other.free_objects),
             free_bytes: with(self.free_bytes, other.free_bytes),
+            run_queue_ns: with(self.run_queue_ns, other.run_queue_ns),
         }
     }
 }
@@ -230,7 +247,9 @@ mod tests {
 
     #[test]
     fn names_identify_measures_and_values() {
-        let all = Measures::CPU.union(Measures::ALLOC);
+        let all = Measures::CPU | Measures::ALLOC | Measures::WAIT;
+        assert_eq!(Measures::from_bits(all.bits()), all);
+        assert_eq!(all.without(Measures::ALLOC), Measures::CPU | Measures::WAIT);
         let mut site = SiteInfo {
             arg_names: vec!["bytes".into()],
             ..SiteInfo::default()
@@ -238,13 +257,14 @@ mod tests {
         assert_eq!(Measures::of(&site), Measures::NONE);
         site.arg_names.extend(all.arg_names().map(Into::into));
         assert_eq!(Measures::of(&site), all);
-        let args = [9, 5, 2, 128, 1, 64].map(ArgValue::U64);
+        let args = [9, 5, 2, 128, 1, 64, 3].map(ArgValue::U64);
         let expected = Measured {
             off_cpu_ns: 5,
             alloc_objects: 2,
             alloc_bytes: 128,
             free_objects: 1,
             free_bytes: 64,
+            run_queue_ns: 3,
             ..Measured::default()
         };
         assert_eq!(Measured::of(&site, &args), expected);

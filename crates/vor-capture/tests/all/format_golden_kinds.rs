@@ -12,7 +12,7 @@ use vor_capture::format::{Encoder, Header, Record, RecordRef};
 use vor_capture::model::batch::{
     AsyncSpan, FlowPoint, FlowStage, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use vor_capture::model::catalog::{Catalog, MachineInfo, SegmentInfo, SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, DumpInfo, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_fixtures::decoded::{decode, records};
@@ -25,6 +25,8 @@ use crate::format_golden::{GOLDEN as FIRST, assert_written};
 const GOLDEN: &[u8] = include_bytes!("../data/golden_v3_kinds.vor");
 /// A segment of a run.
 const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
+/// A dump of a recorder's memory.
+const DUMP: &[u8] = include_bytes!("../data/golden_v3_dump.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -223,9 +225,31 @@ fn the_golden_segment_is_written_and_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_dump_is_written_and_reads_unchanged() {
+    let dump = filled!(DumpInfo {
+        reason: "a frame of 51.2 ms".into(),
+        ticks: 0x0123_4567_89ab_cdef,
+        number: 1,
+        missed: 300,
+    });
+    let catalog = filled!(Catalog {
+        dump: Some(Arc::new(dump.clone()))
+    });
+    let mut encoder = Encoder::new(HEADER);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    encoder.encode(RecordRef::Dump(&dump), &mut bytes);
+    encoder.close(&catalog, &mut bytes);
+    assert_eq!(bytes, DUMP);
+    let dumps = records(DUMP).filter(|(_, record)| *record == Record::Dump(dump.clone()));
+    // Twice at the beginning, and once at the close.
+    assert_eq!(dumps.count(), 3);
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN, SEGMENT] {
+    for golden in [FIRST, GOLDEN, SEGMENT, DUMP] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }
@@ -243,6 +267,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("every3_threads.vor", 4826, 0xc32cf1cc),
     ("flame.vor", 5814, 0x7bf85162),
     ("golden_v3.vor", 3571, 0xb930e8a1),
+    ("golden_v3_dump.vor", 263, 0xe88317e4),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
     ("golden_v3_segment.vor", 199, 0x627fe8de),
     ("max5.vor", 3031, 0xe8c8c2b8),

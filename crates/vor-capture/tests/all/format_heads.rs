@@ -12,7 +12,7 @@ use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, OpenScopes, RecordHead, RecordRef, parse_end};
 use vor_capture::model::batch::{FlowPoint, SpanBatch, TaskEvent, ThreadBatch};
 use vor_capture::model::catalog::{
-    Catalog, Column, MachineInfo, ProcessInfo, SegmentInfo, SiteId, ThreadId,
+    Catalog, Column, DumpInfo, MachineInfo, ProcessInfo, SegmentInfo, SiteId, ThreadId,
 };
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::{HeapMode, HeapSnapshot};
@@ -89,6 +89,7 @@ fn each_head_is_of_one_kind() {
         RecordRef::Process(&ProcessInfo::default()),
         RecordRef::Machine(&MachineInfo::default()),
         RecordRef::Segment(SegmentInfo::default()),
+        RecordRef::Dump(&DumpInfo::default()),
         RecordRef::Clock(&ClockSync::default()),
         RecordRef::Sites {
             first: SiteId(1),

@@ -440,7 +440,7 @@ fn a_last_record_that_is_no_end_record_does_not_close_a_file() {
     let is_closed = |file: Vec<u8>| Capture::new(Cursor::new(file)).unwrap().info().closed;
     assert!(is_closed(sound.clone()));
     // Kinds and codecs of a later version, in records that look like an end record otherwise.
-    for (kind, codec) in [(16, 0), (255, 0), (kind::END, 2), (kind::END, 1)] {
+    for (kind, codec) in [(17, 0), (255, 0), (kind::END, 2), (kind::END, 1)] {
         let file = with_last(kind, codec, &end.0);
         assert_eq!(index_offset(&file), None, "kind {kind}, codec {codec}");
         assert!(!is_closed(file), "kind {kind}, codec {codec}");
@@ -619,9 +619,9 @@ fn a_capture_of_every_kind_has_each_kind_that_the_reference_knows() {
 fn unknown_kinds_and_codecs_are_skipped() {
     for (kind, codec) in [
         (0, 0),
-        (16, 0),
+        (17, 0),
         // It is not unpacked either.
-        (16, 1),
+        (17, 1),
         (255, 0),
         (kind::BATCH, 2),
         (kind::CLOCK, 15),
@@ -646,7 +646,7 @@ fn a_record_of_an_impossible_codec_or_size_is_damage() {
         );
         assert_eq!(decoded.missing_records, 1);
     }
-    let largest = file_with(16, 0, &[0; MAX_PAYLOAD_BYTES]);
+    let largest = file_with(17, 0, &[0; MAX_PAYLOAD_BYTES]);
     assert!(
         decoded::decode(&largest, largest.len())
             .unwrap()

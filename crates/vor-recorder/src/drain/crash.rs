@@ -140,21 +140,34 @@ impl WriteGuard {
 /// Writes later notes to this file: those of panics and, with `signals`, those of signals that end
 /// the process.
 pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) {
+    begin(
+        Some(Note {
+            file,
+            seed,
+            next_seq,
+            records: 0,
+            bytes: 0,
+            writer: NoteWriter::default(),
+            open: Vec::with_capacity(thread::MAX_OPEN),
+        }),
+        signals,
+    );
+}
+
+/// Has signals that end the process handled, for a sink that keeps its records in memory.
+#[cfg(feature = "reader")]
+pub(crate) fn watch_memory(signals: bool) {
+    begin(None, signals);
+}
+
+fn begin(note: Option<Note>, signals: bool) {
     if OF_PROCESS.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
         // A thread of the parent may have taken the flag before the fork.
         LOCKED.store(false, Ordering::Release);
     }
     match WriteGuard::wait() {
         Ok(mut guard) => {
-            *guard.note() = Some(Note {
-                file,
-                seed,
-                next_seq,
-                records: 0,
-                bytes: 0,
-                writer: NoteWriter::default(),
-                open: Vec::with_capacity(thread::MAX_OPEN),
-            });
+            *guard.note() = note;
             PROCESS.store(std::process::id(), Ordering::Release);
         }
         Err(error) => report::line(&format!(
@@ -166,7 +179,7 @@ pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) 
     }
 }
 
-/// Returns whether this process writes a capture that has notes. May be called in a handler.
+/// Returns whether the recorder of this process has something to do at its end. May be called in a handler.
 pub(super) fn is_watching() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }

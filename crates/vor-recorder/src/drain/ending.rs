@@ -32,7 +32,7 @@ use std::io;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use super::{crash, exit, fork, process_detach};
+use super::{crash, dumps, exit, fork, process_detach};
 use crate::drain;
 use crate::hot::{callsite, record_state, thread};
 use crate::os::{report, signals};
@@ -54,6 +54,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const CRASH_WAIT: Duration = Duration::from_secs(1);
 /// How long the handler of a signal from outside waits for the sinks.
 const END_WAIT: Duration = Duration::from_secs(2);
+/// How long the thread waits for the engine at a crash.
+const LOCK_BOUND: Duration = Duration::from_millis(100);
 /// How long the thread waits for the engine and for readers of pipes.
 const END_BOUND: Duration = Duration::from_millis(1_500);
 
@@ -64,6 +66,9 @@ static PIPE: AtomicU64 = AtomicU64::new(0);
 /// settings.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
+/// The signal of the crash. Written by its handler before the request, read by `vor-crash` after
+/// it.
+static SIGNAL: AtomicU32 = AtomicU32::new(0);
 static CRASH: Request = Request::new();
 static END: Request = Request::new();
 /// Whether the thread that took the signal continues, so that `vor-crash` ends the process. Set by
@@ -235,6 +240,7 @@ fn start_thread() {
             match unsafe { libc::read(requests, (&raw mut byte).cast(), 1) } {
                 1 if byte == NOTE => {
                     crash::append();
+                    dump_at_crash();
                     CRASH.be_done();
                 }
                 1 => end(libc::c_int::from(byte)),
@@ -249,6 +255,23 @@ fn start_thread() {
             "the thread for signals cannot be started: {error}; \
              open scopes are noted at panics only"
         )),
+    }
+}
+
+/// Dumps the records that a sink keeps in memory, if it does so at a crash.
+fn dump_at_crash() {
+    dumps::request(dumps::Cause::Crash, || {
+        match SIGNAL.load(Ordering::Relaxed) as libc::c_int {
+            libc::SIGSEGV => "a crash: SIGSEGV",
+            libc::SIGABRT => "a crash: SIGABRT",
+            libc::SIGBUS => "a crash: SIGBUS",
+            libc::SIGILL => "a crash: SIGILL",
+            _ => "a crash: SIGFPE",
+        }
+        .to_owned()
+    });
+    if dumps::is_pending() {
+        exit::pass_within(LOCK_BOUND);
     }
 }
 
@@ -301,6 +324,7 @@ fn raise_default(signal: libc::c_int) {
 extern "C" fn on_crash(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // A child of a `vfork` shares the parent's memory.
     if crash::is_watching() {
+        SIGNAL.store(signal as u32, Ordering::Relaxed);
         CRASH.make(NOTE);
         CRASH.wait(CRASH_WAIT, || false);
     }

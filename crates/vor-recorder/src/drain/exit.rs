@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 #[cfg(any(unix, windows))]
 use vor_capture::sink::FrameSink;
 
+use super::dumps;
 #[cfg(any(unix, windows))]
 use super::engine::Engine;
 #[cfg(unix)]
@@ -51,12 +52,25 @@ pub(super) fn install() {
         }
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
+            dumps::request(dumps::Cause::Panic, || panic_reason(info));
             flush_at_panic();
             #[cfg(unix)]
             super::crash::note_panic();
             previous(info);
         }));
     });
+}
+
+/// Returns why a panic has its records dumped: where it happened.
+fn panic_reason(info: &std::panic::PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let on = thread.name().map(|name| format!(" on thread `{name}`"));
+    let place = info.location().map(|place| format!(" at {place}"));
+    format!(
+        "a panic{}{}",
+        on.unwrap_or_default(),
+        place.unwrap_or_default()
+    )
 }
 
 /// How long a panic waits for the sinks.
@@ -166,6 +180,17 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.take_heap(heap::SnapshotTime::Now);
     engine.outputs.finish();
     engine.outputs.take_ended()
+}
+
+/// Delivers the remaining records, and lets a sink write what it keeps in memory. Runs on a thread
+/// of vor's own, for a thread that crashed and may hold the engine.
+#[cfg(unix)]
+pub(super) fn pass_within(bound: Duration) {
+    thread::while_busy(|| {
+        if let Some(mut engine) = lock_engine_within(bound) {
+            signals::without_signals(|| engine.as_mut().map(pass));
+        }
+    });
 }
 
 /// How long another thread may hold the engine before `finish_files` reports it.

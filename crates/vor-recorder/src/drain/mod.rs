@@ -25,6 +25,7 @@ mod sampler;
 mod statistics;
 mod table;
 mod count_only;
+pub(crate) mod dumps;
 mod watchdog;
 mod worker;
 
@@ -318,6 +319,7 @@ fn pass(engine: &mut Engine) -> Pass {
 
 /// Reads the open scopes, and fixes the tick up to which a pass goes.
 fn begin_pass(engine: &mut Engine) -> u64 {
+    dumps::begin_pass();
     engine.snapshot_open();
     // Under the lock: a mark made later has a later tick.
     let _marks = lock(&MARKS);

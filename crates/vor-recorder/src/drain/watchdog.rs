@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use vor_capture::model::catalog::ThreadId;
 
+use super::dumps;
 use super::last_mark_ticks;
 use crate::clock;
 use crate::hot::record_state;
@@ -74,6 +75,7 @@ impl Watchdog {
         let open = thread::open_scopes();
         if let Some(headline) = self.find_stall(limit_ns, mark, now, &open) {
             report_stall(&headline, &open);
+            dumps::request(dumps::Cause::Stall, || format!("stalled: {headline}"));
         }
     }
 

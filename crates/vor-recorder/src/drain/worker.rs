@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 #[cfg(unix)]
+use super::dumps;
 use super::fork;
 use super::heap;
 use super::printing;
@@ -100,7 +101,8 @@ pub(super) fn wake(urgent: bool) {
 
 /// Returns the duration of the long sleep, which a wake-up can end.
 fn longest_sleep() -> Duration {
-    watchdog::longest_sleep(heap::longest_sleep(printing::longest_sleep(LONG_SLEEP)))
+    let longest = dumps::longest_sleep(printing::longest_sleep(LONG_SLEEP));
+    watchdog::longest_sleep(heap::longest_sleep(longest))
 }
 
 fn run(interval: Duration) {

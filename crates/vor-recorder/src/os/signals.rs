@@ -1,4 +1,4 @@
-//! Signals that vor must neither cause nor receive, and the signal that requests a table.
+//! Signals that vor must neither cause nor receive, and those that request something of it.
 //!
 //! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe without a reader SIGPIPE. Both
 //! end the program by default, which a write of vor must not do. So the signals are blocked around
@@ -17,13 +17,22 @@ pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
 }
 
-/// No signal requests the table of counted scopes.
-#[cfg(not(unix))]
-pub(crate) fn listen() {}
+/// What a signal may request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The table of counted scopes: SIGUSR1.
+    Table,
+    /// A dump of the records in memory: SIGUSR2.
+    Dump,
+}
 
-/// No signal requests the table of counted scopes.
+/// No signal requests anything.
 #[cfg(not(unix))]
-pub(crate) fn take_table_request() -> bool {
+pub(crate) fn listen(_: Request) {}
+
+/// No signal requests anything.
+#[cfg(not(unix))]
+pub(crate) fn take_request(_: Request) -> bool {
     false
 }
 
@@ -32,7 +41,7 @@ pub(crate) use unix::for_new_thread;
 #[cfg(unix)]
 pub(crate) use unix::this_thread;
 #[cfg(unix)]
-pub(crate) use unix::{listen, take_table_request};
+pub(crate) use unix::{listen, take_request};
 #[cfg(unix)]
 pub(crate) use unix::{wait_for_room, without_signals};
 
@@ -43,12 +52,30 @@ mod unix {
     use std::mem::MaybeUninit;
     use std::time::Duration;
 
+    use super::Request;
     use crate::sync::Ordering;
     use crate::sync::global::AtomicBool;
 
-    /// Whether SIGUSR1 has come. Set by its handler, cleared by [`take_table_request`], both
-    /// relaxed: it orders nothing.
+    /// Whether the signal of a [`Request`] has come. Set by its handler, cleared by
+    /// [`take_request`], both relaxed: it orders nothing.
     static IS_TABLE_REQUESTED: AtomicBool = AtomicBool::new(false);
+    static IS_DUMP_REQUESTED: AtomicBool = AtomicBool::new(false);
+
+    impl Request {
+        fn signal(self) -> libc::c_int {
+            match self {
+                Self::Table => libc::SIGUSR1,
+                Self::Dump => libc::SIGUSR2,
+            }
+        }
+
+        fn flag(self) -> &'static AtomicBool {
+            match self {
+                Self::Table => &IS_TABLE_REQUESTED,
+                Self::Dump => &IS_DUMP_REQUESTED,
+            }
+        }
+    }
 
     /// The signals that writes raise.
     const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
@@ -173,32 +200,37 @@ mod unix {
 
     /// Installs a handler of SIGUSR1 for the table of counted scopes, unless the program handles or
     /// ignores that signal. A handler that the program installs later replaces this one.
-    pub(crate) fn listen() {
-        extern "C" fn request_table(_: libc::c_int) {
-            IS_TABLE_REQUESTED.store(true, Ordering::Relaxed);
+    pub(crate) fn listen(request: Request) {
+        extern "C" fn be_requested(signal: libc::c_int) {
+            let request = match signal {
+                libc::SIGUSR1 => Request::Table,
+                _ => Request::Dump,
+            };
+            request.flag().store(true, Ordering::Relaxed);
         }
+        let signal = request.signal();
         let mut present = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: the call changes nothing, and `present` is a valid place for the result.
         let failed =
-            unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
+            unsafe { libc::sigaction(signal, std::ptr::null(), present.as_mut_ptr()) } != 0;
         // SAFETY: it was zeroed above, and all zeros are a valid action: the default one.
         let mut action = unsafe { present.assume_init() };
         if failed || action.sa_sigaction != libc::SIG_DFL {
             return;
         }
-        action.sa_sigaction = request_table as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_sigaction = be_requested as extern "C" fn(libc::c_int) as libc::sighandler_t;
         // Blocking system calls of the program continue.
         action.sa_flags = libc::SA_RESTART;
         action.sa_mask = set_of(&[]);
         // SAFETY: the action is complete, and its handler only stores into an atomic, which is
         // allowed at any time.
-        unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 
-    /// Returns whether SIGUSR1 has come since the last call.
-    pub(crate) fn take_table_request() -> bool {
-        IS_TABLE_REQUESTED.load(Ordering::Relaxed)
-            && IS_TABLE_REQUESTED.swap(false, Ordering::Relaxed)
+    /// Returns whether the signal of this request has come since the last call.
+    pub(crate) fn take_request(request: Request) -> bool {
+        let flag = request.flag();
+        flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed)
     }
 
     /// Runs `start`, which starts a thread that receives none of the program's signals: their

@@ -8,6 +8,8 @@ use vor_capture::sink::FrameSink;
 
 use crate::os::report;
 use crate::setup::{self, variables};
+#[cfg(feature = "reader")]
+use crate::sinks::last::{DumpOn, Last};
 use crate::sinks::segments::Segments;
 
 /// The settings of a recording. Start from [`Config::new`] (no variables) or [`Config::from_env`],
@@ -26,6 +28,11 @@ pub struct Config {
     pub(crate) capture: Option<PathBuf>,
     /// When segments end and which are kept, if the path makes segments.
     pub(crate) segments: Segments,
+    /// How much is kept in memory, if nothing is written until a dump.
+    #[cfg(feature = "reader")]
+    pub(crate) last: Option<Last>,
+    #[cfg(feature = "reader")]
+    pub(crate) dump_on: DumpOn,
     pub(crate) spans: bool,
     pub(crate) every: u64,
     pub(crate) max_frames: Option<u64>,
@@ -92,6 +99,10 @@ impl Config {
             ring_kib: DEFAULT_RING_KIB,
             capture: None,
             segments: Segments::default(),
+            #[cfg(feature = "reader")]
+            last: None,
+            #[cfg(feature = "reader")]
+            dump_on: DumpOn::new(),
             spans: true,
             every: 1,
             max_frames: None,
@@ -132,10 +143,13 @@ impl Config {
     /// | `VOR_RECORD=DIR/` | writes a capture in segments; see [`segments`](Self::segments) |
     /// | `VOR_RECORD_SEGMENT=SIZE` or `TIME` | a segment ends at this size or age: `64MB` (default), `10m` |
     /// | `VOR_RECORD_KEEP=SIZE`, `TIME` or `N` | keeps this much of all segments, the newest: `2GB`, `7d`, `200` |
+    /// | `VOR_RECORD_LAST=TIME` or `SIZE` | keeps the newest records in memory, and writes them when something asks for a dump: `30s`, `64MB`, `30s,64MB`; see [`last`](Self::last) |
+    /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash`, `exit`, or `nothing`; by default `panic,crash` |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
     /// | `VOR_CPU_SPLIT=1` | the same, and its part in the kernel |
+    /// | `VOR_WAITS=1` | the CPU time, and how much of the rest was a wait for a processor; see [`waits`](Self::waits) |
     /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, even if the program has a [tracking allocator](crate::heap::TrackingAllocator) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
@@ -192,6 +206,41 @@ impl Config {
     #[must_use]
     pub fn segments(mut self, segments: Segments) -> Self {
         self.segments = segments;
+        self
+    }
+
+    /// Keeps the newest records in memory, and writes nothing until something asks for a dump:
+    /// [`sinks::last::dump`](crate::sinks::last::dump), SIGUSR2 on Unix, or what
+    /// [`dump_on`](Self::dump_on) says.
+    ///
+    /// A dump is a whole capture. The path of the capture is the folder of the dumps, a pattern of
+    /// their names as for [`segments`](Self::segments), or a file name to which the time and the
+    /// process are added; without a path they are in the current folder. The newest 16 stay, or
+    /// those that [`segments`](Self::segments) keeps. For SIGUSR2 vor installs a handler unless the
+    /// program has one, or [`signals`](Self::signals) are off.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::setup::Config; pub use vor_recorder::sinks::last::Last; }
+    /// use std::time::Duration;
+    ///
+    /// let last = vor::Last::new().age(Duration::from_secs(30)).size(64_000_000);
+    /// vor::Config::new().capture("dumps/").last(last).enable();
+    /// ```
+    #[cfg(feature = "reader")]
+    #[must_use]
+    pub fn last(mut self, last: Last) -> Self {
+        self.last = Some(last);
+        self
+    }
+
+    /// Sets what has the records in memory dumped (default: a panic and a crash). It needs
+    /// [`last`](Self::last).
+    #[cfg(feature = "reader")]
+    #[must_use]
+    pub fn dump_on(mut self, dump_on: DumpOn) -> Self {
+        self.dump_on = dump_on;
         self
     }
 
@@ -290,6 +339,21 @@ impl Config {
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
             self.measures = self.measures.union(Measures::CPU);
+        }
+        self
+    }
+
+    /// Also measures what a scope waited for while its thread was off the CPU: for a processor (the
+    /// argument [`run_queue_ns`](vor_capture::model::measures::RUN_QUEUE_NS) of its span), or for
+    /// something else. On Linux, and where the system does not report it, one line says so. Once
+    /// on, it stays on until the process ends.
+    ///
+    /// A scope whose thread was not switched out pays nothing more than for its CPU time; otherwise
+    /// reading the kernel's count takes about a microsecond.
+    #[must_use]
+    pub fn waits(mut self, waits: bool) -> Self {
+        if waits {
+            self.measures = self.measures.union(Measures::CPU).union(Measures::WAIT);
         }
         self
     }

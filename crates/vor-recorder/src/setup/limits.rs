@@ -1,7 +1,14 @@
-//! Sizes and times in the values of variables: `64MB`, `10m`, `2GB,7d,200`.
+//! Sizes, times and lists in the values of variables: `64MB`, `10m`, `2GB,7d,200`,
+//! `frame:50ms,panic`.
 
+#[cfg(feature = "reader")]
+use std::str::FromStr;
 use std::time::Duration;
 
+use vor_capture::Error;
+
+#[cfg(feature = "reader")]
+use crate::sinks::last::{DumpOn, Last, MIN_LAST_AGE, MIN_LAST_BYTES};
 use crate::sinks::segments::{MIN_SEGMENT_AGE, MIN_SEGMENT_BYTES, Segments};
 
 /// One value of a list.
@@ -55,6 +62,121 @@ pub(super) fn keep(text: &str) -> Option<Segments> {
         Some(())
     })?;
     Some(segments)
+}
+
+/// What `VOR_RECORD_SEGMENT` may be.
+pub(super) const SEGMENT: &str =
+    "a size from 16KB, a time from 1s, or both: `64MB`, `10m`, `64MB,10m`";
+/// What `VOR_RECORD_KEEP` may be.
+pub(super) const KEEP: &str =
+    "a size from 64KB, a time from 1s, a number from 2, or several: `2GB`, `7d`, `2GB,200`";
+/// What `VOR_RECORD_LAST` may be.
+#[cfg(feature = "reader")]
+pub(super) const LAST: &str = "a time from 1s, a size from 1MB, or both: `30s`, `64MB`, `30s,64MB`";
+/// What `VOR_DUMP_ON` may be.
+#[cfg(feature = "reader")]
+pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash` and `exit`, or `nothing`";
+
+#[cfg(feature = "reader")]
+impl FromStr for Last {
+    type Err = Error;
+
+    /// Reads a value of `VOR_RECORD_LAST`: a time, a size, or both.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        last(text).ok_or_else(|| Error::config(format!("`{text}` is not {LAST}")))
+    }
+}
+
+#[cfg(feature = "reader")]
+impl FromStr for DumpOn {
+    type Err = Error;
+
+    /// Reads a value of `VOR_DUMP_ON`: a list, or `nothing`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        dump_on(text).ok_or_else(|| Error::config(format!("`{text}` is not {DUMP_ON}")))
+    }
+}
+
+impl Segments {
+    /// Sets when a segment ends, by a value of `VOR_RECORD_SEGMENT`.
+    ///
+    /// # Errors
+    ///
+    /// The text is no such value ([`Error::is_config`]).
+    pub fn end_at(self, text: &str) -> Result<Self, Error> {
+        let set = segment(text);
+        let set = set.ok_or_else(|| Error::config(format!("`{text}` is not {SEGMENT}")))?;
+        Ok(set.or(self))
+    }
+
+    /// Sets which segments are kept, by a value of `VOR_RECORD_KEEP`.
+    ///
+    /// # Errors
+    ///
+    /// The text is no such value ([`Error::is_config`]).
+    pub fn keep(self, text: &str) -> Result<Self, Error> {
+        let set = keep(text);
+        let set = set.ok_or_else(|| Error::config(format!("`{text}` is not {KEEP}")))?;
+        Ok(set.or(self))
+    }
+}
+
+/// Reads how much is kept in memory: a time, a size, or both.
+#[cfg(feature = "reader")]
+pub(super) fn last(text: &str) -> Option<Last> {
+    let mut last = Last::new();
+    each_once(text, |limit| {
+        last = match limit {
+            Limit::Bytes(bytes) if bytes >= MIN_LAST_BYTES as u64 => {
+                last.size(usize::try_from(bytes).ok()?)
+            }
+            Limit::Age(age) if age >= MIN_LAST_AGE => last.age(age),
+            _ => return None,
+        };
+        Some(())
+    })?;
+    Some(last)
+}
+
+/// Reads what asks for a dump: a list, or `nothing`.
+#[cfg(feature = "reader")]
+pub(super) fn dump_on(text: &str) -> Option<DumpOn> {
+    let nothing = DumpOn::nothing();
+    if text == "nothing" {
+        return Some(nothing);
+    }
+    text.split(',').try_fold(nothing, |dump_on, part| {
+        let (kind, rest) = match part.trim().split_once(':') {
+            Some((kind, rest)) => (kind, Some(rest)),
+            None => (part.trim(), None),
+        };
+        Some(match (kind, rest) {
+            ("frame", Some(limit)) => dump_on.slow_frame(short_time(limit)?),
+            ("scope", Some(rest)) => {
+                let (name, limit) = rest.rsplit_once(':').filter(|(name, _)| !name.is_empty())?;
+                dump_on.slow_scope(name, short_time(limit)?)
+            }
+            ("stall", None) => dump_on.stall(true),
+            ("panic", None) => dump_on.panic(true),
+            ("crash", None) => dump_on.crash(true),
+            ("exit", None) => dump_on.exit(true),
+            _ => return None,
+        })
+    })
+}
+
+/// Reads the duration of a scope or of a frame.
+#[cfg(feature = "reader")]
+fn short_time(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let text = text.trim();
+    let (number, seconds) = UNITS
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))?;
+    let seconds = number.trim().parse::<f64>().ok()? * seconds;
+    (0.0..=MAX_SECONDS)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
 }
 
 /// Passes the values of a list to `set`; `None` if one is wrong, or if two are of the same kind.

@@ -20,6 +20,8 @@ use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "reader")]
+use crate::sinks::last::{LastOptions, LastSink};
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
 use crate::sinks::segments::{SegmentSink, is_segmented};
@@ -117,10 +119,9 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
     feed_puffin(settings, is_first, config.puffin);
     #[cfg(not(feature = "puffin"))]
     let _ = is_first;
-    let file = config
-        .capture
-        .as_ref()
-        .map(|path| capture_file(path.clone(), &config));
+    let here = config.keeps_last().then(|| PathBuf::from("."));
+    let path = config.capture.clone().or(here);
+    let file = path.map(|path| capture_file(path, &config));
     let is_new = file.is_some_and(|file| settings.begin_capture(file));
     if (config.count_scopes || is_new) && record_state::counts_scopes() {
         settings.report_no_spans();
@@ -152,7 +153,15 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
     let signals = config.signals;
     let segments = config.segments;
     let is_segmented = is_segmented(&path);
-    if segments.is_set() && !is_segmented {
+    #[cfg(feature = "reader")]
+    let last = config.last.map(|last| LastOptions {
+        last,
+        dump_on: config.dump_on.clone(),
+        segments,
+        capture: options,
+        signals,
+    });
+    if segments.is_set() && !is_segmented && !config.keeps_last() {
         report::line(&format!(
             "{}{}",
             config.variable(),
@@ -164,6 +173,11 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         variable: config.variable(),
         holds_spans: options.spans,
         create: Arc::new(move || {
+            #[cfg(feature = "reader")]
+            if let Some(last) = &last {
+                let sink = LastSink::create(&path, last.clone())?;
+                return Ok((sink.folder(), Box::new(sink)));
+            }
             if is_segmented {
                 let mut sink = SegmentSink::create(&path, segments, options)?;
                 sink.enable_crash_records(signals);
@@ -186,9 +200,16 @@ fn measure_cpu(measures: Measures) {
         report::line(
             "the CPU time of scopes is not measured: this system does not report a thread's",
         );
-    } else {
-        record_state::measure(measures);
+        return;
     }
+    let mut measures = measures;
+    if measures.has(Measures::WAIT) && !cpu::has_run_queue() {
+        report::line(
+            "waits for a processor are not measured: this system does not report a thread's",
+        );
+        measures = measures.without(Measures::WAIT);
+    }
+    record_state::measure(measures);
 }
 
 /// Adds the feed of puffin when the recorder starts, and allows or forbids it if the program set

@@ -22,10 +22,13 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD_MAX_FRAMES",
     "VOR_RECORD_SEGMENT",
     "VOR_RECORD_KEEP",
+    "VOR_RECORD_LAST",
+    "VOR_DUMP_ON",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
     "VOR_CPU_SPLIT",
+    "VOR_WAITS",
     "VOR_ALLOCATIONS",
     "VOR_HEAP_SNAPSHOTS_S",
     "VOR_WATCHDOG_MS",
@@ -104,12 +107,18 @@ impl Variables<'_> {
     }
 
     /// Reads when segments end, and how many are kept. Both need a path that makes segments.
-    fn segments(&mut self, path: Option<&Path>) -> Segments {
-        let expected = "a size from 16KB, a time from 1s, or both: `64MB`, `10m`, `64MB,10m`";
-        let segment = self.value("VOR_RECORD_SEGMENT", expected, limits::segment);
-        let expected =
-            "a size from 64KB, a time from 1s, a number from 2, or several: `2GB`, `7d`, `2GB,200`";
-        let keep = self.value("VOR_RECORD_KEEP", expected, limits::keep);
+    fn segments(&mut self, path: Option<&Path>, are_dumps: bool) -> Segments {
+        let segment = self.value("VOR_RECORD_SEGMENT", limits::SEGMENT, limits::segment);
+        let keep = self.value("VOR_RECORD_KEEP", limits::KEEP, limits::keep);
+        if are_dumps {
+            if segment.is_some() {
+                (self.report)(
+                    "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it \
+                    is ignored",
+                );
+            }
+            return keep.unwrap_or_default();
+        }
         if let Some(path) = path
             && !is_segmented(path)
         {
@@ -127,6 +136,29 @@ impl Variables<'_> {
             ));
         }
         segments
+    }
+
+    /// Reads what is kept in memory, and what asks for a dump of it.
+    #[cfg(feature = "reader")]
+    fn dumps(&mut self, config: &mut Config) {
+        config.last = self.value("VOR_RECORD_LAST", limits::LAST, limits::last);
+        let dump_on = self.value("VOR_DUMP_ON", limits::DUMP_ON, limits::dump_on);
+        if dump_on.is_some() && config.last.is_none() {
+            (self.report)("VOR_DUMP_ON: nothing is kept in memory; set VOR_RECORD_LAST, too");
+        }
+        config.dump_on = dump_on.unwrap_or_default();
+    }
+
+    /// Reports that nothing is kept in memory.
+    #[cfg(not(feature = "reader"))]
+    fn dumps(&mut self, _: &mut Config) {
+        for name in ["VOR_RECORD_LAST", "VOR_DUMP_ON"] {
+            if (self.get)(name).is_some() {
+                (self.report)(&format!(
+                    "{name}: the program was built without vor's feature `reader`; it is ignored"
+                ));
+            }
+        }
     }
 
     /// Reads the path of the capture.
@@ -157,6 +189,15 @@ pub(super) fn one_file(path: &Path) -> String {
 }
 
 impl Config {
+    /// Returns whether the newest records are kept in memory.
+    pub(super) fn keeps_last(&self) -> bool {
+        #[cfg(feature = "reader")]
+        let keeps = self.last.is_some();
+        #[cfg(not(feature = "reader"))]
+        let keeps = false;
+        keeps
+    }
+
     /// Makes the settings from the variables that `get` reads.
     pub(super) fn from_variables(
         get: impl Fn(&str) -> Option<OsString>,
@@ -193,10 +234,14 @@ impl Config {
         config.count_scopes = variables.flag("VOR_COUNT_SCOPES").unwrap_or(false);
         let cpu_time = variables.flag("VOR_CPU_TIME").unwrap_or(false);
         let cpu_split = variables.flag("VOR_CPU_SPLIT").unwrap_or(false);
-        config = config.cpu_time(cpu_time).cpu_split(cpu_split);
+        let waits = variables.flag("VOR_WAITS").unwrap_or(false);
+        config = config.cpu_time(cpu_time).cpu_split(cpu_split).waits(waits);
         config.allocations = variables.flag("VOR_ALLOCATIONS");
+        variables.dumps(&mut config);
         let spans = variables.spans();
-        config.spans = spans == Some(true) || config.slow.is_some();
+        // Without spans a dump says little.
+        let by_default = config.slow.is_some() || config.keeps_last();
+        config.spans = spans.unwrap_or(false) || by_default && spans != Some(false);
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
@@ -205,8 +250,9 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.capture = variables.path();
-        config.segments = variables.segments(config.capture.as_deref());
-        config.from_env = config.capture.is_some();
+        let are_dumps = config.keeps_last();
+        config.segments = variables.segments(config.capture.as_deref(), are_dumps);
+        config.from_env = config.capture.is_some() || are_dumps;
         if let Some(path) = &config.capture
             && spans.is_none()
             && !config.spans
@@ -222,8 +268,9 @@ impl Config {
 }
 
 /// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
-const PREFIXES: [&str; 8] = [
+const PREFIXES: [&str; 9] = [
     "VOR_RECORD",
+    "VOR_DUMP",
     "VOR_RING",
     "VOR_COUNT",
     "VOR_CPU",
@@ -325,6 +372,9 @@ pub(crate) fn report_unknown() {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    #[cfg(feature = "reader")]
+    use crate::sinks::last::DumpOn;
 
     use super::*;
 
@@ -448,12 +498,13 @@ mod tests {
     #[test]
     fn a_value_out_of_its_range_is_reported_and_ignored() {
         let settings = |config: Config| {
+            let keeps_last = config.keeps_last();
             (
                 (config.ring_kib, config.every, config.max_frames),
                 (config.slow, config.frames_before, config.spans),
                 (config.watchdog, config.heap_snapshots, config.capture),
                 (config.signals, config.count_scopes, config.allocations),
-                config.segments,
+                (config.segments, keeps_last),
             )
         };
         let (unset, lines) = from(&[]);
@@ -483,6 +534,12 @@ mod tests {
             ("VOR_RECORD_KEEP", "64KB", "63KB"),
             ("VOR_RECORD_KEEP", "1.5GB,7d,200", "1.5GB,7d,200,1"),
             ("VOR_RECORD_KEEP", "7d", "-7d"),
+            #[cfg(feature = "reader")]
+            ("VOR_RECORD_LAST", "1s", "0.9s"),
+            #[cfg(feature = "reader")]
+            ("VOR_RECORD_LAST", "30s,1MB", "30s,999KB"),
+            #[cfg(feature = "reader")]
+            ("VOR_RECORD_LAST", "64MB", "64"),
             ("VOR_COUNT_SCOPES", "1", "2"),
             ("VOR_ALLOCATIONS", "0", "true"),
         ] {
@@ -524,6 +581,63 @@ mod tests {
             prop_assert!(RING_KIB_RANGE.contains(&config.ring_kib));
             prop_assert!(config.every >= 1 && config.frames_before <= 1000);
         }
+    }
+
+    #[cfg(feature = "reader")]
+    #[test]
+    fn dumps_are_asked_for_by_a_list() {
+        let set = |value| from(&[("VOR_RECORD_LAST", "1m"), ("VOR_DUMP_ON", value)]);
+        let ms = Duration::from_millis;
+        for (value, expected) in [
+            ("nothing", DumpOn::nothing()),
+            ("panic,crash", DumpOn::new()),
+            ("exit", DumpOn::nothing().exit(true)),
+            ("stall , panic", DumpOn::nothing().stall(true).panic(true)),
+            ("frame:50ms", DumpOn::nothing().slow_frame(ms(50))),
+            (
+                "scope:db::query:1.5s,scope:parse:200us",
+                DumpOn::nothing()
+                    .slow_scope("db::query", ms(1_500))
+                    .slow_scope("parse", Duration::from_micros(200)),
+            ),
+        ] {
+            let (config, lines) = set(value);
+            assert_eq!((config.dump_on, lines), (expected, vec![]), "{value}");
+            assert!(config.spans && config.last.is_some());
+        }
+        for value in [
+            "",
+            "frame",
+            "frame:50",
+            "frame:-1ms",
+            "scope::1s",
+            "scope:1s",
+            "exits",
+            "panic:1s",
+            "nothing,exit",
+            "frame:NaNs",
+        ] {
+            let (config, lines) = set(value);
+            assert_eq!(config.dump_on, DumpOn::new(), "{value}");
+            assert!(
+                lines.len() == 1 && lines[0].starts_with("VOR_DUMP_ON: "),
+                "{lines:?}"
+            );
+        }
+        let last = ("VOR_RECORD_LAST", "1m");
+        assert!(!from(&[last, ("VOR_RECORD_SPANS", "0")]).0.spans);
+        let (config, lines) = from(&[
+            last,
+            ("VOR_RECORD_SEGMENT", "1MB"),
+            ("VOR_RECORD_KEEP", "9"),
+        ]);
+        assert_eq!(config.segments, Segments::new().keep_count(9));
+        assert_eq!(
+            lines,
+            [
+                "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it is ignored"
+            ]
+        );
     }
 
     #[test]

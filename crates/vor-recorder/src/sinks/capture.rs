@@ -20,7 +20,7 @@ use vor_capture::Error;
 use vor_capture::filled;
 use vor_capture::format::{Compression, Encoder, Header, RecordRef};
 use vor_capture::model::batch::SpanBatch;
-use vor_capture::model::catalog::{Catalog, SegmentInfo, SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, DumpInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
@@ -95,9 +95,30 @@ pub struct CaptureSink {
     frames_with_spans: u64,
     /// The place of the file among those of its run; `None` for the only one.
     segment: Option<SegmentInfo>,
+    /// Why the capture is written, if its records were kept in memory.
+    dump: Option<Arc<DumpInfo>>,
     /// Spans and dropped spans of the batches before the first frame of the main set. A capture can
     /// begin within a frame; that frame's own count is then higher.
     before_first_frame: Option<(u64, u64)>,
+}
+
+/// A moment by the recorder's clock and by that of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    pub(super) ticks: u64,
+    pub(super) unix_ns: i64,
+}
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        let ticks = clock::ticks();
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let unix_ns = since.unwrap_or_default().as_nanos();
+        Self {
+            ticks,
+            unix_ns: i64::try_from(unix_ns).unwrap_or(i64::MAX),
+        }
+    }
 }
 
 /// The part of the catalog that is in the file.
@@ -151,11 +172,16 @@ impl CaptureSink {
             let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
             return Err(Error::io(path.display().to_string(), error));
         }
+        Self::begin(path, options, Moment::now())
+    }
+
+    /// Begins a capture whose records begin at an earlier moment.
+    pub(super) fn begin(
+        path: &Path,
+        options: CaptureOptions,
+        start: Moment,
+    ) -> Result<Self, Error> {
         let (file, path) = open(path)?;
-        let start_ticks = clock::ticks();
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
@@ -164,8 +190,8 @@ impl CaptureSink {
             } else {
                 0
             },
-            start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
-            start_ticks,
+            start_unix_ns: start.unix_ns,
+            start_ticks: start.ticks,
         };
         let mut sink = Self {
             file,
@@ -187,6 +213,7 @@ impl CaptureSink {
             waiting: PendingFrames::default(),
             frames_with_spans: 0,
             segment: None,
+            dump: None,
             before_first_frame: Some((0, 0)),
         };
         sink.encoder.header(&mut sink.buffer);
@@ -206,9 +233,19 @@ impl CaptureSink {
     }
 
     /// Makes the file a segment of a run. Must be called before anything is delivered.
-    pub(crate) fn set_segment(&mut self, segment: SegmentInfo, make_room: MakeRoom) {
+    pub(super) fn set_segment(&mut self, segment: SegmentInfo) {
         self.segment = Some(segment);
+    }
+
+    /// Has `make_room` called when the disk is full.
+    pub(super) fn when_full(&mut self, make_room: MakeRoom) {
         self.file.when_full(make_room);
+    }
+
+    /// Makes the file a dump. Must be called before anything is delivered.
+    #[cfg(feature = "reader")]
+    pub(super) fn set_dump(&mut self, dump: DumpInfo) {
+        self.dump = Some(Arc::new(dump));
     }
 
     /// Begins where `earlier` ends: takes its waiting frames, and writes the scopes that are open.
@@ -301,6 +338,9 @@ impl CaptureSink {
             encoder.encode(RecordRef::Machine(&catalog.machine), out);
             if let Some(segment) = self.segment {
                 encoder.encode(RecordRef::Segment(segment), out);
+            }
+            if let Some(dump) = &self.dump {
+                encoder.encode(RecordRef::Dump(dump), out);
             }
         }
         let syncs = catalog.timeline.syncs();
@@ -568,8 +608,10 @@ impl CaptureSink {
             thread::declare_new(&mut catalog);
         }
         self.declare(&catalog);
-        if self.segment.is_some() {
-            Arc::make_mut(&mut catalog).segment = self.segment;
+        if self.segment.is_some() || self.dump.is_some() {
+            let catalog = Arc::make_mut(&mut catalog);
+            catalog.segment = self.segment;
+            catalog.dump = self.dump.take();
         }
         self.encoder.close(&catalog, &mut self.buffer);
     }
@@ -610,7 +652,7 @@ fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
 }
 
 /// Makes a number unique among captures, from the hasher's random keys, the process and the time.
-fn file_id() -> u64 {
+pub(super) fn file_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(clock::ticks());

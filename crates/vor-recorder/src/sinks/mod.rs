@@ -3,6 +3,8 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
+#[cfg(feature = "reader")]
+pub mod last;
 pub mod segments;
 #[cfg(feature = "export")]
 pub mod chrome;

@@ -15,6 +15,7 @@ mod alloc_sampled;
 mod capture_sink;
 mod counted_scopes;
 mod cpu_time;
+mod cpu_waits;
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 mod debug_events;
 mod gpu_poller;

@@ -3,6 +3,7 @@
 use egui::{Panel, Ui};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::replay::ReplayState;
+use vor_viz::store::Extent;
 use vor_viz::theme::Theme;
 
 /// The display of two captures.
@@ -10,6 +11,8 @@ use vor_viz::theme::Theme;
 pub(crate) struct Pair {
     compares: bool,
     compare: Compare,
+    /// Which spans the comparison measures.
+    extent: Extent,
 }
 
 impl Pair {
@@ -35,7 +38,10 @@ impl Pair {
         other.poll(ui.ctx());
         let theme = Theme::of(ui.visuals());
         match (side(one), side(other)) {
-            (Some(left), Some(right)) => self.compare.show(ui, &left, &right, &theme),
+            (Some(left), Some(right)) => {
+                self.compare
+                    .show(ui, &left, &right, &mut self.extent, &theme);
+            }
             _ => _ = ui.weak("Both captures must have a frame."),
         }
     }

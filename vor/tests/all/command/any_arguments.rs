@@ -11,7 +11,7 @@ use crate::command::{Run, v2, vor};
 
 /// Each command with its number of captures, and its options. `tail` waits for a capture that
 /// grows, and `view` starts another program.
-const COMMANDS: [(&str, usize, &[&str]); 9] = [
+const COMMANDS: [(&str, usize, &[&str]); 10] = [
     ("info", 1, &[]),
     (
         "stats",
@@ -53,6 +53,7 @@ const COMMANDS: [(&str, usize, &[&str]); 9] = [
         ],
     ),
     ("locks", 1, &["--limit"]),
+    ("waits", 1, &["--limit", "--name"]),
     ("heap", 1, &["--from", "--to", "--top", "--output"]),
 ];
 

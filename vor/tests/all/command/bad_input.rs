@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::command::recording::recording;
 use crate::command::{Run, made, run, v2, vor};
 
-const COMMANDS: [(&str, &[&str]); 7] = [
+const COMMANDS: [(&str, &[&str]); 8] = [
     ("info", &[]),
     ("stats", &[]),
     ("frames", &[]),
@@ -13,6 +13,7 @@ const COMMANDS: [(&str, &[&str]); 7] = [
     ("check", &[]),
     ("export", &["--to", "chrome"]),
     ("locks", &[]),
+    ("waits", &[]),
 ];
 
 /// Writes a file and asserts that every command refuses it.
@@ -281,4 +282,14 @@ fn options_that_would_do_nothing_are_refused() {
         let line = run("export", path, options).refusal().to_owned();
         assert!(line.contains(word), "{options:?}: {line}");
     }
+}
+
+/// Damage may have taken the declaration of every frame set.
+#[test]
+fn a_frame_set_of_a_capture_that_declares_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("header.vor");
+    std::fs::write(&path, &recording().bytes[..44]).unwrap();
+    let run = run("frames", &path, &["--frame-set", "physics"]);
+    assert!(run.refusal().contains("no frame set"), "{run:?}");
 }

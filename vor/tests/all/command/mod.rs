@@ -16,6 +16,8 @@ mod made;
 
 mod stats;
 mod looking;
+mod measured;
+mod waits;
 mod selecting;
 mod formats;
 mod outputs;

@@ -57,6 +57,12 @@ mod rseq_stub;
     not(miri)
 )))]
 use rseq_stub as rseq;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod run_queue;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod run_queue_stub;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use run_queue_stub as run_queue;
 mod thread_clock;
 
 use std::cell::Cell;
@@ -154,6 +160,24 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     };
     // Read after the system call, which would spill its register.
     STATE.with(|state| state.account.try_settle(reading, rate::current()))
+}
+
+/// Returns whether the system reports for how long a thread waited for a processor.
+pub(crate) fn has_run_queue() -> bool {
+    run_queue::is_reported()
+}
+
+/// Returns for how long this thread waited for a processor so far, in nanoseconds, if its off-CPU
+/// time has not grown since the last reading.
+#[inline(always)]
+pub(crate) fn known_run_queue_ns(off_cpu_ticks: u64) -> Option<u64> {
+    run_queue::known_ns(off_cpu_ticks)
+}
+
+/// Returns for how long this thread waited for a processor so far, in nanoseconds. Its off-CPU time
+/// is `off_cpu_ticks`. The first call on a thread allocates; a call takes a microsecond.
+pub(crate) fn run_queue_ns(off_cpu_ticks: u64) -> u64 {
+    run_queue::ns(off_cpu_ticks)
 }
 
 /// Returns the off-CPU ticks of a span, from those of its thread at its beginning and its end; at
@@ -291,6 +315,7 @@ fn read(word: Word, now_ticks: u64) -> Option<Reading> {
 fn watch_forks() {
     extern "C" fn in_child() {
         STATE.with(State::restart);
+        run_queue::restart();
     }
     // SAFETY: the function has the C signature, does not unwind, and lives as long as the program.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -155,6 +155,7 @@ struct SharedBaseline {
     free_bytes: Counter,
     user_ns: Counter,
     sys_ns: Counter,
+    run_queue_ns: Counter,
 }
 
 /// A counter of a baseline.
@@ -215,6 +216,7 @@ impl SharedBaseline {
                 free_bytes: Counter::new(),
                 user_ns: Counter::new(),
                 sys_ns: Counter::new(),
+                run_queue_ns: Counter::new(),
             }
         }
     }
@@ -234,6 +236,12 @@ impl SharedBaseline {
                 return false;
             };
             self.off_cpu_ticks.set(off_cpu_ticks);
+            if measures.has(Measures::WAIT) {
+                let Some(run_queue_ns) = cpu::known_run_queue_ns(off_cpu_ticks) else {
+                    return false;
+                };
+                self.run_queue_ns.set(run_queue_ns);
+            }
         }
         self.set_others(measures);
         self.start_ticks.set(start_ticks);
@@ -246,7 +254,11 @@ impl SharedBaseline {
         fence(Ordering::Release);
         self.set_others(measures);
         if measures.has(Measures::CPU) {
-            self.off_cpu_ticks.set(cpu::off_cpu_ticks_at(start_ticks));
+            let off_cpu_ticks = cpu::off_cpu_ticks_at(start_ticks);
+            self.off_cpu_ticks.set(off_cpu_ticks);
+            if measures.has(Measures::WAIT) {
+                self.run_queue_ns.set(run_queue_ns(off_cpu_ticks));
+            }
         }
         if measures.has(Measures::CPU_SPLIT) {
             let (user_ns, sys_ns) = cpu::user_sys_ns().unwrap_or_default();
@@ -317,13 +329,15 @@ impl SharedBaseline {
             return found;
         }
         let measures = self.measures();
+        let mut waited = 0;
         if measures.has(Measures::CPU) {
             let now = cpu::off_cpu_ticks_at(start_ticks.wrapping_add(duration_ticks));
-            found.put(cpu::off_of_span(
-                self.off_cpu_ticks.get(),
-                now,
-                duration_ticks,
-            ));
+            let off_ticks = cpu::off_of_span(self.off_cpu_ticks.get(), now, duration_ticks);
+            found.put(off_ticks);
+            if measures.has(Measures::WAIT) {
+                let waited_ns = run_queue_ns(now).saturating_sub(self.run_queue_ns.get());
+                waited = waited_ns.min(clock::approximate_ns(off_ticks));
+            }
         }
         if measures.has(Measures::CPU_SPLIT) {
             let (user_ns, sys_ns) = cpu::user_sys_ns().unwrap_or_default();
@@ -336,6 +350,9 @@ impl SharedBaseline {
             found.put(allocated.alloc_bytes);
             found.put(allocated.free_objects);
             found.put(allocated.free_bytes);
+        }
+        if measures.has(Measures::WAIT) {
+            found.put(waited);
         }
         found
     }
@@ -361,6 +378,13 @@ impl Baselines {
         fence(Ordering::Acquire);
         baseline
     }
+}
+
+/// Returns for how long this thread waited for a processor, when its off-CPU time was this.
+fn run_queue_ns(off_cpu_ticks: u64) -> u64 {
+    let known = cpu::known_run_queue_ns(off_cpu_ticks);
+    // Busy, because the first use of a thread-local allocates.
+    known.unwrap_or_else(|| thread::while_busy(|| cpu::run_queue_ns(off_cpu_ticks)))
 }
 
 /// Returns a pointer to this thread's baselines, valid for as long as the thread lives.

@@ -13,15 +13,15 @@ use crate::os::report;
 
 /// Limits on all segments together; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) bytes: Option<u64>,
-    pub(super) age: Option<Duration>,
-    pub(super) count: Option<u64>,
+pub(in crate::sinks) struct Limits {
+    pub(in crate::sinks) bytes: Option<u64>,
+    pub(in crate::sinks) age: Option<Duration>,
+    pub(in crate::sinks) count: Option<u64>,
 }
 
 /// The segments of a folder.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(in crate::sinks) struct Keeper {
     names: Names,
     limits: Limits,
     /// The segment that this recorder writes.
@@ -40,7 +40,7 @@ struct Segment {
 }
 
 impl Keeper {
-    pub(super) fn new(names: Names, limits: Limits) -> Self {
+    pub(in crate::sinks) fn new(names: Names, limits: Limits) -> Self {
         Self {
             names,
             limits,
@@ -50,22 +50,22 @@ impl Keeper {
         }
     }
 
-    pub(super) fn names(&self) -> &Names {
+    pub(in crate::sinks) fn names(&self) -> &Names {
         &self.names
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(in crate::sinks) fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Sets which segment is being written.
-    pub(super) fn set_current(&mut self, path: &Path) {
+    pub(in crate::sinks) fn set_current(&mut self, path: &Path) {
         self.current = path.to_owned();
     }
 
     /// Deletes the oldest segments until those that stay keep to the limits together with
     /// `more_bytes` bytes in `more_count` segments.
-    pub(super) fn trim(&mut self, more_bytes: u64, more_count: u64) {
+    pub(in crate::sinks) fn trim(&mut self, more_bytes: u64, more_count: u64) {
         let segments = self.segments();
         let mut bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
         let mut count = segments.len() as u64;
@@ -95,7 +95,7 @@ impl Keeper {
     }
 
     /// Deletes the oldest segment, because the disk is full. Returns whether there was one.
-    pub(super) fn free_one(&mut self) -> bool {
+    pub(in crate::sinks) fn free_one(&mut self) -> bool {
         let segments = self.segments();
         let is_freed = segments.iter().any(|segment| self.delete(segment));
         if is_freed && !std::mem::replace(&mut self.has_reported_full, true) {

@@ -11,8 +11,8 @@
 //! All of this happens where a capture is written: on the worker, or on a thread that flushes.
 //! Scopes do not wait for it.
 
-mod keep;
-mod names;
+pub(super) mod keep;
+pub(super) mod names;
 
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
@@ -31,7 +31,7 @@ use vor_capture::sink::{FrameSink, Interest};
 
 use crate::os::file::{MakeRoom, is_full_kind};
 use crate::os::report;
-use crate::sinks::capture::{CaptureOptions, CaptureSink};
+use crate::sinks::capture::{CaptureOptions, CaptureSink, Moment};
 use crate::sync::lock;
 use keep::{Keeper, Limits};
 use names::Names;
@@ -69,7 +69,7 @@ const MIN_SEGMENTS: u64 = 4;
 pub struct Segments {
     size: Option<u64>,
     age: Option<Duration>,
-    keep: Limits,
+    pub(super) keep: Limits,
 }
 
 impl Segments {
@@ -206,7 +206,8 @@ impl SegmentSink {
             run: random(),
             number: 0
         });
-        let (sink, name) = begin(&keeper, segment, options, "")?;
+        let (mut sink, name) = begin(&keeper, options, Moment::now(), "")?;
+        sink.set_segment(segment);
         lock(&keeper).set_current(sink.path());
         let now = Instant::now();
         Ok(Self {
@@ -251,7 +252,8 @@ impl SegmentSink {
             run: self.segment.run,
             number: self.segment.number + 1
         });
-        let (mut sink, name) = match begin(&self.keeper, segment, self.options, &self.name) {
+        let next = begin(&self.keeper, self.options, Moment::now(), &self.name);
+        let (mut sink, name) = match next {
             Ok(next) => next,
             Err(error) => {
                 // Reported once for each row of failures.
@@ -261,6 +263,7 @@ impl SegmentSink {
                 return Ok(());
             }
         };
+        sink.set_segment(segment);
         sink.continue_after(&mut self.sink)?;
         let mut ended = std::mem::replace(&mut self.sink, sink);
         if let Err(error) = ended.finish() {
@@ -373,16 +376,17 @@ impl FrameSink for SegmentSink {
     }
 }
 
-/// Creates a segment whose name sorts after `last`; returns it with its name.
-fn begin(
+/// Begins a capture whose name sorts after `last`; returns it with its name. If the disk is full,
+/// then and later, the oldest one is deleted.
+pub(super) fn begin(
     keeper: &Arc<Mutex<Keeper>>,
-    segment: SegmentInfo,
     options: CaptureOptions,
+    start: Moment,
     last: &str,
 ) -> Result<(CaptureSink, String), Error> {
     let (mut sink, name) = loop {
         let (path, name) = new_file(&mut lock(keeper), last)?;
-        match CaptureSink::create(&path, options) {
+        match CaptureSink::begin(&path, options, start) {
             Ok(sink) => break (sink, name),
             Err(error) => {
                 // Without a header it is no capture.
@@ -396,11 +400,11 @@ fn begin(
     };
     let for_room = Arc::clone(keeper);
     let make_room: MakeRoom = Box::new(move || lock(&for_room).free_one());
-    sink.set_segment(segment, make_room);
+    sink.when_full(make_room);
     Ok((sink, name))
 }
 
-/// Creates an empty file for a segment.
+/// Creates an empty file whose name sorts after `last`; returns its path and its name.
 fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let unix_s = since.map_or(0, |since| since.as_secs() as i64);
@@ -429,7 +433,7 @@ fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error>
 }
 
 /// Returns the name of the program, without its extension.
-fn program() -> String {
+pub(super) fn program() -> String {
     let executable = std::env::current_exe().ok();
     let stem = executable.as_deref().and_then(Path::file_stem);
     stem.map(|stem| stem.to_string_lossy().into_owned())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The names of one recorder's segments, in one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Names {
+pub(in crate::sinks) struct Names {
     folder: PathBuf,
     parts: Vec<Part>,
     /// The extension, with its dot; empty if there is none.
@@ -44,7 +44,7 @@ pub(crate) fn is_segmented(path: &Path) -> bool {
 
 impl Names {
     /// Makes the names for a folder or a pattern; `program` begins the names in a folder.
-    pub(super) fn new(path: &Path, program: &str) -> Self {
+    pub(in crate::sinks) fn new(path: &Path, program: &str) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = path.to_string_lossy();
         let is_pattern = has_field(&name) && !text.ends_with('/') && !path.is_dir();
@@ -77,12 +77,12 @@ impl Names {
         }
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(in crate::sinks) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the name for a time.
-    pub(super) fn name(&self, unix_s: i64, pid: u32) -> String {
+    pub(in crate::sinks) fn name(&self, unix_s: i64, pid: u32) -> String {
         let mut name = String::new();
         let date = civil(unix_s);
         for part in &self.parts {
@@ -99,13 +99,13 @@ impl Names {
     }
 
     /// Returns `name` with this counter, instead of the one that it may have.
-    pub(super) fn counted(&self, name: &str, counter: u32) -> String {
+    pub(in crate::sinks) fn counted(&self, name: &str, counter: u32) -> String {
         let (stem, _) = self.split(name);
         format!("{stem}_{counter:0COUNTER_DIGITS$}{}", self.extension)
     }
 
     /// Returns the next name after `last` that differs in its counter only, and that counter.
-    pub(super) fn after(&self, last: &str) -> (String, u32) {
+    pub(in crate::sinks) fn after(&self, last: &str) -> (String, u32) {
         let counter = self.split(last).1 + 1;
         (self.counted(last, counter), counter)
     }
@@ -123,7 +123,7 @@ impl Names {
     }
 
     /// Returns whether a file name is one of these names.
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(in crate::sinks) fn matches(&self, name: &str) -> bool {
         let Some(stem) = name.strip_suffix(&*self.extension) else {
             return false;
         };

@@ -1,0 +1,170 @@
+//! What a scope waited for, against the kernel's own count beside it: a processor, or something
+//! else.
+
+#![cfg(all(target_os = "linux", not(feature = "off")))]
+#![allow(unsafe_code, reason = "affinities are the C library's")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::reader::{Event, Reader};
+use vor_fixtures::own_process;
+use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
+
+/// What the parts may differ by: readings are made at slightly different moments.
+const BOUND_NS: u64 = 50_000;
+const ROUNDS: usize = 9;
+
+/// Returns for how long this thread waited for a processor so far.
+fn queued_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn stay_on_one_processor() {
+    // SAFETY: the sets are plain memory of the stated size, for which all zeros are valid.
+    unsafe {
+        let size = size_of::<libc::cpu_set_t>();
+        let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut all), 0);
+        let first = (0..1024).find(|cpu| libc::CPU_ISSET(*cpu, &all)).unwrap();
+        libc::CPU_SET(first, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+    }
+}
+
+fn work_for(duration: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < duration {
+        std::hint::spin_loop();
+    }
+}
+
+/// Returns the name, the duration and the measures of each span.
+fn spans(path: &Path) -> Vec<(String, u64, Measured)> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut spans = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let Event::Batch(batch) = event else { continue };
+        for thread in &batch.threads {
+            for i in 0..thread.len() {
+                let site = batch.catalog.site(thread.sites[i]).unwrap();
+                assert!(Measures::of(site).has(Measures::CPU | Measures::WAIT));
+                let args = thread.args.iter().find(|args| args.span as usize == i);
+                let measured = args.map(|args| Measured::of(site, &args.values));
+                let (start, ticks) = (thread.start_ticks[i], thread.duration_ticks[i]);
+                let ns = batch.catalog.timeline.duration_ns(start, ticks);
+                spans.push((site.name.to_string(), ns, measured.unwrap_or_default()));
+            }
+        }
+    }
+    spans
+}
+
+#[test]
+fn a_wait_is_for_a_processor_or_for_something_else() {
+    own_process!();
+    if std::fs::metadata("/proc/thread-self/schedstat").is_err() {
+        vor_fixtures::skip("waits for a processor", "the kernel has no schedstat");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).waits(true).enable();
+    let truth = std::thread::spawn(|| {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        stay_on_one_processor();
+        let competitor = std::thread::spawn(|| {
+            while !STOP.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let mut truth = Vec::new();
+        for _ in 0..ROUNDS {
+            let before = queued_ns();
+            {
+                profile_scope!("beside a competitor");
+                work_for(Duration::from_millis(100));
+            }
+            truth.push(queued_ns() - before);
+        }
+        STOP.store(true, Ordering::Relaxed);
+        competitor.join().unwrap();
+        for _ in 0..ROUNDS {
+            profile_scope!("asleep");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for _ in 0..ROUNDS {
+            profile_scope!("nothing");
+        }
+        truth
+    });
+    let truth = truth.join().unwrap();
+    vor_recorder::drain::close_capture().unwrap();
+    let all = spans(&path);
+    let named = |name: &'static str| all.iter().filter(move |span| span.0 == name);
+    assert_eq!(all.len(), 3 * ROUNDS);
+    for (_, ns, measured) in &all {
+        assert!(measured.run_queue_ns <= measured.off_cpu_ns, "{measured:?}");
+        assert!(measured.off_cpu_ns <= *ns, "{measured:?} of {ns} ns");
+    }
+    // Single rounds may be interrupted between the two readings.
+    let agree = named("beside a competitor")
+        .zip(&truth)
+        .filter(|(span, truth)| {
+            let found = span.2.run_queue_ns;
+            found.abs_diff(**truth) <= BOUND_NS + **truth / 100
+        });
+    assert!(agree.count() > ROUNDS / 2, "{all:?} {truth:?}");
+    // Both threads always want the processor.
+    assert!(
+        truth.iter().sum::<u64>() > 10_000_000 * ROUNDS as u64,
+        "{truth:?}"
+    );
+    let blocked = named("asleep").filter(|(_, ns, measured)| {
+        let blocked_ns = measured.off_cpu_ns - measured.run_queue_ns;
+        blocked_ns > 19_000_000 && blocked_ns <= *ns
+    });
+    assert!(blocked.count() > ROUNDS / 2, "{all:?}");
+    // A scope in which the thread was not switched carries no values.
+    let untouched = named("nothing").filter(|span| span.2 == Measured::default());
+    assert!(untouched.count() > ROUNDS / 2, "{all:?}");
+}
+
+/// The child of a fork reads the count of its own thread.
+#[test]
+fn a_child_of_a_fork_counts_from_its_own_beginning() {
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).waits(true).enable();
+    {
+        profile_scope!("parent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: the child only records, and ends without the parent's destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        {
+            profile_scope!("child");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        vor_recorder::drain::close_capture();
+        // SAFETY: the call ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the place for the status lives across the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    let of_child = path.with_file_name(format!("run.{child}.vor"));
+    let all = spans(&of_child);
+    let (name, ns, measured) = all.last().unwrap();
+    assert_eq!(name, "child");
+    assert!(measured.off_cpu_ns > 5_000_000 && measured.off_cpu_ns <= *ns);
+    assert!(measured.run_queue_ns <= measured.off_cpu_ns);
+}

@@ -1,0 +1,384 @@
+//! `vor waits`: where the time of each scope went: it ran, it was queued for a processor, it waited
+//! for a lock or a channel, or it was blocked by something else.
+//!
+//! A recorded wait is a span `wait: NAME`. Its time belongs to every scope around it on its thread,
+//! once for each name: the scopes that end after the wait and began no later. So each thread has a
+//! stack of waits, ascending by start, and a scope that ends finds those inside it on top.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::reader::Piece;
+use vor_capture::stats::{ScopeStats, StatsBuilder};
+use vor_capture::units;
+
+use crate::command::Outcome;
+use crate::command::failure::{Failure, warn};
+use crate::command::json::{self, DamageJson};
+use crate::command::locks::{self, Held};
+use crate::command::patterns::{Pattern, expect_matches, is_selected};
+use crate::command::progress::Progress;
+use crate::command::slowest;
+use crate::command::source::{Source, WalkResult, no_spans};
+use crate::command::table::{Column, Kind, printable, write_table};
+
+/// Shows what each scope waited for.
+///
+/// The time of a scope, the scopes inside it included, is divided into what its thread did: it ran,
+/// it was queued for a processor, it waited for a lock or a channel of `vor::sync` (feature
+/// `locks`), or it was blocked by something else. Without CPU time and waits in the capture
+/// (VOR_WAITS=1), only the recorded waits are known.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Shows only scopes whose name matches; `*` and `?` stand for other characters.
+    #[arg(long, value_name = "NAME")]
+    name: Vec<Pattern>,
+    /// Shows the N scopes that waited the longest.
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = slowest::at_least_one)]
+    limit: usize,
+    /// Prints JSON: all scopes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Most waits of a thread that are kept for the scopes around them. If there are more, scopes that
+/// end later lack the older half.
+const MAX_KEPT: usize = 1 << 20;
+/// Causes of a scope that the table names.
+const SHOWN_CAUSES: usize = 2;
+
+#[derive(Debug, Serialize)]
+struct WaitsJson<'a> {
+    file: String,
+    dropped_spans: u64,
+    scopes: Vec<ScopeJson<'a>>,
+    damage: DamageJson,
+}
+
+#[derive(Debug, Serialize)]
+struct ScopeJson<'a> {
+    name: &'a str,
+    count: u64,
+    total_ns: u64,
+    /// Recorded waits.
+    waits_ns: u64,
+    /// Null unless it was measured; outside of recorded waits, like the next two.
+    running_ns: Option<u64>,
+    queued_ns: Option<u64>,
+    blocked_ns: Option<u64>,
+    causes: Vec<CauseJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CauseJson<'a> {
+    /// The lock or the channel.
+    name: &'a str,
+    /// Both are empty if nobody holds it, or the holder is unknown.
+    holder_thread: &'a str,
+    holder_scope: &'a str,
+    waits: u64,
+    total_ns: u64,
+}
+
+/// A recorded wait, for the scopes around it that have not ended yet.
+#[derive(Debug)]
+struct Wait {
+    start_ticks: u64,
+    ns: u64,
+    measured: Measured,
+    cause: Arc<Held>,
+    /// The call sites that have it already.
+    given_to: Vec<SiteId>,
+}
+
+/// The waits inside the spans of a call site.
+#[derive(Debug, Default)]
+struct Inside {
+    ns: u64,
+    measured: Measured,
+    /// Number and time, by cause.
+    causes: BTreeMap<Arc<Held>, (u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    stats: StatsBuilder,
+    inside: HashMap<SiteId, Inside>,
+    causes: HashMap<Held, Arc<Held>>,
+    waits: HashMap<ThreadId, Vec<Wait>>,
+    given_up: u64,
+    frames: u64,
+    dropped_spans: u64,
+}
+
+/// The time of a scope, by what its thread did.
+#[derive(Debug)]
+struct Row<'a> {
+    scope: &'a ScopeStats,
+    waits_ns: u64,
+    running_ns: Option<u64>,
+    queued_ns: Option<u64>,
+    blocked_ns: Option<u64>,
+    /// The longest first.
+    causes: Vec<(&'a Held, u64, u64)>,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let (gathered, walked) = gather(&mut source)?;
+    source.warn_of(&walked.damage);
+    if gathered.stats.span_count() == 0 {
+        return Err(source.failure(no_spans(gathered.frames)));
+    }
+    if gathered.given_up > 0 {
+        warn(&format!(
+            "{}: {} are missing in scopes that lasted longer than a million waits",
+            args.path.display(),
+            units::counted(gathered.given_up, "wait")
+        ));
+    }
+    let mut scopes = gathered.stats.scope_stats(&walked.catalog);
+    scopes.retain(|scope| !scope.name.starts_with(locks::PREFIX));
+    let names = scopes.iter().map(|scope| scope.name.as_str());
+    expect_matches(&args.name, names, "scope", |problem| {
+        source.failure(problem)
+    })?;
+    scopes.retain(|scope| is_selected(&args.name, &scope.name));
+    let rows = rows(&scopes, &gathered.inside);
+    if args.json {
+        let report = WaitsJson {
+            file: args.path.display().to_string(),
+            dropped_spans: gathered.dropped_spans,
+            scopes: rows.iter().map(scope_json).collect(),
+            damage: DamageJson::new(&walked.damage),
+        };
+        json::write_pretty(out, &report)?;
+    } else {
+        print(&rows, args.limit, out)?;
+    }
+    Ok(Outcome::Success)
+}
+
+fn gather(source: &mut Source) -> Result<(Gathered, WalkResult), Failure> {
+    let mut gathered = Gathered::default();
+    let mut progress = Progress::new("reading", false);
+    let walked = source.walk(&mut progress, |piece| {
+        match piece {
+            Piece::Batch(batch) => {
+                for thread in &batch.threads {
+                    gathered.stats.add_thread(&batch.catalog, thread);
+                    gathered.add_thread(&batch.catalog, thread);
+                }
+            }
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let dropped = recovered.frame.dropped_spans;
+                gathered.frames += 1;
+                gathered.dropped_spans = gathered.dropped_spans.saturating_add(dropped);
+            }
+            _ => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((gathered, walked))
+}
+
+impl Gathered {
+    /// Adds the spans of a thread, which are in the order of their ends.
+    fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
+        let waits = self.waits.entry(thread.thread).or_default();
+        let mut args = thread.args.iter().peekable();
+        for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
+            let site = thread.sites.get(at).copied().unwrap_or_default();
+            while args.next_if(|args| (args.span as usize) < at).is_some() {}
+            let args = args.next_if(|args| args.span as usize == at);
+            let Some(cause) = locks::cause(catalog, site, args) else {
+                for wait in waits.iter_mut().rev() {
+                    if wait.start_ticks < start_ticks {
+                        break;
+                    }
+                    give(&mut self.inside, wait, site);
+                }
+                continue;
+            };
+            let cause = match self.causes.get(&cause) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let new = Arc::new(cause.clone());
+                    self.causes.insert(cause, Arc::clone(&new));
+                    new
+                }
+            };
+            let duration_ticks = thread.duration_ticks.get(at).copied().unwrap_or(0);
+            let measured = catalog.site(site).zip(args);
+            waits.push(Wait {
+                start_ticks,
+                ns: catalog.timeline.duration_ns(start_ticks, duration_ticks),
+                measured: measured
+                    .map(|(info, args)| Measured::of(info, &args.values))
+                    .unwrap_or_default(),
+                cause,
+                given_to: Vec::new(),
+            });
+        }
+        if waits.len() > MAX_KEPT {
+            self.given_up += waits.drain(..MAX_KEPT / 2).len() as u64;
+        }
+    }
+}
+
+/// Gives a wait to a call site around it, once.
+fn give(inside: &mut HashMap<SiteId, Inside>, wait: &mut Wait, site: SiteId) {
+    if wait.given_to.contains(&site) {
+        return;
+    }
+    wait.given_to.push(site);
+    let inside = inside.entry(site).or_default();
+    inside.ns = inside.ns.saturating_add(wait.ns);
+    inside.measured = inside.measured.plus(wait.measured);
+    let (count, ns) = inside.causes.entry(Arc::clone(&wait.cause)).or_default();
+    *count = count.saturating_add(1);
+    *ns = ns.saturating_add(wait.ns);
+}
+
+/// Returns a row for each scope, those with the longest waits first.
+fn rows<'a>(scopes: &'a [ScopeStats], inside: &'a HashMap<SiteId, Inside>) -> Vec<Row<'a>> {
+    let nothing = Inside::default();
+    let row = |scope: &'a ScopeStats| {
+        let waited = inside.get(&scope.site);
+        let (ns, in_waits) = waited.map_or((nothing.ns, nothing.measured), |inside| {
+            (inside.ns, inside.measured)
+        });
+        // Outside of the recorded waits, which have CPU time and a queue of their own.
+        let off_cpu_ns = scope
+            .measured
+            .off_cpu_ns
+            .saturating_sub(in_waits.off_cpu_ns);
+        let queued_ns = scope
+            .measured
+            .run_queue_ns
+            .saturating_sub(in_waits.run_queue_ns);
+        let has_cpu = scope.measures.has(Measures::CPU);
+        let has_wait = scope.measures.has(Measures::WAIT);
+        let rest_ns = scope.total_ns.saturating_sub(ns);
+        let mut causes: Vec<_> = waited
+            .into_iter()
+            .flat_map(|inside| &inside.causes)
+            .map(|(cause, (count, ns))| (&**cause, *count, *ns))
+            .collect();
+        causes.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(b.0)));
+        Row {
+            scope,
+            waits_ns: ns,
+            running_ns: has_cpu.then(|| rest_ns.saturating_sub(off_cpu_ns)),
+            queued_ns: has_wait.then_some(queued_ns.min(off_cpu_ns)),
+            blocked_ns: has_wait.then(|| off_cpu_ns.saturating_sub(queued_ns)),
+            causes,
+        }
+    };
+    let mut rows: Vec<Row<'_>> = scopes.iter().map(row).collect();
+    rows.sort_by(|a, b| {
+        let by_wait = b.waited_ns().cmp(&a.waited_ns());
+        by_wait.then_with(|| (&a.scope.name, a.scope.site).cmp(&(&b.scope.name, b.scope.site)))
+    });
+    rows
+}
+
+impl Row<'_> {
+    /// Returns the time in which the scope did not run, as far as it is known.
+    fn waited_ns(&self) -> u64 {
+        let others = self
+            .queued_ns
+            .unwrap_or(0)
+            .saturating_add(self.blocked_ns.unwrap_or(0));
+        self.waits_ns.saturating_add(others)
+    }
+}
+
+fn scope_json<'a>(row: &Row<'a>) -> ScopeJson<'a> {
+    let cause = |(held, waits, total_ns): &(&'a Held, u64, u64)| CauseJson {
+        name: &held.lock,
+        holder_thread: &held.thread,
+        holder_scope: &held.scope,
+        waits: *waits,
+        total_ns: *total_ns,
+    };
+    ScopeJson {
+        name: &row.scope.name,
+        count: row.scope.count,
+        total_ns: row.scope.total_ns,
+        waits_ns: row.waits_ns,
+        running_ns: row.running_ns,
+        queued_ns: row.queued_ns,
+        blocked_ns: row.blocked_ns,
+        causes: row.causes.iter().map(cause).collect(),
+    }
+}
+
+fn print(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(), Failure> {
+    let columns = [
+        Column::new("scope", Kind::Text, 0),
+        Column::new("count", Kind::Number, 3),
+        Column::new("total", Kind::Number, 0),
+        Column::new("running", Kind::Number, 2),
+        Column::new("queued", Kind::Number, 1),
+        Column::new("blocked", Kind::Number, 1),
+        Column::new("waits", Kind::Number, 0),
+        Column::new("waited for", Kind::Text, 0),
+    ];
+    let ns = |ns: u64| units::duration(ns as f64);
+    let known = |part: Option<u64>| part.map_or("-".to_owned(), ns);
+    let row = |row: &Row<'_>| {
+        let mut causes: Vec<String> = row
+            .causes
+            .iter()
+            .take(SHOWN_CAUSES)
+            .map(|(held, _, total_ns)| format!("{} {}", ns(*total_ns), cause(held)))
+            .collect();
+        let more = row.causes.len().saturating_sub(SHOWN_CAUSES);
+        if more > 0 {
+            causes.push(format!("{more} more"));
+        }
+        vec![
+            printable(&row.scope.name),
+            units::count(row.scope.count),
+            ns(row.scope.total_ns),
+            known(row.running_ns),
+            known(row.queued_ns),
+            known(row.blocked_ns),
+            ns(row.waits_ns),
+            causes.join(", "),
+        ]
+    };
+    let shown: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
+    write_table(out, &columns, &shown)?;
+    let mut note = |text: &str| writeln!(out, "{text}").map_err(Failure::output);
+    let more = rows.len().saturating_sub(limit);
+    if more > 0 {
+        let more = units::counted(more as u64, "more scope");
+        note(&format!("and {more}; -n shows them"))?;
+    }
+    if rows.iter().all(|row| row.queued_ns.is_none()) {
+        note("only recorded waits are known; record with VOR_WAITS=1 to divide the rest")?;
+    }
+    Ok(())
+}
+
+/// Returns the lock and its holder: `cache ← evict on worker-3`.
+fn cause(held: &Held) -> String {
+    let lock = printable(&held.lock);
+    match &*held.thread {
+        "" => lock,
+        _ => format!("{lock} ← {}", locks::holder(held)),
+    }
+}

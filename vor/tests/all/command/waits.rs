@@ -1,0 +1,171 @@
+//! `vor waits`: the time of each scope, by what its thread did.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vor::capture::{ArgValue, SpanArgs, SpanBatch};
+use vor::sinks::FrameSink;
+use vor_capture::filled;
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::model::catalog::SiteId;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
+
+use crate::command::{made, run};
+
+const REQUEST: u32 = 1;
+const QUERY: u32 = 2;
+const LOCK: u32 = 3;
+const CHANNEL: u32 = 4;
+
+/// A span in microseconds: its site, its start and its end, and how long it was off the CPU and in
+/// the queue.
+type Made = (u32, u64, u64, [u64; 2]);
+
+/// Writes spans of one thread, in the order of their ends.
+fn write(path: &Path, spans: &[Made], is_measured: bool) {
+    let names = ["request", "query", "wait: cache", "wait: jobs to receive"];
+    let scopes = names.map(|name| made::scope(name, 1, 0));
+    let mut catalog = made::catalog(&scopes);
+    let sites = Arc::make_mut(&mut Arc::make_mut(&mut catalog).sites);
+    for (number, site) in (1..).zip(sites.iter_mut().flatten()) {
+        let lock: &[&str] = match number {
+            LOCK => &["lock", "holder", "holder_scope"],
+            _ => &[],
+        };
+        let measures: &[&str] = match is_measured {
+            true => &["off_cpu_ns", "run_queue_ns"],
+            false => &[],
+        };
+        let all = lock
+            .iter()
+            .chain(measures)
+            .map(|name| (*name).to_owned().into());
+        Arc::make_mut(site).arg_names = all.collect();
+    }
+    let args = |(at, &(site, _, _, parts)): (usize, &Made)| {
+        let mut values = Vec::new();
+        if site == LOCK {
+            let texts = ["worker-3", "evict"].map(|text| ArgValue::Str(text.into()));
+            values.push(ArgValue::U64(7));
+            values.extend(texts);
+        }
+        if is_measured {
+            values.extend(parts.map(|part| ArgValue::U64(part * 1_000)));
+        }
+        filled!(SpanArgs {
+            span: at as u32,
+            values,
+        })
+    };
+    let all_args = spans.iter().enumerate().map(args);
+    let thread = filled!(ThreadBatch {
+        start_ticks: spans
+            .iter()
+            .map(|span| 1_000_000 + span.1 * 1_000)
+            .collect(),
+        duration_ticks: spans.iter().map(|span| (span.2 - span.1) * 1_000).collect(),
+        sites: spans.iter().map(|span| SiteId(span.0)).collect(),
+        args: all_args.filter(|args| !args.values.is_empty()).collect(),
+    });
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    let batch = filled!(SpanBatch {
+        catalog,
+        threads: vec![thread]
+    });
+    sink.accept_batch(&batch).unwrap();
+    sink.finish().unwrap();
+}
+
+/// A request of 40 ms: 31 for the lock, 2 for the channel, 4 in the queue, 3 running. It has a
+/// query inside, around the wait for the lock.
+const SPANS: [Made; 5] = [
+    (LOCK, 1_000, 32_000, [31_000, 500]),
+    (QUERY, 500, 34_000, [32_500, 2_000]),
+    (CHANNEL, 35_000, 37_000, [2_000, 0]),
+    (REQUEST, 0, 40_000, [37_000, 4_500]),
+    (QUERY, 41_000, 42_000, [0, 0]),
+];
+
+#[test]
+fn the_parts_of_a_scope_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("waits.vor");
+    write(&path, &SPANS, true);
+    let found = run("waits", &path, &["--json"]).json();
+    let scopes = found["scopes"].as_array().unwrap();
+    assert_eq!(scopes.len(), 2, "waits are no scopes: {found}");
+    let (request, query) = (&scopes[0], &scopes[1]);
+    assert_eq!(
+        (&request["name"], &query["name"]),
+        (&"request".into(), &"query".into())
+    );
+    for (key, of_request, of_query) in [
+        ("total_ns", 40_000_000, 34_500_000),
+        ("waits_ns", 33_000_000, 31_000_000),
+        ("running_ns", 3_000_000, 2_000_000),
+        ("queued_ns", 4_000_000, 1_500_000),
+        ("blocked_ns", 0, 0),
+    ] {
+        assert_eq!(request[key], of_request, "{key}");
+        assert_eq!(query[key], of_query, "{key}");
+    }
+    let causes = request["causes"].as_array().unwrap();
+    assert_eq!(causes[0]["name"], "cache");
+    assert_eq!(causes[0]["holder_scope"], "evict");
+    assert_eq!(causes[0]["holder_thread"], "worker-3");
+    assert_eq!(causes[0]["total_ns"], 31_000_000);
+    assert_eq!(causes[1]["name"], "jobs to receive");
+    assert_eq!(causes[1]["holder_thread"], "");
+
+    let text = run("waits", &path, &[]).stdout;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("request"))
+        .unwrap();
+    assert!(
+        line.ends_with("31.0 ms cache ← evict on worker-3, 2.00 ms jobs to receive"),
+        "{text}"
+    );
+    let one = run("waits", &path, &["--name", "quer*", "-n", "1"]).stdout;
+    assert!(one.contains("query") && !one.contains("request"), "{one}");
+    let refused = run("waits", &path, &["--name", "querry"]);
+    assert!(refused.refusal().contains("query"), "{refused:?}");
+}
+
+/// A wait inside a recursive call is one wait of the scope, as its time is.
+#[test]
+fn a_recursive_call_has_each_wait_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recursive.vor");
+    let spans = [
+        (LOCK, 10, 20, [10, 0]),
+        (REQUEST, 5, 30, [10, 0]),
+        (REQUEST, 0, 40, [12, 1]),
+    ];
+    write(&path, &spans, true);
+    let found = run("waits", &path, &["--json"]).json();
+    let request = &found["scopes"][0];
+    assert_eq!(
+        (&request["count"], &request["total_ns"]),
+        (&2.into(), &40_000.into())
+    );
+    assert_eq!(request["waits_ns"], 10_000);
+    assert_eq!(request["running_ns"], 28_000);
+    assert_eq!(
+        (&request["queued_ns"], &request["blocked_ns"]),
+        (&1_000.into(), &1_000.into())
+    );
+}
+
+#[test]
+fn without_measures_only_recorded_waits_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.vor");
+    write(&path, &SPANS, false);
+    let found = run("waits", &path, &["--json"]).json();
+    let request = &found["scopes"][0];
+    assert_eq!(request["waits_ns"], 33_000_000);
+    assert!(request["running_ns"].is_null() && request["queued_ns"].is_null());
+    let text = run("waits", &path, &[]).stdout;
+    assert!(text.contains("record with VOR_WAITS=1"), "{text}");
+}
