@@ -2,9 +2,9 @@
 //!
 //! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. A wait for something
 //! without a holder, such as a message, has its category and no such arguments. The scope that
-//! waited is the parent of the span: of the spans that end after the wait on its thread, the first that
-//! began no later. So each thread has a stack of waits whose parent has not ended yet, ascending by
-//! start, as `vor_capture::stats` has one of subtrees.
+//! waited is the parent of the span: of the spans that end after the wait on its thread, the first
+//! that began no later. So each thread has a stack of waits whose parent has not ended yet,
+//! ascending by start, as `vor_capture::stats` has one of subtrees.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -57,8 +57,8 @@ pub struct SyncSender<T> {
 
 /// The receiving end of a channel, with the interface of [`std::sync::mpsc::Receiver`].
 ///
-/// A thread that finds the channel empty while recording is on opens a scope `wait: NAME to receive`
-/// until a message comes.
+/// A thread that finds the channel empty while recording is on opens a scope
+/// `wait: NAME to receive` until a message comes.
 pub struct Receiver<T> {
     inner: mpsc::Receiver<T>,
     link: ReceiverLink,

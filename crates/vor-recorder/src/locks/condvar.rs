@@ -27,8 +27,8 @@ use crate::sync::lock;
 /// for a [`Mutex`](super::mutex::Mutex) of this crate.
 ///
 /// A thread that waits for a notification while recording is on opens a scope `wait: NAME` until it
-/// is woken. If another thread holds the mutex then, the thread waits for the mutex afterwards, in a
-/// scope of its own.
+/// is woken. If another thread holds the mutex then, the thread waits for the mutex afterwards, in
+/// a scope of its own.
 ///
 /// The name is the one given to [`named`](Self::named), or else the place at which the condition
 /// variable was made.

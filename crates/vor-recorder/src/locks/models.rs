@@ -1,5 +1,5 @@
-//! Models of a holder that changes its scopes while a waiter reads the innermost one, and of threads
-//! that send by one lane of a channel.
+//! Models of a holder that changes its scopes while a waiter reads the innermost one, and of
+//! threads that send by one lane of a channel.
 //!
 //! The holder holds the lock in the site 1 alone, so the waiter must find no other site.
 

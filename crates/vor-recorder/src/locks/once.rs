@@ -15,7 +15,8 @@ use crate::hot::named_site::ValueName;
 /// An initialisation that runs once, with the interface of [`std::sync::Once`].
 ///
 /// A thread that comes while another one initialises opens a scope `wait: NAME` until it is done.
-/// The scope has the arguments of a wait for a [`Mutex`]; the holder is the thread that initialises.
+/// The scope has the arguments of a wait for a [`Mutex`]. The holder is the thread that
+/// initialises.
 ///
 /// The name is the one given to [`named`](Self::named), or else the place at which the value was
 /// made.
@@ -57,8 +58,8 @@ pub struct OnceLock<T> {
     inner: sync::OnceLock<T>,
 }
 
-/// Lets the calling thread initialise, after others that do. A panic of another one is in the poison
-/// of what it initialised.
+/// Lets the calling thread initialise, after others that do. A panic of another one is in the
+/// poison of what it initialised.
 fn enter(gate: &Mutex<()>) -> MutexGuard<'_, ()> {
     gate.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,8 +18,8 @@ use crate::sync::lock;
 /// A thread that finds no permit while recording is on opens a scope `wait: NAME` until it has one.
 /// Threads get permits in no particular order.
 ///
-/// The name is the one given to [`named`](Self::named), or else the place at which the semaphore was
-/// made.
+/// The name is the one given to [`named`](Self::named), or else the place at which the semaphore
+/// was made.
 ///
 /// # Examples
 ///
@@ -153,7 +153,7 @@ impl Semaphore {
 }
 
 impl SemaphoreGuard<'_> {
-    /// Keeps the permit for ever: the semaphore has one less, until [`Semaphore::release`] adds one.
+    /// Keeps the permit for ever: the semaphore has one less until [`Semaphore::release`] adds one.
     pub fn forget(self) {
         std::mem::forget(self);
     }

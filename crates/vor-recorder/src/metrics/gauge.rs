@@ -12,8 +12,8 @@ use vor_capture::sort::sort_by;
 use super::{Metrics, metrics};
 use crate::hot::thread;
 
-/// A number that each mark reads. A mark reads it under the lock of the metrics, so reading takes no
-/// lock and waits for nothing.
+/// A number that each mark reads. A mark reads it under the lock of the metrics, so reading takes
+/// no lock and waits for nothing.
 pub(crate) trait Gauge: Send + Sync {
     /// Returns the name of its metric. Gauges of one name are one metric: their sum.
     fn name(&self) -> String;

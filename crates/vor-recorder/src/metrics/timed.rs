@@ -43,8 +43,8 @@ const SEEK: &Shape = &without_bytes("seek: ");
 ///
 /// A call of [`Read`] is a scope `read: NAME` with the argument `bytes`, which is 0 if it fails. A
 /// call of [`Write`] is a scope `write: NAME` or `flush: NAME`, and one of [`Seek`] `seek: NAME`.
-/// [`BufRead::fill_buf`] is a scope `fill: NAME` with the bytes of the buffer; `record_io` gets them
-/// when they are consumed. While recording is off, only `record_io` is called.
+/// [`BufRead::fill_buf`] is a scope `fill: NAME` with the bytes of the buffer; `record_io` gets
+/// them when they are consumed. While recording is off, only `record_io` is called.
 ///
 /// Each call costs a scope, so put the buffer around it: `BufReader::new(Timed::new(file))`.
 ///
