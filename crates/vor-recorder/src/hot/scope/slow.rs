@@ -106,6 +106,9 @@ pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn open_slow(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    if record_state::is_counted() {
+        return counted::open(site);
+    }
     match record_state::mode() {
         RecordMode::Counted => counted::open(site),
         RecordMode::Measured => measured::open(site, kinds, number),
