@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-#[cfg(unix)]
 use super::dumps;
+#[cfg(unix)]
 use super::fork;
 use super::heap;
 use super::printing;
