@@ -1,10 +1,8 @@
 //! `vor locks`: the waits for locks, by lock, holder and waiter.
 //!
-//! A wait is a span `wait: NAME` with the arguments of a lock of `vor::sync`. A wait for something
-//! without a holder, such as a message, has its category and no such arguments. The scope that
-//! waited is the parent of the span: of the spans that end after the wait on its thread, the first
-//! that began no later. So each thread has a stack of waits whose parent has not ended yet,
-//! ascending by start, as `vor_capture::stats` has one of subtrees.
+//! The scope that waited is the parent of the wait's span: of the spans that end after the wait on
+//! its thread, the first that began no later. So each thread has a stack of waits whose parent has
+//! not ended yet, ascending by start, as `vor_capture::stats` has one of subtrees.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::reader::Piece;
 use vor_capture::units;
@@ -25,6 +23,7 @@ use crate::command::progress::Progress;
 use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::wait_spans::{Cause, WaitSpans};
 
 /// Shows who waited for which lock, and who held it.
 ///
@@ -48,15 +47,6 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// The text before a lock's name in the name of its waits.
-pub(super) const PREFIX: &str = "wait: ";
-
-/// The first arguments of a wait. Measures may follow.
-const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
-
-/// The category of waits for something without a holder.
-const NO_HOLDER: &str = "wait";
 
 /// Most waits of a thread that wait for the end of their parents. If there are more, the scopes of
 /// the older half remain unknown.
@@ -90,17 +80,9 @@ struct RowJson<'a> {
 /// The waits of a row have this in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
-    held: Arc<Held>,
+    cause: Arc<Cause>,
     /// The scope that waited; 0 if none was open.
     waiter: SiteId,
-}
-
-/// A lock and its holder, as the arguments of a wait name them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Held {
-    pub(super) lock: Arc<str>,
-    pub(super) thread: Arc<str>,
-    pub(super) scope: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +97,7 @@ struct Sums {
 struct Pending {
     start_ticks: u64,
     duration_ns: u64,
-    held: Arc<Held>,
+    cause: Arc<Cause>,
 }
 
 #[derive(Debug, Default)]
@@ -123,8 +105,7 @@ struct Waits {
     /// Whether waits without a holder count.
     all: bool,
     rows: HashMap<Key, Sums>,
-    /// Each distinct holder of a lock once.
-    holders: HashMap<Held, Arc<Held>>,
+    wait_spans: WaitSpans,
     pending: HashMap<ThreadId, Vec<Pending>>,
     /// Waits whose parents were too late.
     orphans: u64,
@@ -136,7 +117,7 @@ struct Waits {
 /// A row with the names of its scopes. Call sites of one name share it.
 #[derive(Debug)]
 struct Row<'a> {
-    held: &'a Held,
+    cause: &'a Cause,
     waiter: &'a str,
     sums: Sums,
 }
@@ -214,36 +195,29 @@ impl Waits {
     /// Adds the spans of a thread, which are in the order of their ends.
     fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
         self.spans = self.spans.saturating_add(thread.len() as u64);
-        let pending = self.pending.entry(thread.thread).or_default();
-        let mut args = thread.args.iter().peekable();
-        for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
-            let site = thread.sites.get(at).copied().unwrap_or_default();
-            while let Some(wait) = pending.pop_if(|wait| wait.start_ticks >= start_ticks) {
-                add(&mut self.rows, wait, site);
+        let Self {
+            all,
+            rows,
+            wait_spans,
+            pending,
+            ..
+        } = self;
+        let pending = pending.entry(thread.thread).or_default();
+        wait_spans.visit(catalog, thread, |span| {
+            while let Some(wait) = pending.pop_if(|wait| wait.start_ticks >= span.start_ticks) {
+                add(rows, wait, span.site);
             }
-            while args.next_if(|args| (args.span as usize) < at).is_some() {}
-            let args = args.next_if(|args| args.span as usize == at);
-            let by_holder = args.and_then(|args| held(catalog, site, args));
-            let without = || self.all.then(|| without_holder(catalog, site))?;
-            let Some(held) = by_holder.or_else(without) else {
-                continue;
-            };
-            let held = match self.holders.get(&held) {
-                Some(known) => Arc::clone(known),
-                None => {
-                    let new = Arc::new(held.clone());
-                    self.holders.insert(held, Arc::clone(&new));
-                    new
+            let cause = span.cause.filter(|cause| *all || cause.has_holder());
+            pending.extend(cause.map(|cause| {
+                Pending {
+                    start_ticks: span.start_ticks,
+                    duration_ns: catalog
+                        .timeline
+                        .duration_ns(span.start_ticks, span.duration_ticks),
+                    cause,
                 }
-            };
-            let duration_ticks = thread.duration_ticks.get(at).copied().unwrap_or(0);
-            let timeline = &catalog.timeline;
-            pending.push(Pending {
-                start_ticks,
-                duration_ns: timeline.duration_ns(start_ticks, duration_ticks),
-                held,
-            });
-        }
+            }));
+        });
         if pending.len() > MAX_PENDING {
             for wait in pending.drain(..MAX_PENDING / 2) {
                 self.orphans += 1;
@@ -261,8 +235,8 @@ impl Waits {
 }
 
 fn add(rows: &mut HashMap<Key, Sums>, wait: Pending, waiter: SiteId) {
-    let held = wait.held;
-    let sums = rows.entry(Key { held, waiter }).or_default();
+    let cause = wait.cause;
+    let sums = rows.entry(Key { cause, waiter }).or_default();
     sums.add(Sums {
         waits: 1,
         total_ns: wait.duration_ns,
@@ -282,68 +256,34 @@ impl Sums {
     }
 }
 
-/// Returns the lock and the holder of a wait, or `None` for any other span.
-fn held(catalog: &Catalog, site: SiteId, args: &SpanArgs) -> Option<Held> {
-    let site = catalog.site(site)?;
-    let lock = site.name.strip_prefix(PREFIX)?;
-    let has_names = site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
-    let [_, ArgValue::Str(thread), ArgValue::Str(scope), ..] = &args.values[..] else {
-        return None;
-    };
-    has_names.then(|| Held {
-        lock: lock.into(),
-        thread: Arc::clone(thread),
-        scope: Arc::clone(scope),
-    })
-}
-
-/// Returns what a wait without a holder is for, or `None` for any other span.
-fn without_holder(catalog: &Catalog, site: SiteId) -> Option<Held> {
-    let site = catalog.site(site)?;
-    let name = site.name.strip_prefix(PREFIX)?;
-    (site.category == NO_HOLDER).then(|| Held {
-        lock: name.into(),
-        thread: "".into(),
-        scope: "".into(),
-    })
-}
-
-/// Returns what a wait was for, or `None` for any other span. A wait for something that nobody
-/// holds, such as a channel, has no holder.
-pub(super) fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Held> {
-    let name = catalog.site(site)?.name.strip_prefix(PREFIX)?;
-    let held = args.and_then(|args| held(catalog, site, args));
-    Some(held.unwrap_or_else(|| Held {
-        lock: name.into(),
-        thread: "".into(),
-        scope: "".into(),
-    }))
-}
-
 /// Returns the rows, those with the longest waits first.
 fn rows<'a>(waits: &'a Waits, catalog: &'a Catalog) -> Vec<Row<'a>> {
-    let mut by_name: HashMap<(&Held, &str), Sums> = HashMap::new();
+    let mut by_name: HashMap<(&Cause, &str), Sums> = HashMap::new();
     for (key, sums) in &waits.rows {
         let waiter = match key.waiter {
             SiteId(0) => "",
             site => catalog.site_name(site),
         };
-        by_name.entry((&key.held, waiter)).or_default().add(*sums);
+        by_name.entry((&key.cause, waiter)).or_default().add(*sums);
     }
-    let row = |((held, waiter), sums)| Row { held, waiter, sums };
+    let row = |((cause, waiter), sums)| Row {
+        cause,
+        waiter,
+        sums,
+    };
     let mut rows: Vec<_> = by_name.into_iter().map(row).collect();
     rows.sort_by(|a, b| {
         let by_total = b.sums.total_ns.cmp(&a.sums.total_ns);
-        by_total.then_with(|| (a.held, a.waiter).cmp(&(b.held, b.waiter)))
+        by_total.then_with(|| (a.cause, a.waiter).cmp(&(b.cause, b.waiter)))
     });
     rows
 }
 
 fn row_json<'a>(row: &Row<'a>) -> RowJson<'a> {
     RowJson {
-        lock: &row.held.lock,
-        holder_thread: &row.held.thread,
-        holder_scope: &row.held.scope,
+        lock: &row.cause.name,
+        holder_thread: &row.cause.thread,
+        holder_scope: &row.cause.scope,
         waiter_scope: row.waiter,
         waits: row.sums.waits,
         total_ns: row.sums.total_ns,
@@ -364,8 +304,8 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
     ];
     let row = |row: &Row<'_>| {
         vec![
-            printable(&row.held.lock),
-            holder(row.held),
+            printable(&row.cause.name),
+            row.cause.holder(),
             match row.waiter {
                 "" => "(outside of scopes)".to_owned(),
                 name => printable(name),
@@ -384,15 +324,6 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
         writeln!(out, "and {more}; -n shows them").map_err(Failure::output)?;
     }
     Ok(())
-}
-
-pub(super) fn holder(held: &Held) -> String {
-    let thread = printable(&held.thread);
-    match &*held.scope {
-        "" if held.thread.is_empty() => "(no holder)".to_owned(),
-        "" => thread,
-        scope => format!("{} on {thread}", printable(scope)),
-    }
 }
 
 fn saturating_sum(values: impl Iterator<Item = u64>) -> u64 {

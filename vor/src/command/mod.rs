@@ -40,6 +40,7 @@ mod merge;
 mod diff;
 mod heap;
 mod locks;
+mod wait_spans;
 mod waits;
 mod view;
 mod shell;

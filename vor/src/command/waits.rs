@@ -1,11 +1,11 @@
 //! `vor waits`: where the time of each scope went: it ran, it was queued for a processor, it waited
 //! for a lock or a channel, or it was blocked by something else.
 //!
-//! A recorded wait is a span `wait: NAME`. Its time belongs to every scope around it on its thread,
-//! once for each name: the scopes that end after the wait and began no later. So each thread has a
+//! The time of a recorded wait belongs to every scope around it on its thread, once for each call
+//! site: the scopes that end after the wait and began no later. So each thread has a
 //! stack of waits, ascending by start, and a scope that ends finds those inside it on top.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use vor_capture::units;
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::json::{self, DamageJson};
-use crate::command::locks::{self, Held};
 use crate::command::patterns::{Pattern, expect_matches, is_selected};
 use crate::command::progress::Progress;
 use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::wait_spans::{Cause, WaitSpans};
 
 /// Shows what each scope waited for.
 ///
@@ -97,7 +97,7 @@ struct Wait {
     start_ticks: u64,
     ns: u64,
     measured: Measured,
-    cause: Arc<Held>,
+    cause: Arc<Cause>,
     /// The call sites that have it already.
     given_to: Vec<SiteId>,
 }
@@ -108,14 +108,16 @@ struct Inside {
     ns: u64,
     measured: Measured,
     /// Number and time, by cause.
-    causes: BTreeMap<Arc<Held>, (u64, u64)>,
+    causes: BTreeMap<Arc<Cause>, (u64, u64)>,
 }
 
 #[derive(Debug, Default)]
 struct Gathered {
     stats: StatsBuilder,
     inside: HashMap<SiteId, Inside>,
-    causes: HashMap<Held, Arc<Held>>,
+    wait_spans: WaitSpans,
+    /// The call sites of waits, which are no scopes.
+    wait_sites: HashSet<SiteId>,
     waits: HashMap<ThreadId, Vec<Wait>>,
     given_up: u64,
     frames: u64,
@@ -131,7 +133,7 @@ struct Row<'a> {
     queued_ns: Option<u64>,
     blocked_ns: Option<u64>,
     /// The longest first.
-    causes: Vec<(&'a Held, u64, u64)>,
+    causes: Vec<(&'a Cause, u64, u64)>,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -149,7 +151,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         ));
     }
     let mut scopes = gathered.stats.scope_stats(&walked.catalog);
-    scopes.retain(|scope| !scope.name.starts_with(locks::PREFIX));
+    scopes.retain(|scope| !gathered.wait_sites.contains(&scope.site));
     let names = scopes.iter().map(|scope| scope.name.as_str());
     expect_matches(&args.name, names, "scope", |problem| {
         source.failure(problem)
@@ -196,41 +198,36 @@ fn gather(source: &mut Source) -> Result<(Gathered, WalkResult), Failure> {
 impl Gathered {
     /// Adds the spans of a thread, which are in the order of their ends.
     fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
-        let waits = self.waits.entry(thread.thread).or_default();
-        let mut args = thread.args.iter().peekable();
-        for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
-            let site = thread.sites.get(at).copied().unwrap_or_default();
-            while args.next_if(|args| (args.span as usize) < at).is_some() {}
-            let args = args.next_if(|args| args.span as usize == at);
-            let Some(cause) = locks::cause(catalog, site, args) else {
-                for wait in waits.iter_mut().rev() {
-                    if wait.start_ticks < start_ticks {
-                        break;
-                    }
-                    give(&mut self.inside, wait, site);
+        let Self {
+            inside,
+            wait_spans,
+            wait_sites,
+            waits,
+            ..
+        } = self;
+        let waits = waits.entry(thread.thread).or_default();
+        wait_spans.visit(catalog, thread, |span| {
+            let Some(cause) = span.cause else {
+                let around = |wait: &&mut Wait| wait.start_ticks >= span.start_ticks;
+                for wait in waits.iter_mut().rev().take_while(around) {
+                    give(inside, wait, span.site);
                 }
-                continue;
+                return;
             };
-            let cause = match self.causes.get(&cause) {
-                Some(known) => Arc::clone(known),
-                None => {
-                    let new = Arc::new(cause.clone());
-                    self.causes.insert(cause, Arc::clone(&new));
-                    new
-                }
-            };
-            let duration_ticks = thread.duration_ticks.get(at).copied().unwrap_or(0);
-            let measured = catalog.site(site).zip(args);
+            wait_sites.insert(span.site);
+            let measured = catalog.site(span.site).zip(span.args);
             waits.push(Wait {
-                start_ticks,
-                ns: catalog.timeline.duration_ns(start_ticks, duration_ticks),
+                start_ticks: span.start_ticks,
+                ns: catalog
+                    .timeline
+                    .duration_ns(span.start_ticks, span.duration_ticks),
                 measured: measured
                     .map(|(info, args)| Measured::of(info, &args.values))
                     .unwrap_or_default(),
                 cause,
                 given_to: Vec::new(),
             });
-        }
+        });
         if waits.len() > MAX_KEPT {
             self.given_up += waits.drain(..MAX_KEPT / 2).len() as u64;
         }
@@ -253,12 +250,11 @@ fn give(inside: &mut HashMap<SiteId, Inside>, wait: &mut Wait, site: SiteId) {
 
 /// Returns a row for each scope, those with the longest waits first.
 fn rows<'a>(scopes: &'a [ScopeStats], inside: &'a HashMap<SiteId, Inside>) -> Vec<Row<'a>> {
-    let nothing = Inside::default();
     let row = |scope: &'a ScopeStats| {
         let waited = inside.get(&scope.site);
-        let (ns, in_waits) = waited.map_or((nothing.ns, nothing.measured), |inside| {
-            (inside.ns, inside.measured)
-        });
+        let (ns, in_waits) = waited
+            .map(|inside| (inside.ns, inside.measured))
+            .unwrap_or_default();
         // Outside of the recorded waits, which have CPU time and a queue of their own.
         let off_cpu_ns = scope
             .measured
@@ -306,10 +302,10 @@ impl Row<'_> {
 }
 
 fn scope_json<'a>(row: &Row<'a>) -> ScopeJson<'a> {
-    let cause = |(held, waits, total_ns): &(&'a Held, u64, u64)| CauseJson {
-        name: &held.lock,
-        holder_thread: &held.thread,
-        holder_scope: &held.scope,
+    let cause = |(cause, waits, total_ns): &(&'a Cause, u64, u64)| CauseJson {
+        name: &cause.name,
+        holder_thread: &cause.thread,
+        holder_scope: &cause.scope,
         waits: *waits,
         total_ns: *total_ns,
     };
@@ -343,7 +339,7 @@ fn print(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(), Fai
             .causes
             .iter()
             .take(SHOWN_CAUSES)
-            .map(|(held, _, total_ns)| format!("{} {}", ns(*total_ns), cause(held)))
+            .map(|(cause, _, total_ns)| format!("{} {}", ns(*total_ns), shown(cause)))
             .collect();
         let more = row.causes.len().saturating_sub(SHOWN_CAUSES);
         if more > 0 {
@@ -360,8 +356,8 @@ fn print(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(), Fai
             causes.join(", "),
         ]
     };
-    let shown: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
-    write_table(out, &columns, &shown)?;
+    let cells: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
+    write_table(out, &columns, &cells)?;
     let mut note = |text: &str| writeln!(out, "{text}").map_err(Failure::output);
     let more = rows.len().saturating_sub(limit);
     if more > 0 {
@@ -374,11 +370,11 @@ fn print(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns the lock and its holder: `cache ← evict on worker-3`.
-fn cause(held: &Held) -> String {
-    let lock = printable(&held.lock);
-    match &*held.thread {
-        "" => lock,
-        _ => format!("{lock} ← {}", locks::holder(held)),
+/// Returns what a thread waited for, and its holder: `cache ← evict on worker-3`.
+fn shown(cause: &Cause) -> String {
+    let name = printable(&cause.name);
+    match cause.has_holder() {
+        true => format!("{name} ← {}", cause.holder()),
+        false => name,
     }
 }

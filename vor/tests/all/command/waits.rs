@@ -16,6 +16,8 @@ const REQUEST: u32 = 1;
 const QUERY: u32 = 2;
 const LOCK: u32 = 3;
 const CHANNEL: u32 = 4;
+/// A scope whose name looks like a wait.
+const OWN: u32 = 5;
 
 /// A span in microseconds: its site, its start and its end, and how long it was off the CPU and in
 /// the queue.
@@ -23,7 +25,13 @@ type Made = (u32, u64, u64, [u64; 2]);
 
 /// Writes spans of one thread, in the order of their ends.
 fn write(path: &Path, spans: &[Made], is_measured: bool) {
-    let names = ["request", "query", "wait: cache", "wait: jobs to receive"];
+    let names = [
+        "request",
+        "query",
+        "wait: cache",
+        "wait: jobs to receive",
+        "wait: of the program's own",
+    ];
     let scopes = names.map(|name| made::scope(name, 1, 0));
     let mut catalog = made::catalog(&scopes);
     let sites = Arc::make_mut(&mut Arc::make_mut(&mut catalog).sites);
@@ -40,7 +48,11 @@ fn write(path: &Path, spans: &[Made], is_measured: bool) {
             .iter()
             .chain(measures)
             .map(|name| (*name).to_owned().into());
-        Arc::make_mut(site).arg_names = all.collect();
+        let site = Arc::make_mut(site);
+        site.arg_names = all.collect();
+        if number == CHANNEL {
+            site.category = "wait".into();
+        }
     }
     let args = |(at, &(site, _, _, parts)): (usize, &Made)| {
         let mut values = Vec::new();
@@ -130,6 +142,22 @@ fn the_parts_of_a_scope_add_up() {
     assert!(one.contains("query") && !one.contains("request"), "{one}");
     let refused = run("waits", &path, &["--name", "querry"]);
     assert!(refused.refusal().contains("query"), "{refused:?}");
+}
+
+#[test]
+fn a_scope_of_the_program_is_no_wait_whatever_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.vor");
+    write(
+        &path,
+        &[(OWN, 10, 20, [5, 1]), (REQUEST, 0, 40, [5, 1])],
+        true,
+    );
+    let found = run("waits", &path, &["--json"]).json();
+    let scopes = found["scopes"].as_array().unwrap();
+    assert_eq!(scopes.len(), 2, "{found}");
+    assert!(scopes.iter().all(|scope| scope["waits_ns"] == 0), "{found}");
+    assert!(scopes.iter().all(|scope| scope["blocked_ns"] == 4_000));
 }
 
 /// A wait inside a recursive call is one wait of the scope, as its time is.

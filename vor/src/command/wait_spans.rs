@@ -1,0 +1,115 @@
+//! The recorded waits of `vor::sync`: spans `wait: NAME`. A wait for something that somebody holds
+//! has the holder in its arguments. Any other, such as one for a message, has a category.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId};
+
+use crate::command::table::printable;
+
+/// The text before a name in the name of its waits.
+const PREFIX: &str = "wait: ";
+/// The first arguments of a wait that has a holder. Measures may follow.
+const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
+/// The category of a wait without a holder.
+const NO_HOLDER: &str = "wait";
+
+/// What a thread waited for, and who held it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Cause {
+    pub(super) name: Arc<str>,
+    /// Empty if nobody holds it.
+    pub(super) thread: Arc<str>,
+    /// Empty if the holder had no scope open, or it is unknown, or nobody holds it.
+    pub(super) scope: Arc<str>,
+}
+
+impl Cause {
+    pub(super) fn has_holder(&self) -> bool {
+        !self.thread.is_empty()
+    }
+
+    /// Returns the holder: `evict on worker-3`.
+    pub(super) fn holder(&self) -> String {
+        let thread = printable(&self.thread);
+        match &*self.scope {
+            "" if self.has_holder() => thread,
+            "" => "(no holder)".to_owned(),
+            scope => format!("{} on {thread}", printable(scope)),
+        }
+    }
+}
+
+/// Finds the waits among spans. Each distinct cause is in memory once.
+#[derive(Debug, Default)]
+pub(super) struct WaitSpans {
+    causes: HashMap<Cause, Arc<Cause>>,
+}
+
+/// A span of a thread.
+#[derive(Debug)]
+pub(super) struct SpanEnd<'a> {
+    pub(super) site: SiteId,
+    pub(super) start_ticks: u64,
+    pub(super) duration_ticks: u64,
+    pub(super) args: Option<&'a SpanArgs>,
+    /// What it waited for, if it is a wait.
+    pub(super) cause: Option<Arc<Cause>>,
+}
+
+impl WaitSpans {
+    /// Passes the spans of a thread to `visit`, in the order of their ends.
+    pub(super) fn visit<'a>(
+        &mut self,
+        catalog: &Catalog,
+        thread: &'a ThreadBatch,
+        mut visit: impl FnMut(SpanEnd<'a>),
+    ) {
+        let mut args = thread.args.iter().peekable();
+        for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
+            let site = thread.sites.get(at).copied().unwrap_or_default();
+            while args.next_if(|args| (args.span as usize) < at).is_some() {}
+            let args = args.next_if(|args| args.span as usize == at);
+            visit(SpanEnd {
+                site,
+                start_ticks,
+                duration_ticks: thread.duration_ticks.get(at).copied().unwrap_or(0),
+                args,
+                cause: cause(catalog, site, args).map(|cause| self.intern(cause)),
+            });
+        }
+    }
+
+    fn intern(&mut self, cause: Cause) -> Arc<Cause> {
+        if let Some(known) = self.causes.get(&cause) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(cause.clone());
+        self.causes.insert(cause, Arc::clone(&new));
+        new
+    }
+}
+
+/// Returns what a wait was for, or `None` for any other span.
+fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Cause> {
+    let site = catalog.site(site)?;
+    let name = site.name.strip_prefix(PREFIX)?;
+    if site.category == NO_HOLDER {
+        return Some(Cause {
+            name: name.into(),
+            thread: "".into(),
+            scope: "".into(),
+        });
+    }
+    let has_names = site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
+    let [_, ArgValue::Str(thread), ArgValue::Str(scope), ..] = &args?.values[..] else {
+        return None;
+    };
+    has_names.then(|| Cause {
+        name: name.into(),
+        thread: Arc::clone(thread),
+        scope: Arc::clone(scope),
+    })
+}
