@@ -5,8 +5,8 @@
 //! of both clocks.
 //!
 //! A program cannot stop measuring, so the modes follow each other: durations only, then also CPU
-//! time, then also waits, then also allocations. What a switch costs with waits is that of reading
-//! the kernel's count of them.
+//! time, then also waits, then also allocations. With waits, each switch of the thread costs a read
+//! of the kernel's count.
 
 use std::hint::black_box;
 

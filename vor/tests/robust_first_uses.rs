@@ -1,7 +1,7 @@
 //! A thread is inside vor whenever the C library may allocate for vor.
 //!
-//! glibc allocates past the global allocator when a thread uses a thread-local for the first time. A
-//! signal handler that interrupts that, and reads the open scopes, would wait for itself if the
+//! glibc allocates past the global allocator when a thread uses a thread-local for the first time.
+//! A signal handler that interrupts that, and reads the open scopes, would wait for itself if the
 //! thread were not inside vor. This program has its own `malloc`, so it is not for sanitizers.
 
 #![cfg(all(target_os = "linux", target_env = "gnu", not(feature = "off")))]

@@ -418,7 +418,8 @@ fn nothing_is_written_unless_asked_and_bad_settings_are_one_line() {
     assert_eq!(why(&written[0]).reason, "nothing is kept");
 }
 
-/// Two threads record on while dumps are written, and the memory keeps its records.
+/// Two threads record on while dumps are written, and the memory keeps its records. Recorded and
+/// dropped spans add up to those that were made.
 #[test]
 fn threads_record_on_while_a_dump_is_written() {
     let Some((folder, output)) = in_child(test_name!(), || {
@@ -428,12 +429,15 @@ fn threads_record_on_while_a_dump_is_written() {
             .map(|_| {
                 let stop = Arc::clone(&stop);
                 std::thread::spawn(move || {
+                    let mut made = 0;
                     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                         for _ in 0..100 {
                             vor::profile_scope!("busy");
                         }
+                        made += 100;
                         std::thread::sleep(Duration::from_millis(1));
                     }
+                    made
                 })
             })
             .collect();
@@ -442,17 +446,20 @@ fn threads_record_on_while_a_dump_is_written() {
             vor::dump(&format!("number {number}")).unwrap();
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        let made: u64 = joined.sum();
+        vor::dump(&format!("made {made}")).unwrap();
     }) else {
         return;
     };
     assert!(output.status.success(), "{output:?}");
     let all = dumped(folder.path());
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
+    let (why, last) = &all[5];
+    let made: u64 = why.reason.strip_prefix("made ").unwrap().parse().unwrap();
+    assert_eq!(last.count("busy") as u64 + last.dropped_in_batches, made);
     let mut before = Vec::new();
-    for (number, (why, dump)) in all.iter().enumerate() {
+    for (number, (why, dump)) in all[..5].iter().enumerate() {
         assert_eq!(why.reason, format!("number {number}"));
         let mut busy = dump.spans["busy"].clone();
         busy.sort_unstable();

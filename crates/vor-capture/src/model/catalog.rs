@@ -103,7 +103,7 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DumpInfo {
-    /// What the program said, or which limit was passed.
+    /// The text of the program, or the limit that was passed.
     pub reason: String,
     /// When the dump was asked for, in ticks.
     pub ticks: u64,

@@ -43,8 +43,7 @@ impl Measures {
     pub const CPU_SPLIT: Self = Self(2);
     /// Allocations: [`ALLOC_OBJECTS`], [`ALLOC_BYTES`], [`FREE_OBJECTS`], [`FREE_BYTES`].
     pub const ALLOC: Self = Self(4);
-    /// What the thread waited for while it was off the CPU: [`RUN_QUEUE_NS`]. It goes with
-    /// [`CPU`](Self::CPU).
+    /// The wait for a processor: [`RUN_QUEUE_NS`]. It goes with [`CPU`](Self::CPU).
     pub const WAIT: Self = Self(8);
 
     /// Returns whether all of `other` is measured.

@@ -179,7 +179,8 @@ fn begin(note: Option<Note>, signals: bool) {
     }
 }
 
-/// Returns whether the recorder of this process has something to do at its end. May be called in a handler.
+/// Returns whether the recorder of this process has something to do at its end. May be called in a
+/// handler.
 pub(super) fn is_watching() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }

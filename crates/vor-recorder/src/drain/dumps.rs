@@ -1,9 +1,9 @@
 //! Requests to write what a sink keeps in memory: of the watchdog, of a panic or a crash, of a
 //! signal, and of the sink's own limits.
 //!
-//! Whoever has a reason makes a [`Request`]. It is due at the next pass of the drain, so that the
-//! dump has everything that was recorded before the request, and the sink takes it when that pass
-//! ends. A request that nobody has taken yet is not replaced; those that come meanwhile are counted.
+//! A [`Request`] is due at the next pass of the drain, so the dump has everything that was recorded
+//! before the request. The sink takes the request when that pass ends. Until then it is not
+//! replaced, and later requests are counted.
 
 #![cfg_attr(
     not(feature = "reader"),
@@ -16,9 +16,9 @@ use std::time::Duration;
 use crate::clock;
 use crate::os::signals;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU8};
+use crate::sync::global::{AtomicBool, AtomicU8, AtomicU64};
 
-/// What causes a dump.
+/// The cause of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cause {
@@ -75,7 +75,7 @@ impl Request {
         matches!(self.cause, Cause::Panic | Cause::Crash | Cause::Exit)
     }
 
-    /// Returns whether such requests may come in any number.
+    /// Returns whether there may be any number of such requests.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self.cause, Cause::Slow | Cause::Stall | Cause::Panic)
     }
@@ -89,15 +89,10 @@ static CAUSES: AtomicU8 = AtomicU8::new(0);
 static IS_PENDING: AtomicBool = AtomicBool::new(false);
 /// Whether the request was there when the pass began. Accessed with the engine, relaxed.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
-static PENDING: Mutex<Pending> = Mutex::new(Pending {
-    request: None,
-    missed: 0,
-});
-
-struct Pending {
-    request: Option<Request>,
-    missed: u64,
-}
+static PENDING: Mutex<Option<Request>> = Mutex::new(None);
+/// Requests since the last one was taken that had to give way to another. Relaxed: a dump counts
+/// those that it sees, and the next one the others.
+static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// Longest sleep of the worker while a signal may request a dump.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -106,7 +101,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(100);
 pub(crate) fn listen(causes: Causes) {
     CAUSES.store(causes.0, Ordering::Relaxed);
     if causes.contains(Cause::Signal) {
-        signals::listen(signals::Request::Dump);
+        signals::listen(signals::UserSignal::Dump);
     }
 }
 
@@ -114,23 +109,27 @@ fn listens_to(cause: Cause) -> bool {
     CAUSES.load(Ordering::Relaxed) & cause as u8 != 0
 }
 
-/// Requests a dump if a sink listens to this cause; the reason is made only then.
+/// Requests a dump if a sink listens to this cause and no request is pending. Only then the reason
+/// is made.
 pub(crate) fn request(cause: Cause, reason: impl FnOnce() -> String) {
     if !listens_to(cause) {
         return;
     }
-    let request = Request::new(cause, reason());
     // A thread that crashed may hold the lock.
-    let mut pending = match PENDING.try_lock() {
-        Ok(pending) => pending,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
+    let pending = match PENDING.try_lock() {
+        Ok(pending) => Some(pending),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     };
-    match &pending.request {
-        Some(_) => pending.missed += 1,
-        None => pending.request = Some(request),
+    match pending {
+        Some(mut pending) if pending.is_none() => {
+            *pending = Some(Request::new(cause, reason()));
+            IS_PENDING.store(true, Ordering::Relaxed);
+        }
+        _ => {
+            MISSED.fetch_add(1, Ordering::Relaxed);
+        }
     }
-    IS_PENDING.store(true, Ordering::Relaxed);
 }
 
 /// Returns whether a request was made.
@@ -140,7 +139,7 @@ pub(super) fn is_pending() -> bool {
 
 /// A pass of the drain begins: what it delivers was recorded before any later request.
 pub(super) fn begin_pass() {
-    if signals::take_request(signals::Request::Dump) {
+    if signals::take_request(signals::UserSignal::Dump) {
         request(Cause::Signal, || "SIGUSR2".to_owned());
     }
     if is_pending() {
@@ -164,8 +163,7 @@ pub(crate) fn take() -> Option<(Request, u64)> {
     IS_DUE.store(false, Ordering::Relaxed);
     let mut pending = crate::sync::lock(&PENDING);
     IS_PENDING.store(false, Ordering::Relaxed);
-    let missed = std::mem::take(&mut pending.missed);
-    Some((pending.request.take()?, missed))
+    Some((pending.take()?, MISSED.swap(0, Ordering::Relaxed)))
 }
 
 /// Limits a sleep of the worker while a signal may request a dump.

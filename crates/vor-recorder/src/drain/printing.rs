@@ -22,7 +22,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Enables printing of the table from now on.
 pub(crate) fn begin() {
     if !PRINTS.swap(true, Ordering::SeqCst) {
-        signals::listen(signals::Request::Table);
+        signals::listen(signals::UserSignal::Table);
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
 
 /// Prints the table if it was requested.
 pub(super) fn print_if_requested() {
-    if signals::take_request(signals::Request::Table) {
+    if signals::take_request(signals::UserSignal::Table) {
         print();
     }
 }

@@ -4,16 +4,16 @@
 //! of threads send, also through one sender. Each sender adds to one of a few lanes:
 //!
 //! ```text
-//! send    lane's owner is this thread, or none and now this one    ── count + 1, a load and a store
-//!         lane of another thread                                   ── the count of all others + 1,
-//!                                                                     an atomic addition
+//! send    lane's owner is this thread, or none and now this one ── count + 1, a load and a store
+//!         lane of another thread                                ── the count of all others + 1,
+//!                                                                  an atomic addition
 //! drop    lane's owner is this thread ── no owner
 //! ```
 //!
 //! A message is counted after it was sent and after it was received. A reader may see a message
 //! received that is not counted as sent yet, so it takes a negative depth for 0. It reads again if
-//! a message was received meanwhile, for example because it lost its core. In a channel that is never
-//! still, it misses the messages of the moment.
+//! a message was received meanwhile, for example because it lost its core. In a channel that is
+//! never still, it misses the messages of the moment.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, array, const_fn};
 

@@ -1,8 +1,8 @@
 //! Locks and channels with the interface of the standard library that record who waited for whom.
 //!
-//! A lock is one of the standard library, with a `HolderWord` beside it. A
-//! thread that gets the lock at once stores its token in that word, and clears it before it unlocks.
-//! A thread that does not get it at once opens a scope `wait: NAME` around the blocking call:
+//! A lock is one of the standard library, with a `HolderWord` beside it. A thread that gets the
+//! lock at once stores its token in that word, and clears it before it unlocks. A thread that does
+//! not get it at once opens a scope `wait: NAME` around the blocking call:
 //!
 //! ```text
 //! lock      try_lock ── free ─▶ holder = token

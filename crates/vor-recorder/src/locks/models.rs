@@ -54,9 +54,9 @@ fn check(word: &HolderWord, token: ThreadToken) {
     }
 }
 
-/// Runs a model of a thread that does `work` and of a waiter. The state is that of the waiter, whose
-/// part it begins: so the waiter needs one preemption less, and the state is still used by one
-/// thread alone.
+/// Runs a model of a thread that does `work` and of a waiter. The state is that of the waiter,
+/// whose part it begins: so the waiter needs one preemption less, and the state is still used by
+/// one thread alone.
 fn model(begin: fn(&ThreadState), work: fn(&ThreadState, &HolderWord, ThreadToken)) {
     loom::model(move || {
         let state = set_up().unwrap();

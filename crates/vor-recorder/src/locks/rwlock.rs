@@ -181,8 +181,8 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the lock is held, or the guard in an error if a writer has panicked while
-    /// it held the lock.
+    /// Returns an error if the lock is held, or the guard in an error if a writer has panicked
+    /// while it held the lock.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         let token = LockInfo::own_token();

@@ -114,8 +114,7 @@ impl<T> Timed<T> {
         &self.inner
     }
 
-    /// Returns a reference to the reader or writer inside. What is read or written by it is not
-    /// recorded.
+    /// Returns a reference to the reader or writer inside. Calls through it are not recorded.
     pub const fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }

@@ -1,4 +1,4 @@
-//! Signals that vor must neither cause nor receive, and those that request something of it.
+//! Signals that vor must neither cause nor receive, and those by which a person asks something.
 //!
 //! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe without a reader SIGPIPE. Both
 //! end the program by default, which a write of vor must not do. So the signals are blocked around
@@ -17,9 +17,9 @@ pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
 }
 
-/// What a signal may request.
+/// A signal by which a person asks something of vor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum UserSignal {
     /// The table of counted scopes: SIGUSR1.
     Table,
     /// A dump of the records in memory: SIGUSR2.
@@ -28,11 +28,11 @@ pub(crate) enum Request {
 
 /// No signal requests anything.
 #[cfg(not(unix))]
-pub(crate) fn listen(_: Request) {}
+pub(crate) fn listen(_: UserSignal) {}
 
 /// No signal requests anything.
 #[cfg(not(unix))]
-pub(crate) fn take_request(_: Request) -> bool {
+pub(crate) fn take_request(_: UserSignal) -> bool {
     false
 }
 
@@ -52,16 +52,16 @@ mod unix {
     use std::mem::MaybeUninit;
     use std::time::Duration;
 
-    use super::Request;
+    use super::UserSignal;
     use crate::sync::Ordering;
     use crate::sync::global::AtomicBool;
 
-    /// Whether the signal of a [`Request`] has come. Set by its handler, cleared by
+    /// Whether a [`UserSignal`] has come. Set by its handler, cleared by
     /// [`take_request`], both relaxed: it orders nothing.
     static IS_TABLE_REQUESTED: AtomicBool = AtomicBool::new(false);
     static IS_DUMP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-    impl Request {
+    impl UserSignal {
         fn signal(self) -> libc::c_int {
             match self {
                 Self::Table => libc::SIGUSR1,
@@ -200,15 +200,15 @@ mod unix {
 
     /// Installs a handler of SIGUSR1 for the table of counted scopes, unless the program handles or
     /// ignores that signal. A handler that the program installs later replaces this one.
-    pub(crate) fn listen(request: Request) {
+    pub(crate) fn listen(wanted: UserSignal) {
         extern "C" fn be_requested(signal: libc::c_int) {
-            let request = match signal {
-                libc::SIGUSR1 => Request::Table,
-                _ => Request::Dump,
+            let come = match signal {
+                libc::SIGUSR1 => UserSignal::Table,
+                _ => UserSignal::Dump,
             };
-            request.flag().store(true, Ordering::Relaxed);
+            come.flag().store(true, Ordering::Relaxed);
         }
-        let signal = request.signal();
+        let signal = wanted.signal();
         let mut present = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: the call changes nothing, and `present` is a valid place for the result.
         let failed =
@@ -227,9 +227,9 @@ mod unix {
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 
-    /// Returns whether the signal of this request has come since the last call.
-    pub(crate) fn take_request(request: Request) -> bool {
-        let flag = request.flag();
+    /// Returns whether this signal has come since the last call.
+    pub(crate) fn take_request(signal: UserSignal) -> bool {
+        let flag = signal.flag();
         flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed)
     }
 

@@ -75,7 +75,8 @@ pub(super) const KEEP: &str =
 pub(super) const LAST: &str = "a time from 1s, a size from 1MB, or both: `30s`, `64MB`, `30s,64MB`";
 /// What `VOR_DUMP_ON` may be.
 #[cfg(feature = "reader")]
-pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash` and `exit`, or `nothing`";
+pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash` and `exit`, or \
+    `nothing`";
 
 #[cfg(feature = "reader")]
 impl FromStr for Last {

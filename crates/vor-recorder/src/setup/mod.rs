@@ -22,9 +22,10 @@ use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "reader")]
 use crate::sinks::last::{LastOptions, LastSink};
+use crate::sinks::named_files::is_segmented;
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
-use crate::sinks::segments::{SegmentSink, is_segmented};
+use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{allocations, metrics};

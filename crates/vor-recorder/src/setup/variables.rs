@@ -9,7 +9,8 @@ use vor_capture::sort::sort_by;
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
 use crate::os::report;
-use crate::sinks::segments::{Segments, is_segmented};
+use crate::sinks::named_files::is_segmented;
+use crate::sinks::segments::Segments;
 
 /// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
 pub(crate) const KNOWN: &[&str] = &[
@@ -635,7 +636,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it is ignored"
+                "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it is \
+                ignored"
             ]
         );
     }

@@ -5,6 +5,7 @@ pub mod browser;
 pub mod capture;
 #[cfg(feature = "reader")]
 pub mod last;
+pub(crate) mod named_files;
 pub mod segments;
 #[cfg(feature = "export")]
 pub mod chrome;

@@ -78,8 +78,8 @@ struct Turn {
     hold: Duration,
 }
 
-/// One thread holds the lock for a time and in a scope that the schedule says, and another one waits
-/// for it. They change places from turn to turn.
+/// One thread holds the lock for a time and in a scope that the schedule says, and another one
+/// waits for it. They change places from turn to turn.
 #[test]
 fn holders_waiters_and_durations_are_those_of_the_schedule() {
     own_process!();

@@ -17,9 +17,7 @@ use crate::drain::dumps::{Cause, Request};
 use crate::hot::{record_state, thread};
 use crate::os::signals;
 use crate::sinks::capture::CaptureOptions;
-use crate::sinks::segments::keep::Keeper;
-use crate::sinks::segments::names::{Names, is_segmented};
-use crate::sinks::segments::{begin, program};
+use crate::sinks::named_files::{Keeper, Names, begin, is_segmented, program};
 use crate::sync::lock;
 
 /// Dumps that are kept if nothing is set.

@@ -2,11 +2,11 @@
 //!
 //! `LastSink` encodes batches and frames as a capture does, and keeps the bytes in memory: the
 //! last seconds, or the last megabytes. Nothing touches the disk. A dump shares the bytes, decodes
-//! them and passes them to a [`CaptureSink`](crate::sinks::capture::CaptureSink), on a thread of its
-//! own, while the memory goes on. So a dump is a whole capture, with the declarations, the clock,
-//! the scopes that are open at its end, and an index.
+//! them and passes them to a [`CaptureSink`](crate::sinks::capture::CaptureSink), on a thread of
+//! its own, while the memory goes on. So a dump is a whole capture, with the declarations, the
+//! clock, the scopes that are open at its end, and an index.
 //!
-//! - `memory`: what is kept, and what is given up.
+//! - `memory`: the records, of which the oldest are given up.
 //! - `triggers`: the frames and scopes that ask for a dump.
 //! - `dumps`: the files, and how soon one may follow another.
 
@@ -119,7 +119,7 @@ pub(crate) struct LastOptions {
 struct Shared {
     memory: Mutex<Memory>,
     pace: Mutex<Pace>,
-    /// Locked while a dump is written; the drain does not wait for it.
+    /// Locked while a dump is written. The drain waits for it only if the process may end soon.
     files: Mutex<Files>,
 }
 

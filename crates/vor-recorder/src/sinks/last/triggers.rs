@@ -9,11 +9,11 @@ use vor_capture::model::frame::FrameSnapshot;
 use crate::clock;
 use crate::drain::dumps::{Cause, Causes, request};
 
-/// What has the records in memory dumped, besides a call of [`dump`](super::dump) and SIGUSR2.
+/// Causes of a dump besides a call of [`dump`](super::dump) and SIGUSR2.
 ///
 /// By default that is a panic and a crash: SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGFPE. A slow frame
-/// or scope, a stall and a panic are dumped at most once in the time that the memory covers, or in a
-/// minute if its age has no limit. The next dump says how many of them were not.
+/// or scope, a stall and a panic are dumped at most once in the time that the memory covers, or in
+/// a minute if its age has no limit. The next dump says how many of them were not.
 ///
 /// # Examples
 ///

@@ -36,6 +36,11 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Fails unless nothing was recorded and nothing dropped.
+    pub(crate) fn assert_empty(&self) {
+        assert!(self.spans.is_empty() && self.dropped == 0, "{self:?}");
+    }
+
     pub(crate) fn add(&mut self, batch: &SpanBatch) {
         let catalog = &batch.catalog;
         for thread in &batch.threads {

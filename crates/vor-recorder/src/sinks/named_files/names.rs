@@ -1,13 +1,13 @@
-//! Names of segments: from a pattern and a time to a name, and back from a name to "one of ours".
+//! Names of captures: from a pattern and a time to a name, and back from a name to "one of ours".
 //!
-//! A pattern is a file name with fields: `%Y %m %d %H %M %S` (the time at which the segment begins,
+//! A pattern is a file name with fields: `%Y %m %d %H %M %S` (the time at which the file begins,
 //! UTC) and `%p` (the process). If a name is taken, or would not sort after the last one, a counter
 //! is added before the extension: `run-20261125T190501_000001.vor`. The underscore sorts after the
 //! dot, so a counted name sorts after the plain one.
 
 use std::path::{Path, PathBuf};
 
-/// The names of one recorder's segments, in one folder.
+/// The names of one recorder's captures, in one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sinks) struct Names {
     folder: PathBuf,

@@ -11,15 +11,10 @@
 //! All of this happens where a capture is written: on the worker, or on a thread that flushes.
 //! Scopes do not wait for it.
 
-pub(super) mod keep;
-pub(super) mod names;
-
-use std::fs::OpenOptions;
-use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use vor_capture::Error;
 use vor_capture::filled;
@@ -29,13 +24,10 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use crate::os::file::{MakeRoom, is_full_kind};
 use crate::os::report;
-use crate::sinks::capture::{CaptureOptions, CaptureSink, Moment};
+use crate::sinks::capture::{CaptureOptions, CaptureSink, Moment, file_id};
+use crate::sinks::named_files::{Keeper, Limits, Names, begin, program};
 use crate::sync::lock;
-use keep::{Keeper, Limits};
-use names::Names;
-pub(crate) use names::is_segmented;
 
 /// Size of a segment if neither its size nor its age is set.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64_000_000;
@@ -156,9 +148,6 @@ impl Segments {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time between two searches for segments that are too old.
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
-/// Most names that are tried for a segment.
-const MAX_NAMES: u32 = 1 << 16;
-
 /// Writes a capture in segments.
 #[derive(Debug)]
 pub struct SegmentSink {
@@ -203,7 +192,7 @@ impl SegmentSink {
         keeper.trim(size.unwrap_or(0), 1);
         let keeper = Arc::new(Mutex::new(keeper));
         let segment = filled!(SegmentInfo {
-            run: random(),
+            run: file_id(),
             number: 0
         });
         let (mut sink, name) = begin(&keeper, options, Moment::now(), "")?;
@@ -374,75 +363,4 @@ impl FrameSink for SegmentSink {
     fn finish(&mut self) -> Result<(), Error> {
         self.sink.finish()
     }
-}
-
-/// Begins a capture whose name sorts after `last`; returns it with its name. If the disk is full,
-/// then and later, the oldest one is deleted.
-pub(super) fn begin(
-    keeper: &Arc<Mutex<Keeper>>,
-    options: CaptureOptions,
-    start: Moment,
-    last: &str,
-) -> Result<(CaptureSink, String), Error> {
-    let (mut sink, name) = loop {
-        let (path, name) = new_file(&mut lock(keeper), last)?;
-        match CaptureSink::begin(&path, options, start) {
-            Ok(sink) => break (sink, name),
-            Err(error) => {
-                // Without a header it is no capture.
-                let _ = std::fs::remove_file(&path);
-                let is_full = error.io_kind().is_some_and(is_full_kind);
-                if !is_full || !lock(keeper).free_one() {
-                    return Err(error);
-                }
-            }
-        }
-    };
-    let for_room = Arc::clone(keeper);
-    let make_room: MakeRoom = Box::new(move || lock(&for_room).free_one());
-    sink.when_full(make_room);
-    Ok((sink, name))
-}
-
-/// Creates an empty file whose name sorts after `last`; returns its path and its name.
-fn new_file(keeper: &mut Keeper, last: &str) -> Result<(PathBuf, String), Error> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let unix_s = since.map_or(0, |since| since.as_secs() as i64);
-    let pid = std::process::id();
-    let folder = keeper.names().folder().to_owned();
-    let mut name = keeper.names().name(unix_s, pid);
-    let failed = |error| Error::io(format!("cannot write {}", folder.display()), error);
-    let mut counter = 0;
-    // Within a second, and if the clock was set back, names continue from the last one.
-    if *name <= *last {
-        (name, counter) = keeper.names().after(last);
-    }
-    for _ in 0..MAX_NAMES {
-        let path = folder.join(&name);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(_) => return Ok((path, name)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                counter += 1;
-                name = keeper.names().counted(&name, counter);
-            }
-            Err(error) if is_full_kind(error.kind()) && keeper.free_one() => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    Err(failed(ErrorKind::AlreadyExists.into()))
-}
-
-/// Returns the name of the program, without its extension.
-pub(super) fn program() -> String {
-    let executable = std::env::current_exe().ok();
-    let stem = executable.as_deref().and_then(Path::file_stem);
-    stem.map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default()
-}
-
-fn random() -> u64 {
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(crate::clock::ticks());
-    hasher.write_u32(std::process::id());
-    hasher.finish()
 }
