@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use vor_benches::arguments::number;
 use vor_benches::clock::{process_cpu_ns, thread_cpu_ns};
 use vor_benches::process::peak_resident_kib;
 use vor_benches::rounds::median;
@@ -28,15 +29,6 @@ const LAST_BYTES: usize = 64_000_000;
 const SPANS_PER_FRAME: u64 = 10_000;
 
 type Failure = Box<dyn std::error::Error>;
-
-fn option(name: &str, default: u64) -> Result<u64, Failure> {
-    let mut args = env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(value)) => Ok(value.parse()?),
-        (Some(_), None) => Err(format!("{name} needs a number").into()),
-        _ => Ok(default),
-    }
-}
 
 fn record(contestant: &str, folder: &Path, length: Duration) -> Result<(), Failure> {
     let config = vor::Config::new();
@@ -144,7 +136,7 @@ fn compare(seconds: u64, rounds: u64) -> Result<(), Failure> {
 }
 
 fn run() -> Result<(), Failure> {
-    let seconds = option("--seconds", 4)?;
+    let seconds = number("--seconds", 4)?;
     match env::var(CHILD) {
         Ok(contestant) => {
             let mut args = env::args().skip_while(|arg| arg != "--folder").skip(1);
@@ -155,7 +147,7 @@ fn run() -> Result<(), Failure> {
                 Duration::from_secs(seconds),
             )
         }
-        Err(_) => compare(seconds, option("--rounds", 5)?),
+        Err(_) => compare(seconds, number("--rounds", 5)?),
     }
 }
 

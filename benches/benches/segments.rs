@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use vor_benches::arguments::number;
 use vor_capture::reader::{Piece, Segments};
 
 /// Names the folder of a child.
@@ -23,15 +24,6 @@ const SPANS_PER_FRAME: u64 = 1000;
 const FRAMES_PER_FLUSH: u64 = 200;
 
 type Failure = Box<dyn std::error::Error>;
-
-fn option(name: &str, default: u64) -> Result<u64, Failure> {
-    let mut args = env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(value)) => Ok(value.parse()?),
-        (Some(_), None) => Err(format!("{name} needs a number").into()),
-        _ => Ok(default),
-    }
-}
 
 fn record(folder: &str, spans: u64, keep: u64) -> Result<(), Failure> {
     let segments = vor::Segments::new().size(keep / 20).keep_size(keep);
@@ -114,8 +106,8 @@ fn read(folder: &PathBuf) -> Result<(), Failure> {
 }
 
 fn run() -> Result<(), Failure> {
-    let spans = option("--spans", 100_000_000)?;
-    let keep = option("--keep", 100_000_000)?;
+    let spans = number("--spans", 100_000_000)?;
+    let keep = number("--keep", 100_000_000)?;
     if let Ok(folder) = env::var(CHILD) {
         return record(&folder, spans, keep);
     }

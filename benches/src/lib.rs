@@ -1,6 +1,7 @@
 //! Code that the benches share: the bare clock, interleaved rounds, work of known shape, captures,
 //! and the system's values of the process.
 
+pub mod arguments;
 pub mod captures;
 pub mod clock;
 #[cfg(feature = "peers")]
