@@ -22,6 +22,7 @@ pub mod export;
 pub mod keys;
 pub mod panel;
 pub mod metric;
+pub mod raster;
 #[cfg(feature = "live")]
 mod feed;
 #[cfg(feature = "live")]

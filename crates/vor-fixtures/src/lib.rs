@@ -2,6 +2,7 @@
 //!
 //! | module | contains |
 //! |---|---|
+//! | [`even`] | captures whose frames and spans have lengths that a test can state |
 //! | [`captures`] | captures from a seed, and the frames that reading them must return |
 //! | [`programs`] | spans of random programs, and the self time of their stacks |
 //! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
@@ -39,6 +40,7 @@ pub mod any_input;
 pub mod captures;
 pub mod cpu_time;
 pub mod decoded;
+pub mod even;
 pub mod invariants;
 pub mod json;
 #[cfg(unix)]

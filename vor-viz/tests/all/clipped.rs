@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::pictures;
 use crate::pointer::hover;
 use crate::scopes_data::catalog_of;
 use crate::truth::{self, Program};
@@ -410,7 +411,7 @@ fn panel(tab: Tab) -> Harness<'static, Panel> {
     let id = panel.store().id_at(4);
     panel.view_mut().pin(id);
     panel.set_tab(tab);
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(egui::vec2(1100.0, 640.0))
         .build_ui_state(show, panel);
     harness.run();

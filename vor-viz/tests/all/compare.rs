@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::headless::User;
+use crate::pictures;
 use crate::scopes_data::{catalog_of, store};
 use egui::{Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
@@ -51,7 +52,7 @@ impl Shown {
     }
 
     fn harness(&self, width: f32, height: f32, shade: Shade, pixels_per_point: f32) -> Harness<'_> {
-        Harness::builder()
+        pictures::builder()
             .with_size((width, height))
             .with_theme(shade)
             .with_pixels_per_point(pixels_per_point)

@@ -1,6 +1,7 @@
 //! The flame chart under clicks, drags and typing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::pictures;
 use crate::pointer::{click, double_click, drag, hover, scroll};
 use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
@@ -52,7 +53,7 @@ fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
         app.chart
             .show(ui, height, &app.store, &mut app.view, &theme, &usual);
     };
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(vec2(1280.0, 560.0))
         .with_step_dt(1.0 / 60.0)
         .with_max_steps(40)

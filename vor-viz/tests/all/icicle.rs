@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::block::block;
+use crate::pictures;
 use std::cell::RefCell;
 
 use crate::scopes_data::{site, store};
@@ -31,7 +32,7 @@ impl Shown {
     }
 
     fn harness(&self, width: f32, height: f32, shade: Shade, pixels_per_point: f32) -> Harness<'_> {
-        Harness::builder()
+        pictures::builder()
             .with_size((width, height))
             .with_theme(shade)
             .with_pixels_per_point(pixels_per_point)

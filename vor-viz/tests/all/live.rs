@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use egui_kittest::Harness;
+use crate::pictures;
 use egui_kittest::kittest::Queryable;
 use vor_fixtures::own_process;
 use vor_recorder::drain;
@@ -229,7 +229,7 @@ fn the_panel_draws_the_programs_own_metrics() {
     enable();
     let state = PanelState::new(small());
     let history = VecDeque::new();
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(egui::vec2(1000.0, 700.0))
         .build_ui_state(
             |ui, (state, history): &mut (PanelState, VecDeque<Workload>)| {

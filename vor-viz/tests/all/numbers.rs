@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::pictures;
 use egui::{Event, Modifiers, PointerButton, Pos2, Rect, pos2};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use vor_capture::filled;
@@ -129,7 +130,7 @@ fn harness<'a>(store: Store, theme: egui::Theme, pixels_per_point: f32) -> Harne
         );
         show_plots(ui, state, &theme);
     };
-    let harness = Harness::builder()
+    let harness = pictures::builder()
         .with_size(egui::vec2(1000.0, 440.0))
         .with_pixels_per_point(pixels_per_point)
         .with_theme(theme)
@@ -489,7 +490,12 @@ fn cached_values_equal_those_read_again() {
             state.plots.set_hidden(name, true);
         }
         fresh.run();
-        assert!(kept == fresh.render().unwrap(), "{what}");
+        // A glyph has another place in the font atlas of the new harness, which may round a channel
+        // of it differently.
+        let read_again = fresh.render().unwrap();
+        let differs = |(a, b): (&u8, &u8)| a.abs_diff(*b) > 1;
+        assert_eq!(kept.dimensions(), read_again.dimensions(), "{what}");
+        assert!(!kept.iter().zip(read_again.iter()).any(differs), "{what}");
     }
 }
 
@@ -647,7 +653,7 @@ fn overview_harness<'a>(strip: Strip, theme: egui::Theme) -> Harness<'a, Strip> 
             }
         }
     };
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(egui::vec2(1000.0, 64.0))
         .with_theme(theme)
         .with_step_dt(1.0 / 60.0)

@@ -1,6 +1,7 @@
 //! The whole panel under clicks, drags and typing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::pictures;
 use crate::pointer::{click, drag, hover};
 use egui::{Key, Modifiers, pos2, vec2};
 use egui_kittest::Harness;
@@ -19,7 +20,7 @@ fn harness(store: Store, dark: bool, scale: f32) -> Harness<'static, Panel> {
         });
         egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
     };
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(vec2(1280.0, 800.0))
         .with_pixels_per_point(scale)
         .with_step_dt(1.0 / 60.0)
@@ -179,7 +180,7 @@ fn two() -> Harness<'static, [Panel; 2]> {
         });
     };
     let panel = || Panel::new(crate::synthetic::rich_store(), Thresholds::default());
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(vec2(1400.0, 640.0))
         .with_step_dt(1.0 / 60.0)
         .with_max_steps(60)
@@ -417,7 +418,7 @@ fn a_small_panel_still_shows_everything() {
         ui.ctx().set_theme(egui::Theme::Dark);
         egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
     };
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(vec2(560.0, 380.0))
         .build_ui_state(
             show,

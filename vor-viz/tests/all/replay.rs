@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::made::{TestCapture, frame_ns, make};
+use vor_fixtures::even::{TestCapture, frame_ns, make};
 use vor_viz::overview::OverviewMark;
 use vor_viz::replay::{ReplayState, WindowLimits};
 

@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::made::make;
+use vor_fixtures::even::make;
 
 fn vor_viz(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vor-viz"));

@@ -21,9 +21,12 @@ mod viewer;
 #[cfg(not(target_arch = "wasm32"))]
 mod window;
 #[cfg(not(target_arch = "wasm32"))]
-mod raster;
-#[cfg(not(target_arch = "wasm32"))]
 mod screenshot;
+#[cfg(test)]
+#[path = "../../../tests/all/pictures.rs"]
+mod pictures;
+#[cfg(test)]
+mod tests;
 
 #[cfg(not(target_arch = "wasm32"))]
 fn main() -> std::process::ExitCode {

@@ -4,14 +4,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Encodes a picture as PNG.
-pub(crate) fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io::Result<()> {
+use egui::Color32;
+
+/// Encodes an opaque picture as PNG. The size is the width and the height in pixels.
+pub(crate) fn encode(
+    file: &File,
+    (width, height): (u32, u32),
+    pixels: &[Color32],
+) -> io::Result<()> {
+    let channels = |pixel: &Color32| [pixel.r(), pixel.g(), pixel.b()];
+    let rgb: Vec<u8> = pixels.iter().flat_map(channels).collect();
     let mut out = BufWriter::new(file);
     let mut encoder = png::Encoder::new(&mut out, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header()?;
-    writer.write_image_data(rgb)?;
+    writer.write_image_data(&rgb)?;
     writer.finish()?;
     out.flush()
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use egui::{Color32, Context, RawInput, Rect, Ui, Vec2};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::FlameChart;
+use vor_viz::raster::Canvas;
 use vor_viz::replay::ReplayState;
 use vor_viz::theme::Theme;
 
 use crate::output::{encode, write_whole};
-use crate::raster::Canvas;
 
 /// Width and maximum height of a picture of the flame chart, in pixels.
 const PICTURE_WIDTH: u32 = 1920;
@@ -143,5 +143,5 @@ fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
         primitives = ctx.tessellate(output.shapes, output.pixels_per_point);
     }
     canvas.paint(&primitives, 1.0);
-    write_whole(path, |file| encode(file, size, &canvas.rgb()))
+    write_whole(path, |file| encode(file, size, canvas.pixels()))
 }

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use egui::{Color32, Pos2, RawInput, Rect, Vec2};
+use vor_viz::raster::Canvas;
 
 use crate::output::{encode, write_whole};
-use crate::raster::Canvas;
 use crate::viewer::Viewer;
 
 /// Passes after everything is loaded, so that sizes that depend on earlier passes settle.
@@ -54,7 +54,7 @@ pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     let primitives = context.tessellate(output.shapes, output.pixels_per_point);
     canvas.paint(&primitives, output.pixels_per_point);
     write_whole(&picture.path, |file| {
-        encode(file, picture.size, &canvas.rgb())
+        encode(file, picture.size, canvas.pixels())
     })
 }
 

@@ -19,8 +19,23 @@ const STEPS: i64 = 256;
 const MAX_COORDINATE: f32 = 1_000_000.0;
 
 /// A picture, and the textures for painting it.
+///
+/// ```
+/// use egui::{Color32, Context, RawInput, Rect, Vec2};
+///
+/// let context = Context::default();
+/// let screen_rect = Some(Rect::from_min_size(Default::default(), Vec2::new(200.0, 100.0)));
+/// let input = RawInput { screen_rect, ..RawInput::default() };
+/// let mut output = context.run_ui(input, |ui| drop(ui.label("no window, no GPU")));
+///
+/// let mut canvas = vor_viz::raster::Canvas::new(200, 100, Color32::BLACK);
+/// canvas.take_textures(&mut output.textures_delta);
+/// let primitives = context.tessellate(output.shapes, output.pixels_per_point);
+/// canvas.paint(&primitives, output.pixels_per_point);
+/// assert!(canvas.pixels().iter().any(|&pixel| pixel != Color32::BLACK));
+/// ```
 #[derive(Debug)]
-pub(crate) struct Canvas {
+pub struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<Color32>,
@@ -51,8 +66,8 @@ struct Edge {
 }
 
 impl Canvas {
-    /// Makes a picture of one colour.
-    pub(crate) fn new(width: usize, height: usize, ground: Color32) -> Self {
+    /// Makes a picture of one colour. The sizes are in pixels.
+    pub fn new(width: usize, height: usize, ground: Color32) -> Self {
         Self {
             width,
             height,
@@ -61,8 +76,15 @@ impl Canvas {
         }
     }
 
+    /// Begins another picture, with the same textures.
+    pub fn clear(&mut self, width: usize, height: usize, ground: Color32) {
+        (self.width, self.height) = (width, height);
+        self.pixels.clear();
+        self.pixels.resize(width * height, ground);
+    }
+
     /// Stores new and changed textures. Unused textures stay until the canvas is dropped.
-    pub(crate) fn take_textures(&mut self, delta: &mut TexturesDelta) {
+    pub fn take_textures(&mut self, delta: &mut TexturesDelta) {
         for (&id, changes) in &delta.set {
             for change in changes {
                 let ImageData::Color(image) = &change.image;
@@ -82,7 +104,7 @@ impl Canvas {
     }
 
     /// Paints tessellated primitives, scaled by `pixels_per_point`.
-    pub(crate) fn paint(&mut self, primitives: &[ClippedPrimitive], pixels_per_point: f32) {
+    pub fn paint(&mut self, primitives: &[ClippedPrimitive], pixels_per_point: f32) {
         for ClippedPrimitive {
             clip_rect,
             primitive,
@@ -106,12 +128,9 @@ impl Canvas {
         }
     }
 
-    /// Returns the red, green and blue values of all pixels, row by row.
-    pub(crate) fn rgb(&self) -> Vec<u8> {
-        self.pixels
-            .iter()
-            .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
-            .collect()
+    /// Returns the pixels row by row, from the top.
+    pub fn pixels(&self) -> &[Color32] {
+        &self.pixels
     }
 
     fn mesh(&mut self, mesh: &Mesh, clip: Clip, pixels_per_point: f32) {

@@ -1,6 +1,4 @@
-//! Captures made for tests.
-#![allow(dead_code, reason = "each test program uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Captures whose frames and spans have lengths that a test can state.
 
 use std::sync::Arc;
 

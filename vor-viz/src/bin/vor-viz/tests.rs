@@ -1,41 +1,24 @@
 //! The viewer's window under clicks and typing.
-#![cfg(feature = "viewer")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "the program's own files are part of this one")]
-
-#[path = "all/made/mod.rs"]
-mod made;
-#[path = "../src/bin/vor-viz/output.rs"]
-mod output;
-#[path = "../src/bin/vor-viz/pair.rs"]
-mod pair;
-#[path = "../src/bin/vor-viz/raster.rs"]
-mod raster;
-#[path = "../src/bin/vor-viz/recent.rs"]
-mod recent;
-#[path = "../src/bin/vor-viz/save.rs"]
-mod save;
-#[path = "../src/bin/vor-viz/chooser.rs"]
-mod chooser;
-#[path = "../src/bin/vor-viz/viewer.rs"]
-mod viewer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use chooser::Chooser;
 use egui::{Key, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use made::make;
-use recent::Recent;
-use viewer::Viewer;
+use vor_fixtures::even::make;
 use vor_viz::replay::ReplayState;
 
+use crate::chooser::Chooser;
+use crate::pictures;
+use crate::recent::Recent;
+use crate::viewer::Viewer;
+
 fn harness(viewer: Viewer, dark: bool, scale: f32) -> Harness<'static, Viewer> {
-    let mut harness = Harness::builder()
+    let mut harness = pictures::builder()
         .with_size(Vec2::new(900.0, 220.0))
         .with_pixels_per_point(scale)
         .build_ui_state(|ui, viewer: &mut Viewer| viewer.show(ui), viewer);
