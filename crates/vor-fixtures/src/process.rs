@@ -33,6 +33,37 @@ macro_rules! own_process {
     };
 }
 
+/// Lets a test program run twice as many tests at a time as there are processors, unless
+/// `RUST_TEST_THREADS` sets the number. It stands in the main file of a program whose tests mostly
+/// wait for their children.
+#[macro_export]
+macro_rules! tests_wait {
+    () => {
+        #[cfg(target_os = "linux")]
+        #[expect(
+            unsafe_code,
+            reason = "the harness reads its settings before any code of a test"
+        )]
+        #[used]
+        // SAFETY: the C library calls each function of this section once, before `main`.
+        #[unsafe(link_section = ".init_array")]
+        static BEFORE_MAIN: extern "C" fn() = $crate::process::run_twice_as_many;
+    };
+}
+
+#[doc(hidden)]
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "libtest has no other setting in a program")]
+pub extern "C" fn run_twice_as_many() {
+    const THREADS: &str = "RUST_TEST_THREADS";
+    if std::env::var_os(THREADS).is_none()
+        && let Ok(processors) = std::thread::available_parallelism()
+    {
+        // SAFETY: no other thread exists before `main`.
+        unsafe { std::env::set_var(THREADS, (2 * processors.get()).to_string()) };
+    }
+}
+
 /// Returns the harness's name of the surrounding test, or of the named test in the same module.
 #[macro_export]
 macro_rules! test_name {

@@ -44,6 +44,7 @@ mod wait_spans;
 mod waits;
 mod view;
 mod shell;
+mod cargo;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -51,6 +52,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use cargo::run_cargo;
 use failure::{Failure, warn};
 
 const MORE_HELP: &str = "\

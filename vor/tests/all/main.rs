@@ -39,3 +39,5 @@ mod tracing_spans;
 mod tracing_support;
 mod tracing_tap;
 mod v02_api;
+
+vor_fixtures::tests_wait!();

@@ -79,3 +79,5 @@ mod signal_timer;
 mod sinks_early;
 mod system_absent;
 mod system_process;
+
+vor_fixtures::tests_wait!();
