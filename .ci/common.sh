@@ -60,13 +60,13 @@ install_apt() {
     say "installed $* with apt"
 }
 
-# need_cargo PROGRAM CRATE: like need_apt, from crates.io into the cache. The program is built
-# without optimisation, since these programs only start others.
+# need_cargo PROGRAM CRATE OPTION...: like need_apt, from crates.io into the cache. The program is
+# built without optimisation, since these programs have little to do.
 need_cargo() {
     command -v "$1" >/dev/null && return 0
     [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
     CARGO_TARGET_DIR=$cache/tools/target timeout 900 \
-        cargo install -q --debug --root "$cache/tools" "$2" || return 1
+        cargo install -q --debug --root "$cache/tools" "${@:2}" || return 1
     rm -rf "$cache/tools/target"
     say "installed $2 with cargo"
 }

@@ -29,6 +29,7 @@ mod merge;
 mod following;
 mod typing;
 mod unmarked;
+mod cargo;
 mod any_arguments;
 mod bad_input;
 mod largest_numbers;
