@@ -175,7 +175,6 @@ fn record(subject: Subject) -> u8 {
     let limit = common.limit.to_string();
     let stats = ["vor", "stats", "--limit", &limit].map(OsString::from);
     let printed = super::run(stats.into_iter().chain([capture.clone().into_os_string()]));
-    let name = capture.display();
     warn(&format!(
         "the capture is {name}; `vor view {name}` shows it"
     ));
