@@ -85,6 +85,10 @@ need_wheel() {
     say "installed $2 with pip"
 }
 
+# The members of the workspace that are not published.
+# shellcheck disable=SC2034 # for the scripts that read this one
+unpublished=(vor-benches vor-examples vor-fixtures vor-py vor-test-features)
+
 # checkout_into FOLDER: makes the folder a checkout of this one's last commit, and writes only the
 # files that differ; false if that fails.
 checkout_into() {
