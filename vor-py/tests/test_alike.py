@@ -284,7 +284,7 @@ def spawned(n: int) -> int:
 @pytest.mark.parametrize("function", [add, spawned, Derived(4).method])
 def test_a_spawned_process_calls_it(function: Any) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.map(function, [1, 2]) == [function(1), function(2)]
+        assert pool.map_async(function, [1, 2]).get(60) == [function(1), function(2)]
 
 
 def test_it_behaves_the_same_while_recording(tmp_path: Path) -> None:
