@@ -163,7 +163,7 @@ def test_a_program_ends_as_it_would_alone(tmp_path: Path) -> None:
         "x = = 1",
     ):
         alone = start(tmp_path, program)
-        traced = start(tmp_path, program, before=["-m", "vor", "run", "--out", "run.vor"])
+        traced = start(tmp_path, program, before=["-m", "vor", "run", "--quiet", "--out", "run.vor"])
         (tmp_path / "run.vor").unlink(missing_ok=True)
         assert traced.done.stdout == alone.done.stdout
         assert traced.done.returncode == alone.done.returncode
@@ -322,3 +322,113 @@ def test_commands_read_what_a_run_wrote(tmp_path: Path, command: str) -> None:
             cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0 and done.stdout, done.stderr
+
+
+SLOW = """
+import time
+def slow(): time.sleep(0.03)
+def fast(): pass
+for _ in range(3): slow(); fast()
+"""
+
+
+def summary(text: str) -> list[str]:
+    """Return the lines of the summary, after what the program wrote."""
+    return text.partition("\nvor: run.vor has ")[2].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "written"),
+    [
+        ("", 0, ""),
+        ("import sys; sys.exit(3)", 3, ""),
+        ("raise ValueError('unhandled')", 1, "ValueError: unhandled\n"),
+        ("raise KeyboardInterrupt", 130, "KeyboardInterrupt\n"),
+        ("import sys, io; sys.stderr = io.StringIO()", 0, ""),
+    ],
+)
+def test_a_summary_at_the_end(tmp_path: Path, end: str, code: int, written: str) -> None:
+    run = trace(tmp_path, SLOW + end, "--include", "program.py", code=code)
+    lines = summary(run.done.stderr)
+    assert lines[0].startswith("7 spans in ") and lines[2].split()[:3] == ["scope", "count", "self"]
+    slow = lines[3].split()
+    assert slow[:2] == ["slow", "3"] and 90 <= float(slow[2]) < 10_000 and slow[3] == "ms", slow
+    assert [line.split()[0] for line in lines[4:6]] == ["<module>", "fast"]
+    assert lines[-1] == "`vor stats run.vor` lists all scopes, 3; `vor view run.vor` opens the capture"
+    assert run.done.stderr.partition("\nvor: ")[0].endswith(written)
+    # The numbers are those of `vor stats`.
+    rows = {row["name"]: row for row in vor.read(tmp_path / "run.vor").stats()}
+    assert f"{rows['slow']['self_ns'] / 1e6:.1f}" in (slow[2], f"{float(slow[2]):.1f}")
+    assert run.done.stdout == ""
+
+
+def test_the_summary_has_eight_rows_at_most(tmp_path: Path) -> None:
+    program = "".join(f"def f{i}(): pass\nf{i}()\n" for i in range(20))
+    lines = summary(trace(tmp_path, program).done.stderr)
+    assert len(lines) == 1 + 1 + 1 + 8 + 1 + 1, lines
+
+
+def test_no_summary_where_none_is_wanted(tmp_path: Path) -> None:
+    def written(program: str, *options: str, **variables: str) -> str:
+        (tmp_path / "run.vor").unlink(missing_ok=True)
+        return trace(tmp_path, program, *options, **variables).done.stderr
+
+    assert summary(written(SLOW)), "otherwise"
+    assert written(SLOW, "--quiet") == ""
+    assert written(SLOW, VOR_RUN_SUMMARY="0") == ""
+    ignored = written(SLOW, VOR_RUN_SUMMARY="no")
+    assert ignored.startswith("vor: VOR_RUN_SUMMARY: `no` is neither 0 nor 1; it is ignored\n")
+    assert summary(ignored)
+    # A program may close stderr, or end at once.
+    assert written("import sys; sys.stderr.close()") == ""
+    assert written("import os; os.close(2)") == ""
+    assert written("import os; os._exit(0)") == ""
+    # A child has none; the first process says how many there are.
+    child = "[sys.executable, '-c', 'def f(): pass\\nf()']"
+    of_both = written(f"import subprocess, sys\nsubprocess.run({child})")
+    assert of_both.count("opens the capture") == 1
+    assert "vor: 1 more processes wrote captures" in of_both
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_signal_leaves_the_capture_without_a_summary(tmp_path: Path) -> None:
+    program = SLOW + "import os, signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)"
+    run = trace(tmp_path, program, "--include", "program.py", code=-15)
+    assert run.done.stderr == "" and vor.read(tmp_path / "run.vor").stats()["count"].to_list()
+
+
+def test_a_capture_that_takes_too_long_is_read_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vor import _summary
+
+    calls = 300_000
+    program = f"def f(): pass\nfor _ in range({calls}): f()"
+    trace(tmp_path, program, "--frame-ms", "1", "--include", "program.py")
+    path = str(tmp_path / "run.vor")
+    assert f" {calls + 1} spans in " in _summary.text(path)
+    assert "the table has" not in _summary.text(path)
+    monkeypatch.setattr(_summary, "LIMIT_MS", 0)
+    part = _summary.text(path)
+    shown = int(part.partition("; the table has the first ")[2].split()[0])
+    assert 0 < shown < calls, part
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "0 ns"), (999, "999 ns"), (999.6, "1.00 µs"), (9_996, "10.0 µs"), (99_960, "100 µs"),
+     (999_600, "1.00 ms"), (12_345_678, "12.3 ms"), (2.5e9, "2.50 s"), (1.5e12, "1500 s")],
+)  # fmt: skip
+def test_durations_in_the_summary(ns: float, text: str) -> None:
+    from vor import _summary
+
+    assert _summary.duration(ns) == text
+
+
+def test_the_values_of_the_process_are_rows(tmp_path: Path) -> None:
+    trace(tmp_path, "sum(range(10_000_000))\n" + SLOW)
+    rows = list(vor.read(tmp_path / "run.vor").metrics)
+    values = {name: [row["value"] for row in rows if row["name"] == name] for name in
+              {row["name"] for row in rows}}  # fmt: skip
+    assert values["memory_mb"] and min(values["memory_mb"]) > 1
+    assert any(name.startswith("cpu") and max(of) > 0 for name, of in values.items()), values.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,9 @@ async def main():
 asyncio.run(main())
 """
     )
-    expected = {"outer": 3, "leaf": 3, "block": 3, "fails": 1, "waits_for_ever": 1}
+    expected = {
+        "outer": 3, "leaf": 3, "block": 3, "fails": 1, "waits_for_ever": 1, "asynchronous": 1,
+    }  # fmt: skip
     if traced:
         source = source.replace("@vor.profile\n", "").replace('@vor.scope("decorated")\n', "")
         capture = trace(tmp_path, source, "--include", "program.py").capture
@@ -245,3 +248,208 @@ asyncio.run(main())
     ).capture
     assert capture.tasks == {"profiled": 2000, "plain": 2000}
     assert capture.counts == {"profiled": 4000} and capture.open == []
+
+
+LIVES = """
+import asyncio, json, sys, threading, time
+def work(seconds):
+    # A busy time that the test can rely on, on a machine that is busy too.
+    begin = time.perf_counter_ns()
+    time.sleep(seconds)
+    return time.perf_counter_ns() - begin
+@vor.profile
+async def alternates(count):
+    busy = 0
+    for _ in range(count):
+        busy += work(0.01)
+        await asyncio.sleep(0.02)
+    return busy + work(0.01)
+@vor.profile
+async def around():
+    return await alternates(1)
+@vor.profile
+async def values():
+    for i in range(3):
+        await asyncio.sleep(0.005)
+        yield i
+@vor.profile
+async def fails():
+    await asyncio.sleep(0.005)
+    work(0.005)
+    raise ValueError
+@vor.profile
+async def waits_for_ever():
+    await asyncio.Event().wait()
+async def consume():
+    async for i in values():
+        work(0.004)
+async def main():
+    busy = {"alternates": await alternates(3)}
+    await around()
+    await asyncio.gather(consume(), fails(), return_exceptions=True)
+    cancelled = asyncio.create_task(waits_for_ever())
+    await asyncio.sleep(0.01)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    if sys.version_info >= (3, 11):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(alternates(2))
+    return busy
+def in_thread():
+    asyncio.run(alternates(1))
+threads = [threading.Thread(target=in_thread) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps(asyncio.run(main())))
+"""
+
+
+def tasks_of(path: Path) -> dict[str, list[dict]]:
+    """Return the rows of tasks by name, as they began."""
+    found: dict[str, list[dict]] = {}
+    for row in sorted(vor.read(path).tasks, key=lambda row: row["start_ns"]):
+        found.setdefault(row["name"], []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_task_says_when_it_was_active_and_when_it_waited(tmp_path: Path, traced: bool) -> None:
+    if traced:
+        source = LIVES.replace("@vor.profile\n", "")
+        run = trace(tmp_path, source, "--include", "program.py")
+    else:
+        run = record(tmp_path, LIVES)
+    tasks = tasks_of(tmp_path / "run.vor")
+    ms = 1_000_000
+
+    def check(row: dict, polls: int, busy_ms: float, idle_ms: float) -> None:
+        assert row["polls"] == polls, row
+        assert row["busy_ns"] >= busy_ms * ms, row
+        # A sleep of `asyncio` may end earlier by the resolution of its clock.
+        assert row["dur_ns"] - row["busy_ns"] >= (idle_ms - 1) * ms, row
+
+    of_threads, (first, inner), of_group = (
+        tasks["alternates"][:2], tasks["alternates"][2:4], tasks["alternates"][4:],
+    )  # fmt: skip
+    assert len({row["thread"] for row in of_threads}) == 2 and len(of_group) == 3
+    for row in of_threads:
+        check(row, 2, 20, 20)
+    check(first, 4, 40, 60)
+    # What it slept is exactly what is not busy: nothing else runs meanwhile.
+    truth_ns = json.loads(run.done.stdout)["alternates"]
+    assert truth_ns <= first["busy_ns"] <= first["dur_ns"] - 59 * ms
+    check(inner, 2, 20, 20)
+    (around,) = tasks["around"]
+    assert around["polls"] == 2 and around["busy_ns"] >= inner["busy_ns"]
+    for row in of_group:
+        check(row, 3, 30, 40)
+    # It waits while its consumer works, too: three sleeps, three values and the end.
+    (generator,) = tasks["values"]
+    check(generator, 7, 0, 3 * 5 + 3 * 4)
+    (failed,) = tasks["fails"]
+    check(failed, 2, 5, 5)
+    (cancelled,) = tasks["waits_for_ever"]
+    check(cancelled, 2, 0, 10)
+    assert cancelled["dur_ns"] < first["dur_ns"] * 100
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_tasks_that_never_finish_end_with_the_recording(tmp_path: Path, traced: bool) -> None:
+    source = """
+import asyncio, threading, time
+@vor.profile
+async def serves(): await asyncio.sleep(1000)
+@vor.profile
+async def asks(): await asyncio.sleep(1000)
+def daemon():
+    loop = asyncio.new_event_loop()
+    loop.create_task(serves())
+    loop.run_forever()
+threading.Thread(target=daemon, daemon=True).start()
+loop = asyncio.new_event_loop()
+kept = loop.create_task(asks())
+loop.run_until_complete(asyncio.sleep(0.1))
+"""
+    if traced:
+        trace(tmp_path, source.replace("@vor.profile\n", ""), "--include", "program.py")
+    else:
+        record(tmp_path, source + "vor.disable()\n")
+    tasks = tasks_of(tmp_path / "run.vor")
+    assert {name: len(rows) for name, rows in tasks.items()} == {"serves": 1, "asks": 1}
+    assert all(rows[0]["dur_ns"] > 30_000_000 for rows in tasks.values())
+    assert all(rows[0]["polls"] == 1 for rows in tasks.values())
+
+
+def test_an_asynchronous_generator_that_is_left_ends(tmp_path: Path) -> None:
+    record(
+        tmp_path,
+        HEAD
+        + """
+@vor.profile
+async def left():
+    for i in range(3):
+        await asyncio.sleep(0.001)
+        yield i
+async def main():
+    async for i in left(): break
+    await asyncio.sleep(0.2)
+asyncio.run(main())
+""",
+    )
+    (left,) = tasks_of(tmp_path / "run.vor")["left"]
+    assert left["dur_ns"] < 150_000_000
+
+
+def test_each_task_has_a_track_of_its_own_while_it_lives(tmp_path: Path) -> None:
+    record(
+        tmp_path,
+        HEAD
+        + """
+@vor.profile
+async def overlaps(): await asyncio.sleep(0.02)
+async def main():
+    await asyncio.gather(*(overlaps() for _ in range(4)))
+    await asyncio.gather(*(overlaps() for _ in range(4)))
+asyncio.run(main())
+""",
+    )
+    capture = vor.read(tmp_path / "run.vor")
+    capture.export(tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())
+    sides = [
+        sorted(
+            event["id2"]["local"]
+            for event in events
+            if event["ph"] == side and event.get("name") == "overlaps" and "id2" in event
+        )
+        for side in "be"
+    ]
+    assert len(set(sides[0])) == 8 and sides[0] == sides[1]
+    assert len(tasks_of(tmp_path / "run.vor")["overlaps"]) == 8
+
+
+@pytest.mark.parametrize("library", ["trio", "anyio", "uvloop"])
+def test_other_loops(tmp_path: Path, library: str) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    begin, sleep = {
+        "trio": ("trio.run(main)", "trio.sleep"),
+        "anyio": ("anyio.run(main)", "anyio.sleep"),
+        "uvloop": ("uvloop.run(main())", "asyncio.sleep"),
+    }[library]
+    record(
+        tmp_path,
+        f"""
+import asyncio, time, {library}
+@vor.profile
+async def naps():
+    time.sleep(0.01)
+    await {sleep}(0.02)
+async def main():
+    await naps()
+{begin}
+""",
+    )
+    (naps,) = tasks_of(tmp_path / "run.vor")["naps"]
+    assert naps["polls"] == 2 and naps["busy_ns"] >= 10_000_000
+    assert naps["dur_ns"] - naps["busy_ns"] >= 19_000_000

@@ -155,7 +155,13 @@ class Capture(Sequence["Frame"]):
 
     @property
     def tasks(self) -> Table:
-        """A row per task, from its first activation to its end, waiting included."""
+        """A row per task, from its first activation to its end, waiting included.
+
+        Columns: ``thread``, ``tid``, ``frame``, ``id``, ``name``, ``file``, ``line``, ``start_ns``,
+        ``dur_ns``, ``busy_ns``, ``polls``. A coroutine was active for ``busy_ns``, in ``polls``
+        activations, and waited for the rest of ``dur_ns``. Both are 0 for a task without recorded
+        activations, such as a block that stayed open while its coroutine waited.
+        """
         return self._all()[1]
 
     @property

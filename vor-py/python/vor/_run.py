@@ -4,7 +4,8 @@ The program runs as `__main__`, with its own arguments and path, as without vor.
 the interpreter, after the program's threads and its own exit handlers. Interpreters that the
 program starts record too, because `_child/sitecustomize.py` is first in `PYTHONPATH`. Each process
 writes a capture of its own, `run.<pid>.vor` beside `run.vor`. Forked children continue to record.
-Frames end at an interval until the program marks one itself.
+Frames end at an interval until the program marks one itself. At its end the first process prints a
+summary of its capture on stderr.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
-from vor import _core, _monitor, _recording
+from vor import _core, _monitor, _recording, _summary
 
 _VARIABLE = "VOR_PYTHON_RUN"
+# `0` has the effect of `--quiet`.
+_SUMMARY = "VOR_RUN_SUMMARY"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CHILD = os.path.join(_HERE, "_child")
 # Helpers of `multiprocessing` that run no code of the program.
@@ -44,6 +47,7 @@ class Options:
     c_calls: bool = False
     # The interval at which frames end until the program marks one. 0 means never.
     frame_ms: float = 100.0
+    quiet: bool = False
     # The process whose capture is `out`.
     pid: int = 0
 
@@ -53,7 +57,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="python -m vor run",
         usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N]"
-        " [--c-calls] [--frame-ms N] (script.py | -m MODULE) ...",
+        " [--c-calls] [--frame-ms N] [--quiet] (script.py | -m MODULE) ...",
         description="Run a program and record every call of Python.",
         epilog="A PLACE is a module or package, a file or a folder;"
         " the options may be given more than once.",
@@ -85,6 +89,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         help="end a frame every N ms until the program marks one itself (100);"
         " 0: the whole run is one frame",
     )
+    parser.add_argument("--quiet", action="store_true", help="print no summary at the end")
     parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module"
     )
@@ -107,6 +112,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             min_us=given.min_us,
             c_calls=given.c_calls,
             frame_ms=given.frame_ms,
+            quiet=given.quiet or not _wants_summary(),
             pid=os.getpid(),
         )
     except _BadInput as error:
@@ -114,6 +120,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
     _lead_children(options)
     _begin(options)
     _execute(*program)
+
+
+def _wants_summary() -> bool:
+    value = os.environ.get(_SUMMARY) or "1"
+    if value not in ("0", "1"):
+        print(f"vor: {_SUMMARY}: `{value}` is neither 0 nor 1; it is ignored", file=sys.stderr)
+    return value != "0"
 
 
 class _BadInput(Exception):
@@ -239,11 +252,28 @@ def _end(options: Options) -> None:
         _core.frame_mark()
     _recording.disable()
     _recording.close_capture()
-    if os.getpid() == options.pid:
-        _report_children(options.out)
+    if os.getpid() == options.pid and not options.quiet:
+        _print(_report(options.out))
 
 
-def _report_children(out: str) -> None:
+def _report(out: str) -> str:
+    try:
+        return _summary.text(out) + _report_children(out)
+    except OSError as error:
+        return f"vor: {error}\n"
+
+
+def _print(text: str) -> None:
+    """Write to the stderr of the process, whatever the program made of `sys.stderr`."""
+    try:
+        if sys.__stderr__ is not None:
+            print(text, end="", file=sys.__stderr__, flush=True)
+    except (OSError, ValueError):
+        # It is closed.
+        pass
+
+
+def _report_children(out: str) -> str:
     stem, extension = os.path.splitext(out)
     folder, prefix = os.path.split(stem + ".")
     others = [
@@ -254,12 +284,12 @@ def _report_children(out: str) -> None:
         and entry.name.endswith(extension)
         and entry.stat().st_mtime >= _STARTED
     ]
-    if others:
-        print(
-            f"vor: {len(others)} more processes wrote captures beside {out}; "
-            f"`vor merge {stem}{extension} {stem}.*{extension} -o all.pftrace` puts them together",
-            file=sys.stderr,
-        )
+    if not others:
+        return ""
+    return (
+        f"vor: {len(others)} more processes wrote captures beside {out}; "
+        f"`vor merge {stem}{extension} {stem}.*{extension} -o all.pftrace` puts them together\n"
+    )
 
 
 def _execute(code: types.CodeType, module: types.ModuleType) -> NoReturn:

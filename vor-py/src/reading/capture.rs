@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::reader::{Capture, Damage, FrameScan, FrameSummary};
+use vor_capture::stats::{ScopeStats, StatsBuilder};
 use vor_export::thread_label;
 
 use super::column::arrow_error;
 use super::error::failed;
-use super::gather::{FrameSelection, Interruption, PassData, gather, statistics};
+use super::gather::{FrameSelection, Interruption, PassData, gather, statistics, statistics_until};
 use super::make;
 use super::table::Table;
 
@@ -213,16 +215,23 @@ impl Reading {
             let (builder, catalog, damage) =
                 statistics(path, &mut open.capture, FrameSelection::new(frames))?;
             open.note(damage);
-            let mut rows = builder.scope_stats(&catalog);
-            rows.sort_by(|a, b| {
-                b.self_ns
-                    .cmp(&a.self_ns)
-                    .then_with(|| a.name.cmp(&b.name))
-                    .then_with(|| a.site.cmp(&b.site))
-            });
+            let rows = by_self_time(&builder, &catalog);
             Ok(make::stats(&rows, &catalog))
         });
         table?.map_err(arrow_error)
+    }
+
+    /// Return the table of statistics for the spans that can be read within a time, and whether
+    /// these are all spans. Very long captures have self times that are estimates in it.
+    #[pyo3(signature = (limit_ms, /))]
+    fn stats_within(&self, py: Python<'_>, limit_ms: u64) -> PyResult<(Table, bool)> {
+        let deadline = Instant::now() + Duration::from_millis(limit_ms);
+        let (table, is_whole) = self.with(py, |path, open| {
+            let (builder, catalog, is_whole) = statistics_until(path, &mut open.capture, deadline)?;
+            let rows = by_self_time(&builder, &catalog);
+            Ok((make::stats(&rows, &catalog), is_whole))
+        })?;
+        Ok((table.map_err(arrow_error)?, is_whole))
     }
 
     /// Read the records written since the last call, and return the number of frames.
@@ -240,6 +249,18 @@ impl Reading {
     fn close(&self, py: Python<'_>) {
         py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }
+}
+
+/// Returns a row per call site, the largest self time first.
+fn by_self_time(builder: &StatsBuilder, catalog: &Catalog) -> Vec<ScopeStats> {
+    let mut rows = builder.scope_stats(catalog);
+    rows.sort_by(|a, b| {
+        b.self_ns
+            .cmp(&a.self_ns)
+            .then_with(|| a.name.cmp(&b.name))
+            .then_with(|| a.site.cmp(&b.site))
+    });
+    rows
 }
 
 /// Returns damage as a dictionary with the names of the command's JSON.

@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pyo3::prelude::*;
 use vor_capture::Error;
@@ -183,7 +184,7 @@ fn stream(
     })
 }
 
-/// Reads frames at their places. Returns `None` if a span began before them.
+/// Reads frames at their places. Returns `None` if a span or task began before them.
 fn seek(
     capture: &mut Capture,
     chosen: &[(u64, FrameSummary)],
@@ -209,8 +210,11 @@ fn seek(
         } else {
             SpanBatch::of_trees(frame)
         };
-        let mut starts = batch.threads.iter().flat_map(|thread| &thread.start_ticks);
-        if starts.any(|&start_ticks| start_ticks < begin_ticks) {
+        let mut starts = batch.threads.iter().flat_map(|thread| {
+            let tasks = thread.async_spans.iter().map(|task| task.start_ticks);
+            thread.start_ticks.iter().copied().chain(tasks)
+        });
+        if starts.any(|start_ticks| start_ticks < begin_ticks) {
             return Ok(None);
         }
         builder.add_batch(batch);
@@ -251,6 +255,27 @@ pub(super) fn statistics(
         found = statistics_once(path, capture, selection, builder)?;
     }
     Ok(found)
+}
+
+/// Computes the statistics of the spans that can be read until `deadline`, in one pass. Returns
+/// whether these are all.
+pub(super) fn statistics_until(
+    path: &Path,
+    capture: &mut Capture,
+    deadline: Instant,
+) -> Result<(StatsBuilder, Arc<Catalog>, bool), Interruption> {
+    let (mut builder, mut is_whole) = (StatsBuilder::new(), true);
+    let (catalog, _) = visit(path, capture, |piece| {
+        if let Piece::Batch(batch) = piece {
+            builder.add_batch(&batch);
+            is_whole = Instant::now() < deadline;
+        }
+        match is_whole {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    Ok((builder, catalog, is_whole))
 }
 
 fn statistics_once(

@@ -253,6 +253,8 @@ pub(super) fn tasks(tasks: &[TaskRow], catalog: &Catalog) -> Result<Table, Arrow
         LazyColumn::ready("line", lines(catalog, &sites), true),
         values::<Int64Array>("start_ns", tasks.iter().map(|task| task.start_ns)),
         values::<Int64Array>("dur_ns", tasks.iter().map(|task| task.dur_ns)),
+        values::<Int64Array>("busy_ns", tasks.iter().map(|task| task.busy_ns)),
+        values::<UInt64Array>("polls", tasks.iter().map(|task| task.polls)),
     ];
     Ok(Table::new(
         columns,

@@ -2,7 +2,8 @@
 //! records each activation as a span.
 //!
 //! Like the [wrapper](crate::recording::wrapper), it looks like its target. The awaitables of an
-//! asynchronous generator are wrapped in such objects too, because its code runs in them.
+//! asynchronous generator are wrapped in such objects too, because its code runs in them. All of
+//! them together are one task, which ends with the generator.
 
 #![expect(
     unsafe_code,
@@ -39,9 +40,10 @@ struct Activation {
     /// time, and one of them is refused.
     values: AtomicPtr<Vec<Value>>,
     is_coroutine: bool,
-    /// The first activation of a suspended coroutine, with which its task began. Only the thread
-    /// that resumes the object changes it, and holds the interpreter's lock then.
-    first: Option<ManualScope>,
+    /// The asynchronous generator whose code runs in an awaitable, which holds a reference to it;
+    /// null for other targets.
+    generator: *mut ffi::PyObject,
+    /// Only the thread that resumes the object changes it, and holds the interpreter's lock then.
     was_resumed: bool,
 }
 
@@ -94,6 +96,21 @@ pub(crate) unsafe fn around(
     site: &'static CallSite,
     values: Option<Vec<Value>>,
 ) -> *mut ffi::PyObject {
+    // SAFETY: as the caller says.
+    unsafe { around_part(target, ptr::null_mut(), site, values) }
+}
+
+/// Does the same as [`around`], for an awaitable of `generator` if that is not null.
+///
+/// # Safety
+///
+/// As for [`around`], and `target` holds a reference to `generator`.
+unsafe fn around_part(
+    target: *mut ffi::PyObject,
+    generator: *mut ffi::PyObject,
+    site: &'static CallSite,
+    values: Option<Vec<Value>>,
+) -> *mut ffi::PyObject {
     // SAFETY: all fields are written, the target last.
     unsafe {
         let made = allocate(TYPE.get(), |object: *mut Activation| {
@@ -101,7 +118,7 @@ pub(crate) unsafe fn around(
             let values = values.map_or(ptr::null_mut(), |values| Box::into_raw(Box::new(values)));
             (&raw mut (*object).values).write(AtomicPtr::new(values));
             (&raw mut (*object).is_coroutine).write(is_coroutine(target));
-            (&raw mut (*object).first).write(None);
+            (&raw mut (*object).generator).write(generator);
             (&raw mut (*object).was_resumed).write(false);
             Proxy::set_target(object.cast(), target);
         });
@@ -192,21 +209,54 @@ impl Span {
         if open::height() != self.height {
             open::end_above(self.height);
         }
-        self.scope.end_with(&self.args);
         // SAFETY: the object is alive, as the caller of `begin` promised.
         let activation = unsafe { &mut *self.object.cast::<Activation>() };
-        if !activation.is_coroutine {
-            return;
-        }
-        activation.was_resumed = true;
-        if is_suspended {
-            if self.is_first {
-                activation.first = Some(self.scope);
-            }
-        } else if let Some(first) = activation.first.take() {
-            first.end_as_task();
+        if activation.is_coroutine {
+            activation.was_resumed = true;
+            self.end_of_task(self.object.addr(), is_suspended, self.is_first);
+        } else if activation.generator.is_null() {
+            self.scope.end_with(&self.args);
+        } else {
+            let generator = activation.generator;
+            // SAFETY: the awaitable holds a reference to it.
+            let is_suspended = is_suspended || unsafe { has_frame(generator) };
+            let is_first = !open::has_task(generator.addr());
+            self.end_of_task(generator.addr(), is_suspended, is_first);
         }
     }
+
+    /// Ends the span, and the task that `of` identifies unless that is only suspended.
+    fn end_of_task(&self, of: usize, is_suspended: bool, is_first: bool) {
+        if is_suspended {
+            open::suspend_task(of, self.scope, is_first);
+            return self.scope.end_with(&self.args);
+        }
+        let task = (!is_first).then(|| open::take_task(of)).flatten();
+        if let Some(task) = task {
+            task.poll(self.scope);
+        }
+        self.scope.end_with(&self.args);
+        if let Some(task) = task {
+            task.end();
+        }
+    }
+}
+
+/// Returns whether an asynchronous generator has not ended. Keeps an error that is set.
+///
+/// # Safety
+///
+/// `generator` is alive, and the thread is attached to the interpreter.
+unsafe fn has_frame(generator: *mut ffi::PyObject) -> bool {
+    // SAFETY: as the caller says.
+    let (py, generator) = unsafe {
+        let py = Python::assume_attached();
+        (py, Bound::from_borrowed_ptr(py, generator))
+    };
+    with_error_aside(py, || {
+        let frame = generator.getattr("ag_frame");
+        frame.is_ok_and(|frame| !frame.is_none())
+    })
 }
 
 unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -325,7 +375,8 @@ unsafe fn awaitable(
             return returned;
         }
         let values = take_values(object);
-        around(returned, (*object.cast::<Activation>()).site, values)
+        let site = (*object.cast::<Activation>()).site;
+        around_part(returned, target(object), site, values)
     }
 }
 
@@ -377,6 +428,12 @@ unsafe fn release_target(object: *mut ffi::PyObject) {
         let target = target(object);
         if target.is_null() {
             return;
+        }
+        // The event loop closes an asynchronous generator itself, without this object.
+        if (*object.cast::<Activation>()).generator.is_null()
+            && let Some(task) = open::take_task(target.addr())
+        {
+            task.end();
         }
         if ffi::Py_REFCNT(target) == 1 && setup::is_enabled() {
             let py = Python::assume_attached();

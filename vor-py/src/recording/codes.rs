@@ -30,7 +30,7 @@ pub(crate) struct Code {
     pub(crate) site: Option<&'static CallSite>,
     /// The names of the arguments that are recorded, as in the call site.
     pub(crate) args: Box<[String]>,
-    /// Set for an `async def`, whose activations are one task.
+    /// Set for an `async def`, with or without `yield`, whose activations are one task.
     pub(crate) coroutine: Option<Coroutine>,
 }
 
@@ -46,8 +46,9 @@ pub(crate) struct Coroutine {
 impl Coroutine {
     /// Returns the properties of an `async def`; `None` for other code.
     pub(crate) fn of(code: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        const CO_COROUTINE: u32 = 0x80;
-        if code.getattr("co_flags")?.extract::<u32>()? & CO_COROUTINE == 0 {
+        const CO_COROUTINE_OR_ASYNC_GENERATOR: u32 = 0x80 | 0x200;
+        let flags = code.getattr("co_flags")?.extract::<u32>()?;
+        if flags & CO_COROUTINE_OR_ASYNC_GENERATOR == 0 {
             return Ok(None);
         }
         Ok(Some(Self {

@@ -6,7 +6,8 @@
 //! place (`sites`) and lives as long as the process. A span begins and ends at it as in Rust, but
 //! callbacks of the interpreter take the role of the guard ([`vor_recorder::hot::scope::manual`]).
 //! Each thread has a stack of open scopes (`open`), because callbacks come one by one and Python's
-//! blocks need not nest: a `with` in a coroutine stays open while others run.
+//! blocks need not nest: a `with` in a coroutine stays open while others run. A coroutine that is
+//! suspended is a task (`tasks`), and its activations are the polls of it.
 //!
 //! The callbacks depend on the interpreter:
 //!
@@ -28,6 +29,7 @@
 
 pub(crate) mod interface;
 mod sites;
+mod tasks;
 mod open;
 mod object;
 mod entry;

@@ -7,8 +7,8 @@
 //! moved *aside*, and recorded as a task when it ends. Second, the end of a call is missed if
 //! recording is switched off in between. Then the call ends together with the one around it.
 //!
-//! A coroutine that was suspended is a task too, from its first activation to its last. Its frame
-//! identifies it in between, because there may be many coroutines of the same code.
+//! A coroutine that was suspended is a task too (`tasks`), from its first activation to its last.
+//! Its frame identifies it in between, because there may be many coroutines of the same code.
 //!
 //! ```text
 //! entries   [ main | load | with "batch" ]   keys: two code objects, the object of the `with`
@@ -16,10 +16,11 @@
 //! ```
 
 use std::cell::UnsafeCell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
+use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope, ManualTask};
+
+use crate::recording::tasks::{self, ThreadTasks};
 
 /// Set in the key of a block, as opposed to a call. Addresses of objects are multiples of 8.
 const BLOCK: usize = 1;
@@ -32,8 +33,7 @@ const RESUMED: usize = 4;
 /// every call that begins, because the ends of earlier calls are never reported.
 static SWITCHED_OFF: AtomicU32 = AtomicU32::new(0);
 
-/// Most blocks aside on a thread, and most suspended coroutines of it. Further ones are not
-/// recorded.
+/// Most blocks aside on a thread. Further ones are not recorded.
 const MAX_ASIDE: usize = 1 << 16;
 
 #[derive(Clone, Copy)]
@@ -66,8 +66,8 @@ struct Stack {
     /// Arguments of the entries that have some, in the same order.
     args: Vec<ArgWords>,
     aside: Vec<Entry>,
-    /// The first activations of suspended coroutines, by their frames.
-    first_activations: HashMap<usize, ManualScope>,
+    /// The suspended coroutines.
+    tasks: ThreadTasks,
     /// The height of the stack when [`set_turn_running`] found a turn of an event loop running.
     /// Entries above it are suspended when the next turn begins.
     running_turn: Option<usize>,
@@ -166,31 +166,51 @@ fn end_slow(key: usize) {
 }
 
 /// Ends an activation of a coroutine that is suspended. If it is the first one, a task begins with
-/// it, and [`end_coroutine`] ends that task. `frame` identifies the coroutine, and is called only
-/// in that case.
+/// it, and [`end_coroutine`] ends that task. `frame` identifies the coroutine.
 pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
-    let entry = with(|stack| stack.last_of(key));
-    if let Some(first) = entry.filter(|entry| !entry.is_resumed()) {
-        let frame = frame();
-        with(|stack| stack.begin_task(frame, first.scope));
-    }
-    end(
-        key | entry.map_or(0, |entry| entry.key & RESUMED),
-        min_ticks,
-    );
+    let Some(entry) = with(|stack| stack.last_of(key)) else {
+        return;
+    };
+    suspend_task(frame(), entry.scope, !entry.is_resumed());
+    end(key | entry.key & RESUMED, min_ticks);
 }
 
 /// Ends the last activation of a coroutine, and its task if it was ever suspended.
 pub(crate) fn end_coroutine(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
-    let entry = with(|stack| stack.last_of(key));
-    let was_suspended = entry.is_some_and(Entry::is_resumed);
-    end(key | if was_suspended { RESUMED } else { 0 }, min_ticks);
-    if was_suspended {
-        let frame = frame();
-        if let Some(first) = with(|stack| stack.first_activations.remove(&frame)) {
-            first.end_as_task();
-        }
+    let entry = with(|stack| stack.last_of(key)).filter(|entry| entry.is_resumed());
+    let Some(entry) = entry else {
+        return end(key, min_ticks);
+    };
+    let task = take_task(frame());
+    if let Some(task) = task {
+        task.poll(entry.scope);
     }
+    end(key | RESUMED, min_ticks);
+    if let Some(task) = task {
+        task.end();
+    }
+}
+
+/// Records an activation that is suspended as one of the task that `of` identifies on this thread.
+/// The first one begins the task.
+pub(crate) fn suspend_task(of: usize, activation: ManualScope, is_first: bool) {
+    let task = with(|stack| match is_first {
+        true => stack.tasks.begin(of, activation),
+        false => stack.tasks.get(of),
+    });
+    if let Some(task) = task {
+        task.poll(activation);
+    }
+}
+
+/// Returns whether `of` identifies a task on this thread.
+pub(crate) fn has_task(of: usize) -> bool {
+    with(|stack| stack.tasks.get(of).is_some())
+}
+
+/// Returns the task that `of` identifies on this thread, and forgets it.
+pub(crate) fn take_task(of: usize) -> Option<ManualTask> {
+    with(|stack| stack.tasks.remove(of))
 }
 
 /// Ends the calls above a height of the stack, and moves blocks above it aside, because the scope
@@ -229,9 +249,10 @@ pub(crate) fn height() -> usize {
 }
 
 /// Ends all calls that are open on this thread, and makes the other threads forget theirs, because
-/// their ends will not be reported.
+/// their ends will not be reported. Suspended coroutines of all threads end as tasks.
 pub(crate) fn forget_calls() {
     end_above(0);
+    tasks::end_all();
     SWITCHED_OFF.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -244,14 +265,6 @@ impl Stack {
     /// Returns the innermost entry with a key.
     fn last_of(&self, key: usize) -> Option<Entry> {
         self.entries.iter().rfind(|entry| entry.is_of(key)).copied()
-    }
-
-    fn begin_task(&mut self, frame: usize, first: ManualScope) {
-        // If another frame gets the address of a coroutine whose end was missed, it replaces that
-        // coroutine.
-        if self.first_activations.len() < MAX_ASIDE {
-            self.first_activations.insert(frame, first);
-        }
     }
 
     fn take_aside(&mut self, key: usize) -> Option<Entry> {
@@ -294,7 +307,6 @@ impl Stack {
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
-        self.first_activations.clear();
         let around = self
             .entries
             .iter()

@@ -6,7 +6,7 @@ from . import commands, interpreters
 from .report import Failed, say
 
 # uv comes last, since it builds in a separate folder; the others share their build files.
-TOOLS = "pip", "maturin build", "maturin develop", "uv pip"
+TOOLS = "pip", "pip from git", "maturin build", "maturin develop", "uv pip"
 SMOKE = pathlib.Path(__file__).parents[1] / "smoke.py"
 # Unoptimised, so that little is compiled twice.
 DEV_PROFILE = {"MATURIN_PEP517_ARGS": "--profile dev"}
@@ -35,6 +35,13 @@ def _install(tools, tool, environment):
         pip = environment.command("pip")
         commands.check(
             pip, "install", "-q", "--disable-pip-version-check", "./vor-py", env=DEV_PROFILE
+        )
+    elif tool == "pip from git":
+        # pip clones the repository: it installs the last commit, without other changes.
+        pip = environment.command("pip")
+        source = f"git+{pathlib.Path.cwd().as_uri()}#subdirectory=vor-py"
+        commands.check(
+            pip, "install", "-q", "--disable-pip-version-check", source, env=DEV_PROFILE
         )
     elif tool == "maturin build":
         tools.build(python, "dev", folder / "wheels")

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::batch::{ArgValue, SpanBatch};
+use crate::model::batch::{ArgValue, SpanBatch, TaskEventKind};
 use crate::model::catalog::{SiteId, ThreadId};
 use crate::stats::SpanTimer;
 
@@ -87,6 +87,10 @@ pub struct TaskRow {
     pub start_ns: i64,
     /// How long it lasted, waiting included, in nanoseconds.
     pub dur_ns: i64,
+    /// How often it was polled, or a coroutine resumed; 0 if that was not recorded.
+    pub polls: u64,
+    /// How long these polls lasted together, in nanoseconds. In the rest of the time it waited.
+    pub busy_ns: i64,
 }
 
 /// A line of text.
@@ -133,9 +137,18 @@ pub struct ColumnsBuilder {
     frame: FrameBegin,
     /// Starts of the spans of the current frame.
     start_ticks: Vec<u64>,
+    /// Polls by task. They may come from another thread than the task's end, and after it.
+    polls: FxHashMap<u64, Polls>,
     /// Starts of the spans around the current one, for each thread of that frame; empty between
     /// frames.
     around: FxHashMap<ThreadId, Vec<u64>>,
+}
+
+/// The polls of a task so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Polls {
+    count: u64,
+    busy_ns: i64,
 }
 
 /// Where the current frame begins in each column.
@@ -207,6 +220,16 @@ impl ColumnsBuilder {
                 values: args.values,
             });
             columns.args.extend(args);
+            for event in &thread.task_events {
+                if let TaskEventKind::Poll { duration_ticks } = event.kind {
+                    let timeline = &catalog.timeline;
+                    let polls = self.polls.entry(event.task).or_default();
+                    polls.count += 1;
+                    let busy_ns =
+                        saturated(timeline.duration_ns(event.start_ticks, duration_ticks));
+                    polls.busy_ns = polls.busy_ns.saturating_add(busy_ns);
+                }
+            }
             columns.tasks.extend(thread.async_spans.iter().map(|task| {
                 TaskRow {
                     thread: thread.thread,
@@ -219,6 +242,8 @@ impl ColumnsBuilder {
                             .timeline
                             .duration_ns(task.start_ticks, task.duration_ticks),
                     ),
+                    polls: 0,
+                    busy_ns: 0,
                 }
             }));
             columns
@@ -274,6 +299,10 @@ impl ColumnsBuilder {
     pub fn finish(mut self) -> Columns {
         self.number_depths();
         self.columns.estimated_self_times = self.measure.estimated_self_times();
+        for task in &mut self.columns.tasks {
+            let polls = self.polls.get(&task.id).copied().unwrap_or_default();
+            (task.polls, task.busy_ns) = (polls.count, polls.busy_ns);
+        }
         self.columns
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use vor_capture::filled;
-use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::batch::{AsyncSpan, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::TreeBuilder;
 use vor_capture::reader::{Capture, Columns, ColumnsBuilder, Piece, Pieces};
@@ -215,4 +215,51 @@ fn columns_hold_the_whole_file() {
         assert!(args.row >= row && args.row < columns.sites.len());
         row = args.row + 1;
     }
+}
+
+#[test]
+fn a_task_has_the_time_of_its_polls() {
+    let poll = |task, start_ticks, duration_ticks| {
+        filled!(TaskEvent {
+            task,
+            start_ticks,
+            kind: TaskEventKind::Poll { duration_ticks },
+        })
+    };
+    let mut builder = ColumnsBuilder::default();
+    let mut add = |events: Vec<TaskEvent>, ended: Option<AsyncSpan>| {
+        let thread = filled!(ThreadBatch {
+            task_events: events,
+            async_spans: ended.into_iter().collect(),
+        });
+        builder.add_batch(filled!(SpanBatch {
+            threads: vec![thread]
+        }));
+    };
+    let first = filled!(AsyncSpan {
+        id: 1,
+        start_ticks: 100,
+        duration_ticks: 900,
+    });
+    add(vec![poll(1, 100, 10), poll(2, 120, 7)], None);
+    // A poll of the first one comes from a thread that is drained later.
+    add(vec![], Some(first));
+    add(
+        vec![
+            poll(1, 500, 20),
+            filled!(TaskEvent {
+                task: 1,
+                kind: TaskEventKind::Step,
+            }),
+        ],
+        Some(filled!(AsyncSpan { id: 3 })),
+    );
+    builder.end_frame(0);
+    let columns = builder.finish();
+    let found: Vec<_> = columns
+        .tasks
+        .iter()
+        .map(|task| (task.id, task.polls, task.busy_ns, task.dur_ns))
+        .collect();
+    assert_eq!(found, [(1, 2, 30, 900), (3, 0, 0, 0)]);
 }

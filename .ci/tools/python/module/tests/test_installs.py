@@ -65,6 +65,8 @@ class Installs(unittest.TestCase):
         calls = self.run_check()
         for call in [
             "pip install -q --disable-pip-version-check ./vor-py",
+            f"install -q --disable-pip-version-check git+{self.folder.resolve().as_uri()}"
+            "#subdirectory=vor-py",
             "maturin build -q -m vor-py/Cargo.toml --profile dev",
             "maturin develop -q -m vor-py/Cargo.toml --profile dev",
             "--refresh-package vor ./vor-py",

@@ -8,11 +8,11 @@
 use std::marker::PhantomData;
 
 use super::mixed::abandon;
-use super::{Opened, Scope, open, open_slow};
+use super::{Opened, Scope, elapsed_ticks, open, open_slow};
 use crate::clock;
 use crate::hot::args::{self, ArgWord};
 use crate::hot::callsite::{self, CallSite, MAX_ARGS};
-use crate::hot::ring::MAX_SITE;
+use crate::hot::ring::{MAX_SITE, Special};
 use crate::hot::tracing_out;
 use crate::hot::{record_state, task, thread};
 
@@ -30,6 +30,18 @@ pub struct ArgWords {
 pub struct ManualScope {
     opened: Opened,
     not_send: PhantomData<*mut ()>,
+}
+
+/// A task whose activations are scopes, as a coroutine is: it lasts from the start of its first
+/// activation to the end of its last. It is a plain value, and may end on any thread. If it is
+/// dropped without an end, it leaves no record but its activations.
+#[must_use = "a task that is not ended leaves no record"]
+#[derive(Clone, Copy, Debug)]
+pub struct ManualTask {
+    /// The id of the call site.
+    site: u32,
+    id: u64,
+    start_ticks: u64,
 }
 
 /// Sets up the state that this thread's scopes are recorded in, if there is none yet. A
@@ -147,5 +159,33 @@ impl ManualScope {
     /// Closes the scope, and all scopes that were opened in it, without a record.
     pub fn abandon(self) {
         abandon(self.opened);
+    }
+}
+
+impl ManualTask {
+    /// Begins a task with its first activation, which is open; `None` if that is not recorded.
+    pub fn begin(first: ManualScope) -> Option<Self> {
+        let site = first.opened.flagged & MAX_SITE;
+        (site != 0).then(|| Self {
+            site,
+            id: task::new_id(),
+            start_ticks: first.opened.start_ticks,
+        })
+    }
+
+    /// Records that an activation of the task, which is open, is suspended now or ends. The
+    /// activation ends as a scope, too: with [`ManualScope::end`], after this.
+    pub fn poll(self, activation: ManualScope) {
+        if activation.opened.flagged & MAX_SITE != 0 {
+            let start_ticks = activation.opened.start_ticks;
+            let duration_ticks = elapsed_ticks(start_ticks, clock::ticks());
+            let words = [self.id, duration_ticks];
+            thread::push_special(Special::Poll, start_ticks, self.site, words);
+        }
+    }
+
+    /// Ends the task.
+    pub fn end(self) {
+        task::push_task(self.site, self.id, self.start_ticks, clock::ticks());
     }
 }
