@@ -9,7 +9,9 @@
 //! | [`THREADS`] | a thread with its first task, and [`end_all`], which then takes the locks of tasks |
 //! | of a thread's tasks | this thread for a look-up, and [`end_all`] |
 //!
-//! No code of Python runs under either.
+//! No code of Python runs under either. A thread never waits for its own tasks: they are locked only
+//! while all tasks end, or for ever in a child that was forked meanwhile by a build without the global
+//! lock, which then records no tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -51,13 +53,14 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ThreadTasks {
     /// Begins a task with its first activation.
     pub(crate) fn begin(&mut self, key: usize, first: ManualScope) -> Option<ManualTask> {
-        let mut tasks = lock(self.0.get_or_insert_with(|| {
+        let own = self.0.get_or_insert_with(|| {
             let own = Arc::default();
             let mut threads = lock(&THREADS);
             threads.retain(|tasks| tasks.strong_count() > 0);
             threads.push(Arc::downgrade(&own));
             own
-        }));
+        });
+        let mut tasks = own.try_lock().ok()?;
         if tasks.len() == MAX_TASKS {
             return None;
         }
@@ -69,11 +72,11 @@ impl ThreadTasks {
     }
 
     pub(crate) fn get(&self, key: usize) -> Option<ManualTask> {
-        lock(self.0.as_ref()?).get(&key).copied()
+        self.0.as_ref()?.try_lock().ok()?.get(&key).copied()
     }
 
     pub(crate) fn remove(&self, key: usize) -> Option<ManualTask> {
-        lock(self.0.as_ref()?).remove(&key)
+        self.0.as_ref()?.try_lock().ok()?.remove(&key)
     }
 }
 
