@@ -29,16 +29,17 @@ def text(path: str) -> str:
     finally:
         reading.close()
     shown = _shown(path)
-    spans = f"{info['spans']} spans in {info['frames']} frames"
+    spans = f"{_number(info['spans'])} spans in {_number(info['frames'])} frames"
     if not len(stats):
         return f"\nvor: {shown} has no spans: no call passed the filters\n"
     self_ns, counts = stats["self_ns"].to_list(), stats["count"].to_list()
-    part = "" if is_whole else f"; the table has the first {sum(counts)} spans"
-    lost = f"; {info['dropped_spans']} were lost" if info["dropped_spans"] else ""
+    part = "" if is_whole else f"; the table has the first {_number(sum(counts))} spans"
+    lost = f"; {_number(info['dropped_spans'])} were lost" if info["dropped_spans"] else ""
     rows = [_row(row, sum(self_ns)) for row in stats[:ROWS]]
     return (
         f"\nvor: {shown} has {spans}{lost}{part}\n\n{_table([_HEAD, *rows])}\n"
-        f"`vor stats {shown}` lists all scopes, {len(stats)}; `vor view {shown}` opens the capture\n"
+        f"`vor stats {shown}` lists the scopes, {_number(len(stats))} in all; "
+        f"`vor view {shown}` opens the capture\n"
     )
 
 
@@ -57,7 +58,12 @@ def _row(row: dict[str, Any], all_ns: int) -> tuple[str, ...]:
     times = (duration(row[f"{column}_ns"]) for column in ("mean", "p50", "p99", "max"))
     share = 100.0 * row["self_ns"] / all_ns if all_ns else 0.0
     own, total = duration(row["self_ns"]), duration(row["total_ns"])
-    return (name, str(row["count"]), own, f"{share:.1f}", total, *times)
+    return (name, _number(row["count"]), own, f"{share:.1f}", total, *times)
+
+
+def _number(number: int) -> str:
+    """Return a number with its digits in groups of three, as `vor stats` prints it."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def duration(ns: float) -> str:
