@@ -8,6 +8,13 @@ use std::io;
 /// Its kind is read with the `is_*` methods. Where the operating system refused, the line ends with
 /// its words, so [`source`](std::error::Error::source) continues behind them: a printed chain shows
 /// each cause once.
+///
+/// ```
+/// # mod vor { pub use vor_capture::{Error, reader::Capture}; }
+/// let error: vor::Error = vor::Capture::open("no-such-file.vor").unwrap_err();
+/// assert!(error.is_io());
+/// assert!(error.to_string().starts_with("no-such-file.vor: "));
+/// ```
 pub struct Error {
     kind: Kind,
     message: String,

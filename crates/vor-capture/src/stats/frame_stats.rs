@@ -11,6 +11,15 @@ const MAX_FRAME_NS: u64 = 24 * 3_600 * 1_000_000_000;
 ///
 /// Any `u64` can be recorded. Durations over 24 hours are recorded as 24 hours, and
 /// [`clamped`](Self::clamped) counts them.
+///
+/// ```
+/// # mod vor { pub use vor_capture::stats::FrameStats; }
+/// let mut frames = vor::FrameStats::new();
+/// for duration_ns in [16_000_000, 17_000_000, 90_000_000] {
+///     frames.record_ns(duration_ns);
+/// }
+/// assert!(frames.p50_ns() < 18_000_000);
+/// ```
 #[derive(Clone)]
 pub struct FrameStats {
     histogram: Histogram<u64>,

@@ -38,6 +38,12 @@ const FALLBACK: u32 = 2;
 static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// Reads the counter.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::clock::ticks; }
+/// let before = vor::ticks();
+/// assert!(vor::ticks() >= before);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {

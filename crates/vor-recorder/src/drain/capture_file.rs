@@ -104,6 +104,14 @@ impl Settings {
 /// writing there, it is `run.<pid>.vor` beside it. Returns `None` if no capture is being written:
 /// none was requested, it could not be opened or written, or it was closed. Also returns `None` in
 /// the child of a fork until it records, and inside a sink.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::drain::capture_path; }
+/// match vor::capture_path() {
+///     Some(path) => println!("this run is recorded into {}", path.display()),
+///     None => println!("this run is not recorded"),
+/// }
+/// ```
 #[must_use]
 pub fn capture_path() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
@@ -119,6 +127,13 @@ pub fn capture_path() -> Option<PathBuf> {
 /// The capture contains everything that ended before the call. Recording continues for the other
 /// sinks, and [`Config::capture`](crate::setup::Config::capture) can begin another capture. Without
 /// this call the capture is closed when the process ends.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::drain::close_capture; }
+/// if let Some(path) = vor::close_capture() {
+///     println!("{} is complete; `vor stats` reads it", path.display());
+/// }
+/// ```
 pub fn close_capture() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {
         return None;

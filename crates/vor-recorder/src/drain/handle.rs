@@ -28,6 +28,29 @@ pub(super) fn next_number() -> u64 {
 
 /// Adds a sink to the recorder; dropping the returned handle ends it. Recording need not be on: the
 /// sink then waits. A sink cannot be added from inside a sink.
+///
+/// ```
+/// # mod vor {
+/// #     pub use vor_capture::{Error, model::frame::FrameSnapshot};
+/// #     pub use vor_recorder::drain::add_sink;
+/// #     pub mod sinks { pub use vor_capture::sink::FrameSink; }
+/// # }
+/// use std::sync::Arc;
+///
+/// /// Prints the duration of each frame.
+/// struct Printer;
+///
+/// impl vor::sinks::FrameSink for Printer {
+///     fn accept_frame(&mut self, frame: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+///         println!("{} ms", frame.duration_ns() as f64 / 1e6);
+///         Ok(())
+///     }
+/// }
+///
+/// let handle = vor::add_sink("printer", Printer);
+/// // … the program
+/// drop(handle); // the sink has everything up to here
+/// ```
 pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
     add(name.into(), Box::new(sink))
 }

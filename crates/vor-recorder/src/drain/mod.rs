@@ -354,6 +354,17 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
 ///
 /// The caller's cost is constant: the worker does the rest. Metrics and I/O recorded since the last
 /// mark belong to the frame that ends.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::drain::frame_mark; pub use vor_recorder::profile_scope; }
+/// # use vor_recorder::*;
+/// for _ in 0..3 {
+///     {
+///         vor::profile_scope!("step");
+///     }
+///     vor::frame_mark(); // a rendered frame, a training step, a request, a batch
+/// }
+/// ```
 #[inline]
 pub fn frame_mark() {
     if !cfg!(feature = "off") && record_state::is_on() {
@@ -435,6 +446,15 @@ fn mark(set: u32, recorded: FrameMetrics) {
 
 /// Delivers everything that ended before the call to the sinks, and their output to its
 /// destination. Returns when it has arrived.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::drain::flush; pub use vor_recorder::profile_scope; }
+/// # use vor_recorder::*;
+/// {
+///     vor::profile_scope!("work");
+/// }
+/// vor::flush(); // every sink has the scope now
+/// ```
 pub fn flush() {
     if thread::is_busy() {
         return;
@@ -497,6 +517,13 @@ pub fn catalog() -> Option<Arc<Catalog>> {
 }
 
 /// Returns how many sinks were switched off because they failed.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::drain::failed_sinks; }
+/// if vor::failed_sinks() > 0 {
+///     eprintln!("an output of vor failed; stderr had the reason");
+/// }
+/// ```
 #[must_use]
 pub fn failed_sinks() -> u64 {
     try_with_engine(|engine| engine.outputs.failed()).unwrap_or(0)

@@ -7,6 +7,18 @@ use super::{exact, sampled};
 use crate::allocations::{EXACT, local};
 
 /// Default mean interval of heap samples, in allocated bytes.
+///
+/// ```
+/// # mod vor { pub mod heap {
+/// #     pub use vor_recorder::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator};
+/// # } }
+/// use vor::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator};
+///
+/// // Four times as many samples as usual.
+/// #[global_allocator]
+/// static ALLOCATOR: TrackingAllocator =
+///     TrackingAllocator::system().sampled(DEFAULT_SAMPLE_BYTES / 4);
+/// ```
 pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 
 /// A global allocator that counts the calls of an inner allocator.

@@ -21,6 +21,13 @@ use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 /// Other threads continue meanwhile: an object that moves between them may be missing, or counted
 /// twice. The call takes some ten nanoseconds per sample or stack. Other threads' allocations do
 /// not wait for it, except their first one, their samples and their first one in a stack.
+///
+/// ```
+/// # mod vor { pub mod heap { pub use vor_recorder::heap::heap_snapshot; } }
+/// let heap = vor::heap::heap_snapshot();
+/// let bytes: u64 = heap.stacks.iter().map(|stack| stack.inuse_bytes).sum();
+/// println!("{bytes} bytes are live");
+/// ```
 #[must_use]
 pub fn heap_snapshot() -> HeapSnapshot {
     thread::while_busy(|| {

@@ -12,6 +12,15 @@ use crate::hot::ring::Special;
 use crate::hot::{record_state, task, thread};
 
 /// The id of a flow that has begun. Copy it, and send it along with the value.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::hot::flow::{FlowId, flow}; }
+/// let (sender, receiver) = std::sync::mpsc::channel::<(String, vor::FlowId)>();
+/// sender.send(("a request".to_owned(), vor::flow())).unwrap();
+/// let (request, flow) = receiver.recv().unwrap();
+/// flow.end(); // an arrow points from the sender's scope to the one that is open here
+/// # drop(request);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(
     /// 0 if recording was off when the flow began.

@@ -19,6 +19,14 @@ use pin_project_lite::pin_project;
 use crate::hot::callsite::CallSite;
 
 /// Profiles a future where it is used.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::hot::future::ProfileFuture; }
+/// use vor::ProfileFuture as _;
+///
+/// let answer = async { 42 }.profiled("answer"); // a task, once it is polled
+/// # drop(answer);
+/// ```
 pub trait ProfileFuture: Future + Sized {
     /// Records each poll of the future as a scope, and its whole life as an asynchronous span.
     /// `#[profile]` does the same for an `async fn`.

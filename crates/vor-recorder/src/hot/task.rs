@@ -14,6 +14,13 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
 /// An open asynchronous span. Dropping it ends the span. It can be sent to another thread.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::hot::task::{AsyncScope, async_span}; }
+/// let download: vor::AsyncScope = vor::async_span("download", 7);
+/// download.step("connected");
+/// std::thread::spawn(move || drop(download)); // the task ends here
+/// ```
 #[must_use = "an asynchronous span lasts as long as it is held"]
 #[derive(Debug)]
 pub struct AsyncScope {

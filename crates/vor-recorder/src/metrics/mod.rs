@@ -242,6 +242,12 @@ impl Slot {
 
 /// Sets the displayed unit of a metric. A metric keeps the unit that it had when its first value
 /// was recorded.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::metrics::{record_metric, record_metric_unit}; }
+/// vor::record_metric_unit("loss", "nats"); // once
+/// vor::record_metric("loss", 0.25);
+/// ```
 #[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
     if !cfg!(feature = "off") {
@@ -301,6 +307,13 @@ impl IoSums {
 /// Adds time and bytes of I/O to the current frame. Lock-free, from any thread.
 ///
 /// While recording is off, only [`drain_io`] returns this I/O, until recording is switched on.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::metrics::record_io; }
+/// let begin = std::time::Instant::now();
+/// let text = std::fs::read("Cargo.toml").unwrap_or_default();
+/// vor::record_io(begin.elapsed().as_nanos() as u64, text.len() as u64);
+/// ```
 #[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {

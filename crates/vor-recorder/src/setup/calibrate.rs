@@ -31,6 +31,13 @@ const ROUNDS: usize = 512;
 ///
 /// If recording is on, the scopes of the measurement are recorded as `vor::calibrate`. If it is
 /// off, it is switched on for the measurement without a sink, so that the real scope is measured.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::{calibrate, clock_floor_ns, empty_span_ns}; }
+/// vor::calibrate();
+/// println!("a scope costs {} ns", vor::empty_span_ns());
+/// println!("reading the clock twice costs {} ns", vor::clock_floor_ns());
+/// ```
 pub fn calibrate() {
     let was_on = record_state::is_on();
     if !was_on {
@@ -68,12 +75,25 @@ fn median_ps(rounds: &mut [u64]) -> u64 {
 }
 
 /// Returns the cost of an empty scope, in nanoseconds; 0 before [`calibrate`].
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::{calibrate, empty_span_ns}; }
+/// vor::calibrate();
+/// let calls = 1_000;
+/// println!("{calls} scopes cost about {} ns", calls * vor::empty_span_ns());
+/// ```
 #[must_use]
 pub fn empty_span_ns() -> u64 {
     SCOPE_PS.load(Ordering::Relaxed).div_ceil(1000)
 }
 
 /// Returns the cost of two clock readings, in nanoseconds; 0 before [`calibrate`].
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::{calibrate, clock_floor_ns}; }
+/// vor::calibrate();
+/// println!("no scope can cost less than {} ns", vor::clock_floor_ns());
+/// ```
 #[must_use]
 pub fn clock_floor_ns() -> u64 {
     FLOOR_PS.load(Ordering::Relaxed).div_ceil(1000)

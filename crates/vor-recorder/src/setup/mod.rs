@@ -39,6 +39,15 @@ pub use config::{
 /// nothing if it is already on.
 ///
 /// The environment is read at the first call; a later one only undoes a [`disable`].
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::{disable, enable}; }
+/// fn main() {
+///     vor::enable(); // reads VOR_RECORD and the other variables
+///     // … the program
+/// #     vor::disable();
+/// }
+/// ```
 pub fn enable() {
     if record_state::is_on() {
         return;
@@ -54,6 +63,13 @@ pub fn enable() {
 
 /// Switches recording off. Open scopes are still recorded when they end. Sinks stay, and continue
 /// when recording is switched on again.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::{disable, enable, is_enabled}; }
+/// vor::enable();
+/// vor::disable();
+/// assert!(!vor::is_enabled());
+/// ```
 pub fn disable() {
     if record_state::is_on() {
         record_state::set(false);
@@ -64,6 +80,11 @@ pub fn disable() {
 }
 
 /// Returns whether recording is on.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::setup::is_enabled; }
+/// assert!(!vor::is_enabled()); // nobody has called `vor::enable()` here
+/// ```
 #[must_use]
 pub fn is_enabled() -> bool {
     record_state::is_on()

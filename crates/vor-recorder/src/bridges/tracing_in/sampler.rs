@@ -50,6 +50,16 @@ impl Sampler for AlwaysSample {
 
 /// Records a root span with this probability, 0 to 1. A lower value or NaN means never, a higher
 /// value always.
+///
+/// ```
+/// # mod vor { pub mod tracing {
+/// #     pub use vor_recorder::bridges::{subscriber::TracingSubscriber, tracing_in::Probabilistic};
+/// # } }
+/// // One request in a hundred, with everything in it.
+/// let subscriber =
+///     vor::tracing::TracingSubscriber::new().with_sampler(vor::tracing::Probabilistic(0.01));
+/// tracing::subscriber::set_global_default(subscriber).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Probabilistic(pub f64);
 

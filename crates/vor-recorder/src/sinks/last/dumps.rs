@@ -50,6 +50,17 @@ pub(super) fn forget_current(shared: &Arc<Shared>) {
 /// No records are kept in memory: [`Config::last`](crate::setup::Config::last) is not set, vor is
 /// compiled out, or this is the child of a fork and has not recorded yet. The file cannot be
 /// written. The caller is a sink.
+///
+/// ```
+/// # mod vor { pub use vor_recorder::sinks::last::dump; }
+/// # let queue_length = 0;
+/// if queue_length > 10_000 {
+///     match vor::dump("the queue is long") {
+///         Ok(path) => println!("the last seconds are in {}", path.display()),
+///         Err(error) => eprintln!("{error}"),
+///     }
+/// }
+/// ```
 pub fn dump(reason: &str) -> Result<PathBuf, Error> {
     let shared = lock(&CURRENT).upgrade();
     let Some(shared) = shared.filter(|_| !record_state::is_forked()) else {

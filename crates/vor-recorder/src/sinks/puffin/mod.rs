@@ -39,6 +39,16 @@ use vor_export::{origin_ns, push_args_text, thread_label};
 /// A program needs this sink only if puffin's own macros must stay off: otherwise puffin is fed
 /// without it, see [`Config::puffin`](crate::setup::Config::puffin). With both, each frame still
 /// reaches puffin once.
+///
+/// ```
+/// # mod vor {
+/// #     pub use vor_recorder::drain::add_sink;
+/// #     pub mod puffin { pub use vor_recorder::sinks::puffin::PuffinSink; }
+/// # }
+/// let handle = vor::add_sink("puffin", vor::puffin::PuffinSink::new());
+/// // … the program, with a viewer of puffin
+/// drop(handle);
+/// ```
 #[derive(Debug)]
 pub struct PuffinSink {
     frames: Frames,
