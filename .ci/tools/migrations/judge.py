@@ -1,9 +1,9 @@
 """judge.py FOLDER NAME...: compares the calls of each scope before and after a migration.
 
 FOLDER/NAME has `before`, the output of the other tool; `stats.json`, which is `vor stats --json` of
-the capture of the program after it; and `trace.json`, the capture as a Chrome trace. If vor can read
-what the program wrote before, `before-stats.json` and `before-trace.json` are there, too, and must
-have the same counts.
+the capture of the program after it; and `trace.json`, the capture as a Chrome trace. If vor can
+read what the program wrote before, `before-stats.json` and `before-trace.json` are there, too, and
+must have the same counts.
 """
 import collections.abc
 import dataclasses

@@ -37,8 +37,8 @@ class Counts(Case):
 
     def test_counts_begins_of_a_chrome_trace(self):
         events = [{"ph": phase, "name": "load"} for phase in "BEBEi"]
-        self.assertEqual(counts.chrome_begins(self.write("a", events)), {"load": 2})
-        self.assertEqual(counts.chrome_begins(self.write("b", {"traceEvents": events})), {"load": 2})
+        for trace in events, {"traceEvents": events}:
+            self.assertEqual(counts.chrome_begins(self.write("a", trace)), {"load": 2})
 
     def test_reads_a_report_of_hotpath(self):
         report = {"functions_timing": {"data": [{"name": "a::load", "calls": 4}]}}
