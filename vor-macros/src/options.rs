@@ -126,12 +126,33 @@ impl Options {
                 return Err(Error::new(option.span(), message));
             }
             _ => {
-                let message = format!("expected {}, found `{option}`", attribute.options());
+                let expected = attribute.options();
+                let message = match replacement(word).filter(|_| for_one_function) {
+                    Some(instead) => {
+                        format!("expected {expected}; instead of `{option}` {instead}")
+                    }
+                    None => format!("expected {expected}, found `{option}`"),
+                };
                 return Err(Error::new(option.span(), message));
             }
         }
         Ok(())
     }
+}
+
+/// Returns what to write instead of an option that another profiler's attribute has: `label`, `log`,
+/// `future` and `impl_type` of hotpath, `properties`, `enter_on_poll` and `short_name` of fastrace,
+/// and `fields` of `tracing`.
+fn replacement(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "label" => "write `name = …`",
+        "log" => "call `vor::message!` before the function returns",
+        "properties" | "fields" => "write `args(key = …)`",
+        "enter_on_poll" | "future" => "write nothing: each poll of an `async fn` is a scope",
+        "impl_type" => "write `name = \"Type::function\"`",
+        "short_name" => "write nothing: names have no path of the module",
+        _ => return None,
+    })
 }
 
 /// Takes the comma behind an element, unless that was the last one.

@@ -34,7 +34,7 @@
 //! | to | use |
 //! |---|---|
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
-//! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`scope`], [`profile_phase!`] |
+//! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`profile_function_if!`], [`scope`], [`profile_phase!`] |
 //! | measure work that overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
 //! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`io::Timed`], [`message!`] |
 //! | end a frame | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
@@ -133,7 +133,8 @@ pub use vor_recorder::setup::{
 pub use vor_recorder::sinks::last::{DumpOn, Last, dump};
 pub use vor_recorder::sinks::segments::Segments;
 pub use vor_recorder::{
-    frame_mark_named, message, profile_function, profile_phase, profile_scope, profile_scope_if,
+    frame_mark_named, message, profile_function, profile_function_if, profile_phase, profile_scope,
+    profile_scope_if,
 };
 
 // Names of 0.2.1, which stay in the root beside those in their modules.

@@ -496,3 +496,19 @@ fn a_scope_may_depend_on_a_condition_and_have_one_value_without_a_name() {
         ]
     );
 }
+
+fn resize(size: u32) {
+    vor::profile_function_if!(size > 100, size = size);
+    vor::profile_function_if!(size < 100);
+}
+
+#[test]
+fn the_scope_of_a_function_may_depend_on_a_condition() {
+    own_process!();
+    let spans = record(|| [5, 50, 500].into_iter().for_each(resize));
+    let found: Vec<_> = spans
+        .iter()
+        .map(|span| (&*span.site.name, span.args.len()))
+        .collect();
+    assert_eq!(found, [("resize", 0), ("resize", 0), ("resize", 1)]);
+}

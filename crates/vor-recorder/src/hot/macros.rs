@@ -78,6 +78,34 @@ macro_rules! profile_scope_if {
     };
 }
 
+/// Opens a scope with the name of the enclosing function, to the end of the enclosing block, if a
+/// condition holds. It has the arguments of [`profile_scope!`](crate::profile_scope).
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder as vor;
+/// fn decode(bytes: &[u8]) {
+///     vor::profile_function_if!(bytes.len() > 100, len = bytes.len());
+/// }
+/// # decode(&[1; 200]);
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_function_if {
+    ($condition:expr $(, $($args:tt)*)?) => {
+        let _vor_scope = if $condition {
+            fn __vor_function() {}
+            ::core::option::Option::Some($crate::__private::scope!(
+                [.in_function(|| ::core::any::type_name_of_val(&__vor_function))] "",
+                $($($args)*)?
+            ))
+        } else {
+            ::core::option::Option::None
+        };
+    };
+}
+
 /// Opens a scope and returns its guard. Builder calls for its call site come first, in brackets.
 #[doc(hidden)]
 #[macro_export]
@@ -127,6 +155,12 @@ macro_rules! __vor_scope {
     ([$($site:tt)*] $name:expr, $data:expr $(,)?) => {
         $crate::__private::scope!([$($site)*] $name, data = $data)
     };
+    ([$($site:tt)*] $($other:tt)*) => {
+        ::core::compile_error!(
+            "the arguments of a scope are `key = value`, or one value without a name; `cpu`, \
+             `@category = …` and `@color = …` come before them"
+        )
+    };
 }
 
 /// Opens a scope; compiled out.
@@ -146,6 +180,12 @@ macro_rules! profile_scope {
     };
     ($name:expr, $data:expr $(,)?) => {
         $crate::profile_scope!($name, data = $data)
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "the arguments of a scope are `key = value`, or one value without a name; `cpu`, \
+             `@category = …` and `@color = …` come before them"
+        )
     };
 }
 
@@ -167,6 +207,15 @@ macro_rules! profile_scope_if {
             let _ = $condition;
             $crate::profile_scope!($name $(, $($rest)*)?);
         }
+    };
+}
+
+/// Opens a scope with the name of the enclosing function if a condition holds; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_function_if {
+    ($condition:expr $(, $($args:tt)*)?) => {
+        $crate::profile_scope_if!($condition, "", $($($args)*)?);
     };
 }
 

@@ -1,0 +1,88 @@
+//! A game: a thread loads levels, and the loop updates and draws particles.
+
+use std::sync::mpsc;
+use std::thread;
+
+/// The frames that the game runs.
+const FRAMES: u32 = 60;
+
+struct World {
+    heights: Vec<f32>,
+    speeds: Vec<f32>,
+}
+
+impl World {
+    fn update(&mut self, seconds: f32) {
+        puffin::profile_function!();
+        // Two steps, because one would let fast particles pass the floor.
+        for step in 0..2 {
+            self.fall(seconds / 2.0, step);
+        }
+        let bounced = self.bounce();
+        puffin::profile_scope_if!(bounced > 4, "many bounces", bounced.to_string());
+    }
+
+    fn fall(&mut self, seconds: f32, step: u32) {
+        puffin::profile_function!(format!("step {step}"));
+        for (height, speed) in self.heights.iter_mut().zip(&mut self.speeds) {
+            *speed -= 9.81 * seconds;
+            *height += *speed * seconds;
+        }
+    }
+
+    fn bounce(&mut self) -> usize {
+        puffin::profile_scope!("bounce");
+        let mut bounced = 0;
+        for (height, speed) in self.heights.iter().zip(&mut self.speeds) {
+            if *height < 0.0 && *speed < 0.0 {
+                *speed = -0.8 * *speed;
+                bounced += 1;
+            }
+        }
+        bounced
+    }
+
+    fn draw(&self) -> f32 {
+        let scope = puffin::profile_scope_custom!("draw");
+        let sum = self.heights.iter().sum();
+        drop(scope);
+        sum
+    }
+}
+
+fn load(path: &str) -> World {
+    puffin::profile_function!(path);
+    let heights = (0_u8..50).map(|n| f32::from(n) / 100.0).collect();
+    puffin::profile_scope!("place particles", path);
+    World {
+        heights,
+        speeds: vec![0.0; 50],
+    }
+}
+
+fn main() {
+    puffin::set_scopes_on(true);
+    // A viewer's server would be this sink.
+    let counts = puffin_counts::sink();
+    let (sender, levels) = mpsc::channel();
+    let loader = thread::Builder::new().name("loader".into()).spawn(move || {
+        for path in ["hill.level", "lake.level", "cave.level"] {
+            let sent = sender.send(load(path));
+            sent.expect("the game waits for all levels");
+        }
+    });
+    let mut worlds: Vec<World> = levels.iter().collect();
+    loader
+        .expect("the system has threads")
+        .join()
+        .expect("no level panics");
+    let mut drawn = 0.0;
+    for frame in 0..FRAMES {
+        let world = &mut worlds[frame as usize % 3];
+        world.update(1.0 / 60.0);
+        drawn += world.draw();
+        puffin::GlobalProfiler::lock().new_frame();
+    }
+    counts.lock().expect("no panic so far").print();
+    eprintln!("drew {drawn:.1} m");
+}

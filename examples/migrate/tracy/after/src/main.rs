@@ -1,0 +1,83 @@
+//! A game whose physics has a rhythm of its own, with the depth of its queue of events as a plot.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::thread;
+
+/// What the game did, by the game's own account: Tracy's data is only readable by Tracy.
+type Account = BTreeMap<&'static str, u64>;
+
+struct Game {
+    events: VecDeque<u64>,
+    positions: Vec<f64>,
+    account: Account,
+}
+
+impl Game {
+    fn physics(&mut self) {
+        vor::profile_scope!("physics");
+        *self.account.entry("physics").or_default() += 1;
+        for (index, position) in self.positions.iter_mut().enumerate() {
+            *position = (*position + index as f64 / 7.0) % 100.0;
+        }
+        vor::frame_mark_named!("physics");
+    }
+
+    fn handle(&mut self, event: u64) {
+        vor::profile_scope!("event", @color = 0x3388ff, event = event);
+        *self.account.entry("event").or_default() += 1;
+        let index = event as usize % self.positions.len();
+        self.positions[index] = 0.0;
+        if event % 10 == 0 {
+            vor::message!("respawned");
+        }
+    }
+
+    fn frame(&mut self, number: u64) {
+        vor::profile_scope!("frame");
+        *self.account.entry("frame").or_default() += 1;
+        self.events.extend((0..number % 4).map(|n| number + n));
+        vor::record_metric("queue", self.events.len() as f64);
+        // The physics runs three times in two frames.
+        for _ in 0..1 + number % 2 {
+            self.physics();
+        }
+        while let Some(event) = self.events.pop_front() {
+            self.handle(event);
+        }
+    }
+}
+
+fn load(level: u64, account: &mut Account) -> Vec<f64> {
+    let _frame = vor::async_span("load level", level);
+    *account.entry("load level").or_default() += 1;
+    let _span = vor::scope(&format!("level {level}"));
+    *account
+        .entry(["level 0", "level 1"][level as usize])
+        .or_default() += 1;
+    (0..20).map(|n| f64::from(n) * level as f64).collect()
+}
+
+fn main() {
+    vor::enable();
+    let loader = thread::Builder::new().name("loader".into()).spawn(|| {
+        let mut account = Account::new();
+        let positions = [load(0, &mut account), load(1, &mut account)].concat();
+        (positions, account)
+    });
+    let (positions, account) = loader
+        .expect("the system has threads")
+        .join()
+        .expect("no level panics");
+    let mut game = Game {
+        events: VecDeque::new(),
+        positions,
+        account,
+    };
+    for number in 0..40 {
+        game.frame(number);
+        vor::frame_mark();
+    }
+    for (name, calls) in &game.account {
+        println!("{name}\t{calls}");
+    }
+}
