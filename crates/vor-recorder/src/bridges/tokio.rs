@@ -233,7 +233,7 @@ impl Wake for Wakes {
 /// ```
 /// # mod vor { pub mod tokio { pub use vor_recorder::bridges::tokio::watch; }
 /// #     pub use vor_recorder::drain::frame_mark; }
-/// let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// let _watch = vor::tokio::watch("tokio", runtime.handle());
 /// vor::frame_mark(); // its metrics have the rows
 /// # Ok::<(), std::io::Error>(())
