@@ -35,6 +35,8 @@ pages! {
     FrameLoop = "docs/tutorials/frame-loop.md";
     HotLoop = "docs/tutorials/hot-loop.md";
     Leak = "docs/tutorials/leak.md";
+    #[cfg(all(feature = "axum", feature = "rayon", feature = "tokio"))]
+    Adapters = "docs/adapters.md";
     #[cfg(feature = "book")]
     Benchmarks = "docs/benchmarks.md";
     #[cfg(feature = "book")]

@@ -36,6 +36,8 @@
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
 //! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`profile_function_if!`], [`scope`], [`profile_phase!`] |
 //! | measure work that overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
+//! | record work that was timed elsewhere, such as passes of a GPU | [`record_async_span`] |
+//! | measure requests of a server, and tasks of tokio | `tower::RequestLayer`, `tokio::named`, `tokio::watch` |
 //! | record numbers and messages | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`io::Timed`], [`message!`] |
 //! | end a frame | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | enable recording, with or without variables | [`enable`], [`Config`] |
@@ -82,6 +84,8 @@
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE` |
 //! | `tracing-subscriber` | no | `tracing::TracingSubscriber`: `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
+//! | `tower` | no | `tower::RequestLayer`: requests of axum, hyper and others as tasks |
+//! | `tokio` | no | `tokio::named`: futures with the delay of their polls; `tokio::watch`: the numbers of a runtime |
 //! | `seek` | no | `capture::Capture`: any frame of a capture |
 //! | `stats` | no | `Config::stats`: sums per call site of what is recorded |
 //! | `export` | no | the exporters in [`export`], `sinks::PerfettoSink`, `sinks::ChromeTraceSink`, `sinks::SamplySink`, `sinks::TraceBuilder` |
@@ -118,6 +122,8 @@ pub use vor_recorder::drain::{
 pub use vor_recorder::hot::flow::{FlowId, flow};
 pub use vor_recorder::hot::future::ProfileFuture;
 pub use vor_recorder::hot::scope::{PhaseChain, ScopeGuard, scope};
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+pub use vor_recorder::hot::task::record_async_span;
 pub use vor_recorder::hot::task::{AsyncScope, async_span};
 pub use vor_recorder::hot::thread::{OpenScope, OpenThread, open_scopes};
 #[cfg(feature = "percentiles")]
@@ -265,6 +271,18 @@ pub mod tracing {
     pub use vor_recorder::bridges::layer::TracingLayer;
     pub use vor_recorder::bridges::subscriber::TracingSubscriber;
     pub use vor_recorder::bridges::tracing_in::{AlwaysSample, Probabilistic, Sampler};
+}
+
+/// Futures of a tokio program by name, with the delay of their polls, and the numbers of a runtime.
+#[cfg(feature = "tokio")]
+pub mod tokio {
+    pub use vor_recorder::bridges::tokio::{Named, Watch, named, watch};
+}
+
+/// Requests of axum, hyper and other servers with the traits of the crate `tower` as tasks.
+#[cfg(feature = "tower")]
+pub mod tower {
+    pub use vor_recorder::bridges::tower::{RequestFuture, RequestLayer, RequestService};
 }
 
 /// Locks with the interface of [`std::sync`] that record who waited for whom.

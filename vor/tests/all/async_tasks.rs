@@ -13,14 +13,16 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::futures::{pause, poll};
-use vor::capture::{AsyncSpan, Capture, FrameSnapshot, SpanBatch, TaskEvent, ThreadId};
+use vor::capture::{
+    AsyncSpan, Capture, FrameSnapshot, SpanBatch, TaskEvent, TaskEventKind, ThreadId,
+};
 use vor::sinks::{FrameSink, Interest};
 use vor::{Config, Error, Reader};
 use vor_fixtures::own_process;
-use vor_recorder::clock::ticks;
+use vor_recorder::clock::{approximate_ticks, ticks};
 
 /// The contents of one recording.
 #[derive(Debug, Default)]
@@ -444,4 +446,46 @@ fn captures_and_traces_hold_tasks_unchanged() {
             "{length_us} {expected_ns}"
         );
     }
+}
+
+#[test]
+fn a_task_that_was_timed_elsewhere_has_its_times_and_its_number() {
+    own_process!();
+    let ms = Duration::from_millis;
+    let (mut first_ticks, mut last_ticks) = (0, 0);
+    let kept = record(|| {
+        // The first conversion measures the clock.
+        let (a_ms, start) = (approximate_ticks(1_000_000), ticks());
+        let now = Instant::now();
+        first_ticks = start - 30 * a_ms;
+        vor::record_async_span("pass", 7, now - ms(30)..now - ms(10));
+        vor::record_async_span("reversed", 8, now - ms(10)..now - ms(20));
+        vor::record_async_span("future", 9, now - ms(10)..now + ms(60_000));
+        last_ticks = ticks();
+    });
+    let a_ms = approximate_ticks(1_000_000);
+    let [pass, reversed, future] = &kept.tasks[..] else {
+        panic!("expected three tasks, found {:?}", kept.tasks)
+    };
+    // The test may lose its core between its two readings of the clock.
+    let lost = last_ticks - first_ticks - 30 * a_ms;
+    assert!(pass.2.duration_ticks.abs_diff(20 * a_ms) <= a_ms / 100);
+    assert!(
+        (first_ticks - a_ms / 100..=first_ticks + lost + a_ms / 100).contains(&pass.2.start_ticks)
+    );
+    assert_eq!(
+        (reversed.0.as_str(), reversed.2.duration_ticks),
+        ("reversed", 0)
+    );
+    // The end is the present, so that later records need not wait for it.
+    assert!(future.2.end_ticks() <= last_ticks && future.2.duration_ticks >= 9 * a_ms);
+    let begin = |number| TaskEventKind::Begin { given_id: number };
+    let begins: Vec<_> = kept
+        .events
+        .iter()
+        .map(|(_, event)| (event.task, event.kind))
+        .collect();
+    let expected =
+        [(pass, 7), (reversed, 8), (future, 9)].map(|(task, number)| (task.2.id, begin(number)));
+    assert_eq!(begins, expected);
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(all(any(feature = "tokio", feature = "tower"), not(feature = "off")))]
+mod adapter_capture;
 mod arguments;
 mod async_tasks;
 mod capture_close;
@@ -32,6 +34,8 @@ mod robust_stall;
 mod robust_support;
 mod segments;
 mod smoke;
+mod tokio_tasks;
+mod tower_requests;
 mod tracing_attributes;
 mod tracing_layer;
 mod tracing_spans;

@@ -3,6 +3,8 @@
 //! | module | connects |
 //! |---|---|
 //! | `tracing_in` | `tracing` spans to scopes; `layer` and `subscriber` are its two interfaces |
+//! | `tokio` | polls of named futures, with the time for which they were ready, and numbers of a runtime |
+//! | `tower` | requests of a server as tasks |
 //! | [`reader`] | frames of a capture to puffin's |
 
 #[cfg(feature = "tracing-subscriber")]
@@ -11,5 +13,9 @@ pub mod tracing_in;
 pub mod layer;
 #[cfg(feature = "tracing-subscriber")]
 pub mod subscriber;
+#[cfg(all(feature = "tokio", not(loom)))]
+pub mod tokio;
+#[cfg(all(feature = "tower", not(loom)))]
+pub mod tower;
 #[cfg(feature = "reader")]
 pub mod reader;

@@ -31,7 +31,7 @@ pub struct ArgWord {
 const BOOL: u32 = 1;
 const SIGNED: u32 = 2;
 pub(crate) const UNSIGNED: u32 = 3;
-const FLOAT: u32 = 4;
+pub(crate) const FLOAT: u32 = 4;
 pub(crate) const TEXT: u32 = 5;
 const NONE: u32 = 6;
 

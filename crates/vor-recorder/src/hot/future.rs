@@ -147,6 +147,15 @@ mod on {
             }
         }
 
+        /// Makes the task of a name, by the id that [`scope::name_id`] returned.
+        #[cfg(any(feature = "tokio", feature = "tower"))]
+        pub(crate) fn of_name_id(id: u32) -> Self {
+            Self {
+                place: Place::Name(id),
+                stage: Stage::Unpolled,
+            }
+        }
+
         #[inline]
         fn open(&self) -> Scope {
             match self.place {
@@ -158,6 +167,18 @@ mod on {
         #[inline]
         pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
             let scope = self.open();
+            self.poll_in(scope, |_| poll(), |scope, _| scope.close())
+        }
+
+        /// Polls within a scope that the caller opened. `poll` receives the task's id, unless
+        /// nothing is being recorded. `close` closes the scope and returns its end in ticks.
+        #[inline]
+        pub(crate) fn poll_in<const ARGS: usize, T>(
+            &mut self,
+            scope: Scope<ARGS>,
+            poll: impl FnOnce(Option<u64>) -> Poll<T>,
+            close: impl FnOnce(Scope<ARGS>, &Poll<T>) -> Option<u64>,
+        ) -> Poll<T> {
             let start = scope.start();
             if matches!(self.stage, Stage::Unpolled) {
                 self.stage = match start {
@@ -169,8 +190,8 @@ mod on {
                     None => Stage::Done,
                 };
             }
-            let polled = poll();
-            let end_ticks = scope.close();
+            let polled = poll(self.id());
+            let end_ticks = close(scope, &polled);
             if let (Some((_, start_ticks)), Some(end_ticks)) = (start, end_ticks) {
                 self.push_poll(start_ticks, end_ticks);
             }
@@ -182,6 +203,15 @@ mod on {
                 }
             }
             polled
+        }
+
+        /// Returns the task's id between its first poll and its end.
+        #[inline]
+        pub(crate) fn id(&self) -> Option<u64> {
+            match self.stage {
+                Stage::Running { id, .. } => Some(id),
+                Stage::Unpolled | Stage::Done => None,
+            }
         }
 
         fn push_poll(&self, start_ticks: u64, end_ticks: u64) {
@@ -223,6 +253,7 @@ mod off {
     use std::task::Poll;
 
     use crate::hot::callsite::CallSite;
+    use crate::hot::scope::Scope;
 
     /// Without state: the wrapper is a pass-through.
     #[derive(Debug)]
@@ -239,9 +270,29 @@ mod off {
             Self
         }
 
+        #[cfg(any(feature = "tokio", feature = "tower"))]
+        pub(crate) fn of_name_id(_: u32) -> Self {
+            Self
+        }
+
         #[inline]
         pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
             poll()
+        }
+
+        #[inline]
+        pub(crate) fn poll_in<const ARGS: usize, T>(
+            &mut self,
+            _: Scope<ARGS>,
+            poll: impl FnOnce(Option<u64>) -> Poll<T>,
+            _: impl FnOnce(Scope<ARGS>, &Poll<T>) -> Option<u64>,
+        ) -> Poll<T> {
+            poll(None)
+        }
+
+        #[inline]
+        pub(crate) fn id(&self) -> Option<u64> {
+            None
         }
     }
 }

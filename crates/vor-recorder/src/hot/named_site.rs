@@ -46,6 +46,27 @@ pub(crate) struct Shape {
     pub(crate) kinds: Kinds,
 }
 
+impl Shape {
+    /// Returns the id of the scopes of this kind with a whole name, for these measures. `place` is
+    /// a file and a line.
+    pub(crate) fn register(
+        &self,
+        name: &str,
+        (file, line): (&'static str, u32),
+        measures: Measures,
+    ) -> u32 {
+        let info = || {
+            filled!(SiteInfo {
+                file: file.into(),
+                line,
+                category: self.category.into(),
+                arg_names: self.arg_names.iter().map(|name| (*name).into()).collect(),
+            })
+        };
+        callsite::lock().name_id_with(name, self.kinds, measures, info)
+    }
+}
+
 /// The site of the scopes of a kind that are named after one value.
 #[derive(Debug)]
 pub(crate) struct NamedSite {
@@ -77,20 +98,12 @@ impl NamedSite {
     #[cold]
     fn register(&self, name: ValueName, measures: Measures) -> SiteId {
         let shape = self.shape;
-        let (file, line) = match name {
+        let place = match name {
             ValueName::Named(_) => ("", 0),
             ValueName::Place(place) => (place.file(), place.line()),
         };
         let name = format!("{}{name}{}", shape.prefix, shape.suffix);
-        let info = || {
-            filled!(SiteInfo {
-                file: file.into(),
-                line,
-                category: shape.category.into(),
-                arg_names: shape.arg_names.iter().map(|name| (*name).into()).collect(),
-            })
-        };
-        let id = callsite::lock().name_id_with(&name, shape.kinds, measures, info);
+        let id = shape.register(&name, place, measures);
         let word = id | u32::from(measures.bits()) << SITE_BITS;
         self.word.store(word, Ordering::Relaxed);
         SiteId(id)

@@ -6,6 +6,11 @@
 //! of scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its
 //! events.
 
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+use std::ops::Range;
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+use std::time::Instant;
+
 use crate::clock;
 use crate::hot::ring::Special;
 use crate::hot::scope::{elapsed_ticks, name_id};
@@ -76,12 +81,7 @@ impl AsyncScope {
     /// Marks a step of the span, on any thread. Viewers show it at its moment within the span.
     pub fn step(&self, name: &str) {
         if self.site != 0 && record_state::is_on() {
-            let site = zero_if_unregistered(name_id(name));
-            if site == 0 {
-                thread::count_drop();
-            } else {
-                thread::push_special(Special::Step, clock::ticks(), site, [self.id, 0]);
-            }
+            push_step(self.id, name);
         }
     }
 }
@@ -92,6 +92,56 @@ impl Drop for AsyncScope {
         if self.site != 0 {
             push_task(self.site, self.id, self.start_ticks, clock::ticks());
         }
+    }
+}
+
+/// Records an asynchronous span that is already over, such as a pass of a graphics card, whose
+/// times arrive later. Like [`async_span`] it has a name and the program's own number.
+///
+/// Ages are converted by the first calibration of vor's clock, so the error of a time grows with
+/// its age: record a span soon after its end. A time in the future becomes the present, and an end
+/// before the start becomes the start. Does nothing while recording is off.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::hot::task::record_async_span; }
+/// use std::time::{Duration, Instant};
+///
+/// let end = Instant::now();
+/// let start = end - Duration::from_micros(120); // a duration that a device reported
+/// vor::record_async_span("gpu: shadows", 1, start..end);
+/// ```
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+pub fn record_async_span(name: &str, id: u64, times: Range<Instant>) {
+    if cfg!(feature = "off") || !record_state::is_on() {
+        return;
+    }
+    let site = zero_if_unregistered(name_id(name));
+    if site == 0 {
+        thread::count_drop();
+        return;
+    }
+    let (now, now_ticks) = (Instant::now(), clock::ticks());
+    // At most now: a record with a later end would hold up those behind it in the ring.
+    let ticks_at = |time: Instant| {
+        let age_ns = now.saturating_duration_since(time).as_nanos();
+        let age_ns = u64::try_from(age_ns).unwrap_or(u64::MAX);
+        now_ticks.saturating_sub(clock::approximate_ticks(age_ns))
+    };
+    let (start_ticks, end_ticks) = (ticks_at(times.start), ticks_at(times.end));
+    let task = new_id();
+    thread::push_special(Special::Begin, start_ticks, site, [task, id]);
+    push_task(site, task, start_ticks, end_ticks.max(start_ticks));
+}
+
+/// Records a step of a task now.
+pub(crate) fn push_step(task: u64, name: &str) {
+    let site = zero_if_unregistered(name_id(name));
+    if site == 0 {
+        thread::count_drop();
+    } else {
+        thread::push_special(Special::Step, clock::ticks(), site, [task, 0]);
     }
 }
 

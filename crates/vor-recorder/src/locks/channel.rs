@@ -201,8 +201,8 @@ impl Gauge for ChannelInfo {
         "messages"
     }
 
-    fn read(&self) -> u64 {
-        self.depth.read()
+    fn read(&self) -> f64 {
+        self.depth.read() as f64
     }
 }
 

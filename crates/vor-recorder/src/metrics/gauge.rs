@@ -1,7 +1,8 @@
 //! Gauges: numbers that others keep, and that each mark reads.
 //!
 //! A number that changes with each message of a channel is too frequent to be recorded at each
-//! change. Its owner keeps it wherever it is cheap, and the mark reads the latest value.
+//! change. Its owner, which may be another library, keeps it wherever it is cheap, and the mark
+//! reads the latest value.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -21,7 +22,7 @@ pub(crate) trait Gauge: Send + Sync {
     /// Returns the unit of its metric.
     fn unit(&self) -> &'static str;
 
-    fn read(&self) -> u64;
+    fn read(&self) -> f64;
 }
 
 struct Entry {
@@ -86,7 +87,7 @@ pub(super) fn read_all(metrics: &mut Metrics) -> Readings {
         return Readings::default();
     }
     let mut all = std::mem::take(&mut metrics.gauges.all);
-    let mut values: Vec<(u32, u64)> = Vec::with_capacity(all.len());
+    let mut values: Vec<(u32, f64)> = Vec::with_capacity(all.len());
     let mut gauges = Vec::with_capacity(all.len());
     // Of a gauge beyond the most metrics, one line on stderr has said that it has no values.
     all.retain(|_, entry| {
@@ -103,14 +104,10 @@ pub(super) fn read_all(metrics: &mut Metrics) -> Readings {
     sort_by(&mut values, |a, b| a.0.cmp(&b.0));
     values.dedup_by(|later, first| {
         let is_same = later.0 == first.0;
-        first.1 = first.1.saturating_add(if is_same { later.1 } else { 0 });
+        first.1 += if is_same { later.1 } else { 0.0 };
         is_same
     });
-    let value = |(column, value): (u32, u64)| (column, value as f64);
-    Readings {
-        values: values.into_iter().map(value).collect(),
-        gauges,
-    }
+    Readings { values, gauges }
 }
 
 fn declare(metrics: &mut Metrics, gauge: &dyn Gauge) -> Option<u32> {

@@ -15,7 +15,10 @@ mod counter;
 mod distribution;
 mod frame;
 #[cfg_attr(
-    any(loom, not(feature = "locks")),
+    any(
+        loom,
+        not(any(feature = "locks", feature = "tokio", feature = "tower"))
+    ),
     allow(dead_code, reason = "nothing makes a gauge")
 )]
 mod gauge;
@@ -48,7 +51,10 @@ pub(crate) use counter::block_count;
 pub(crate) use counter::lock_blocks_for_fork;
 pub(crate) use frame::{FrameMetrics, take};
 use gauge::Gauges;
-#[cfg(all(feature = "locks", not(loom)))]
+#[cfg(all(
+    any(feature = "locks", feature = "tokio", feature = "tower"),
+    not(loom)
+))]
 pub(crate) use gauge::{Gauge, GaugeRegistration, register};
 #[cfg(feature = "percentiles")]
 pub use histogram::Histogram;

@@ -44,6 +44,8 @@ pub(crate) use named::name_id;
 pub(crate) use named::open_named;
 pub(crate) use named::open_registered;
 pub use named::scope;
+#[cfg(any(feature = "tokio", feature = "tower"))]
+pub(crate) use named::{NameIds, cached_id};
 pub(crate) use slow::Opened;
 pub use slow::backward_ticks;
 pub(crate) use slow::elapsed_ticks;
@@ -166,6 +168,12 @@ impl<const ARGS: usize> Scope<ARGS> {
         (id != 0 && !is_counted).then_some((id, self.start_ticks))
     }
 
+    /// Returns whether anything is being recorded.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.opened().is_recorded()
+    }
+
     /// Sets the words of arguments that became known after the scope opened. They are of the kinds
     /// of its site.
     #[inline(always)]
@@ -174,7 +182,7 @@ impl<const ARGS: usize> Scope<ARGS> {
     }
 
     /// Consumes the guard without ending the scope. [`resume`](Self::resume) makes another guard.
-    #[cfg(feature = "tracing-subscriber")]
+    #[cfg(any(feature = "tower", feature = "tracing-subscriber"))]
     #[inline(always)]
     pub(crate) fn leave_open(self) -> Opened {
         std::mem::ManuallyDrop::new(self).opened()
@@ -182,7 +190,7 @@ impl<const ARGS: usize> Scope<ARGS> {
 
     /// Returns the guard of a scope that was left open, with arguments of the kinds of `id`. The
     /// arguments are known only at its end.
-    #[cfg(feature = "tracing-subscriber")]
+    #[cfg(any(feature = "tower", feature = "tracing-subscriber"))]
     #[inline(always)]
     pub(crate) fn resume(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
         let flags = opened.flagged & !crate::hot::ring::MAX_SITE;

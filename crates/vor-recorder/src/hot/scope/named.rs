@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::thread::LocalKey;
 
 use rustc_hash::FxBuildHasher;
 use vor_capture::model::measures::Measures;
@@ -16,13 +17,14 @@ thread_local! {
 }
 
 /// Ids of names, all for scopes with the same measures.
-struct NameIds {
+#[derive(Debug)]
+pub(crate) struct NameIds {
     measures: Measures,
     ids: HashMap<Box<str>, u32, FxBuildHasher>,
 }
 
 impl NameIds {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             measures: Measures::NONE,
             ids: HashMap::with_hasher(FxBuildHasher),
@@ -69,13 +71,25 @@ pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) ->
 
 /// Returns the id of a name made at run time, or [`callsite::UNREGISTERED`] inside vor.
 pub(crate) fn name_id(name: &str) -> u32 {
+    cached_id(&NAMES, name, |measures| {
+        callsite::lock().name_id(name, measures)
+    })
+}
+
+/// Returns the id of a name from a thread's cache, or [`callsite::UNREGISTERED`] inside vor. A name
+/// that the cache lacks is passed to `register`.
+pub(crate) fn cached_id(
+    cache: &'static LocalKey<RefCell<NameIds>>,
+    name: &str,
+    register: impl FnOnce(Measures) -> u32,
+) -> u32 {
     if thread::is_busy() {
         return callsite::UNREGISTERED;
     }
     let measures = record_state::measures();
     // Busy, because a thread's first use of a thread-local allocates.
     let cached = thread::while_busy(|| {
-        NAMES.try_with(|names| {
+        cache.try_with(|names| {
             let names = names.try_borrow().ok()?;
             names
                 .ids
@@ -88,9 +102,9 @@ pub(crate) fn name_id(name: &str) -> u32 {
         return id;
     }
     thread::while_busy(|| {
-        let id = callsite::lock().name_id(name, measures);
-        // If the cache is destroyed or borrowed, the next call takes the lock again.
-        let _ = NAMES.try_with(|names| {
+        let id = register(measures);
+        // If the cache is destroyed or borrowed, the next call registers the name again.
+        let _ = cache.try_with(|names| {
             if let Ok(mut names) = names.try_borrow_mut() {
                 if names.ids.len() >= MAX_CACHED_NAMES || names.measures != measures {
                     names.measures = measures;

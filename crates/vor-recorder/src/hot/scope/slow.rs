@@ -82,7 +82,7 @@ impl Opened {
     }
 
     /// Returns whether the scope is recorded or counted.
-    #[cfg(feature = "tracing-subscriber")]
+    #[cfg(any(feature = "tower", feature = "tracing-subscriber"))]
     #[inline(always)]
     pub(crate) fn is_recorded(self) -> bool {
         self.flagged & MAX_SITE != 0
