@@ -35,6 +35,10 @@ pages! {
     FrameLoop = "docs/tutorials/frame-loop.md";
     HotLoop = "docs/tutorials/hot-loop.md";
     Leak = "docs/tutorials/leak.md";
+    BenchParts = "docs/tutorials/bench.md";
+    LastSeconds = "docs/tutorials/last-seconds.md";
+    #[cfg(feature = "locks")]
+    Lock = "docs/tutorials/lock.md";
     #[cfg(all(feature = "axum", feature = "rayon", feature = "tokio"))]
     Adapters = "docs/adapters.md";
     #[cfg(feature = "book")]
