@@ -34,6 +34,22 @@ const DEFAULT_MAX_SPANS: usize = 4 << 20;
 const LATE_POLL: Duration = Duration::from_millis(20);
 
 /// The size of the history, and the thresholds for frames.
+///
+/// ```
+/// # #[cfg(feature = "live")] {
+/// # mod vor { pub mod viz { pub use vor_viz::{PanelConfig, PanelState}; } }
+/// use vor::viz::{PanelConfig, PanelState};
+///
+/// // A tool that should draw ten times a second.
+/// let config = PanelConfig {
+///     bar_good_threshold: 100.0,
+///     bar_warn_threshold: 200.0,
+///     ..PanelConfig::FRAME_MS
+/// };
+/// let state = PanelState::new(config);
+/// # drop(state);
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PanelConfig {
     /// Maximum number of frames in the history.
@@ -54,6 +70,16 @@ impl PanelConfig {
 }
 
 /// The panel's frames and its view.
+///
+/// ```
+/// # #[cfg(feature = "live")] {
+/// # mod vor { pub mod viz { pub use vor_viz::{PanelConfig, PanelState}; } }
+/// # use vor::viz::{PanelConfig, PanelState};
+/// let mut state = PanelState::new(PanelConfig::FRAME_MS);
+/// // Once per displayed frame:
+/// state.tick();
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PanelState {
     panel: Panel,

@@ -1,6 +1,16 @@
 //! Metrics of the program itself in the panel.
 
 /// A value that is plotted from the program's record of a frame.
+///
+/// ```
+/// # mod vor { pub mod viz { pub use vor_viz::Metric; } }
+/// struct Frame {
+///     draw_calls: usize,
+/// }
+///
+/// let draw_calls = vor::viz::Metric::new("draw calls", |frame: &Frame| frame.draw_calls as f64, "");
+/// assert_eq!((draw_calls.get)(&Frame { draw_calls: 3 }), 3.0);
+/// ```
 #[derive(Debug)]
 pub struct Metric<R> {
     /// The name.

@@ -25,8 +25,8 @@
 //! Two commands record this program and show where its time went:
 //!
 //! ```sh
-//! VOR_RECORD=run.vor VOR_RECORD_SPANS=1 cargo run --release
-//! vor stats run.vor      # the command: cargo install vor --features cli
+//! cargo install vor --features cli    # the commands `vor` and `cargo vor`
+//! cargo vor run                       # builds it, writes run.vor, lists its slowest scopes
 //! ```
 //!
 //! # Find what you need

@@ -44,6 +44,17 @@ const SPANS_PER_PASS: u64 = 400_000;
 const OVERVIEW_HEIGHT: f32 = 44.0;
 
 /// A capture, and its shown window.
+///
+/// ```no_run
+/// # mod vor { pub mod viz { pub use vor_viz::ReplayState; } }
+/// let mut replay = vor::viz::ReplayState::open("run.vor")?;
+/// let show = |ui: &mut egui::Ui| {
+///     replay.poll(ui.ctx()); // takes what was read meanwhile
+///     replay.show(ui);
+/// };
+/// # let _ = show;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ReplayState {
     name: String,
