@@ -52,11 +52,12 @@ static POLL_DELAY: Histogram = Histogram::new("poll_delay", "us");
 /// ```
 pub fn named<F: Future>(name: &str, future: F) -> Named<F> {
     let is_recorded = !cfg!(feature = "off") && record_state::is_on();
+    let sites = Sites::of(name);
     Named {
         inner: future,
         polled: Polled {
-            task: Task::named(name),
-            sites: Sites::of(name),
+            task: Task::of_name_id(sites.plain),
+            sites,
             created_ticks: if is_recorded { clock::ticks() } else { 0 },
             wakes: None,
         },

@@ -141,14 +141,10 @@ mod on {
         }
 
         pub(crate) fn named(name: &str) -> Self {
-            Self {
-                place: Place::Name(scope::name_id(name)),
-                stage: Stage::Unpolled,
-            }
+            Self::of_name_id(scope::name_id(name))
         }
 
         /// Makes the task of a name, by the id that [`scope::name_id`] returned.
-        #[cfg(any(feature = "tokio", feature = "tower"))]
         pub(crate) fn of_name_id(id: u32) -> Self {
             Self {
                 place: Place::Name(id),
@@ -270,7 +266,6 @@ mod off {
             Self
         }
 
-        #[cfg(any(feature = "tokio", feature = "tower"))]
         pub(crate) fn of_name_id(_: u32) -> Self {
             Self
         }
