@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 FENCE = re.compile(r"```([a-z]*)[^\n]*\n(.*?)^```$", re.M | re.S)
-INTO = re.compile(r"Put this into `([^`]+)`[^`]*\Z", re.S)
+INTO = re.compile(r"Put this into `([^`]+)`")
 EXITS = re.compile(r"exits with (\d+)")
 
 

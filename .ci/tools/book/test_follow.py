@@ -11,7 +11,7 @@ mkdir -p work && cd work
 ```
 
 Put this into `src/name.txt`.
-It is a line:
+It is a line, `here`:
 
 ```rust
 from the page
