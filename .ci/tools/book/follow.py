@@ -23,7 +23,7 @@ EXITS = re.compile(r"exits with (\d+)")
 
 def script(page):
     """Return the shell script that does what a page says."""
-    lines = ["set -euo pipefail"]
+    lines = ["set -eu"]
     end = 0
     for block in FENCE.finditer(page):
         before, end = page[end : block.start()], block.end()

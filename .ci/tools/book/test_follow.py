@@ -24,7 +24,8 @@ exit 3
 ```
 
 ```sh
-cat src/name.txt "$VOR/README.md" | head -n 1
+cat src/name.txt
+test -f "$VOR/README.md"
 ```
 
 The command exits with 5:
