@@ -17,7 +17,8 @@ OPTIONAL = ("numpy", "pandas", "polars", "pyarrow")
 
 def documents() -> list[Path]:
     """Return the documents that have code in Python."""
-    paths = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    own = [ROOT / "README.md", ROOT / "vor-py" / "README.md"]
+    paths = [*own, *sorted((ROOT / "docs").glob("**/*.md"))]
     return [path for path in paths if path.is_file() and BLOCK.search(path.read_text("utf-8"))]
 
 
@@ -28,7 +29,7 @@ def test_the_documents_are_found_in_a_checkout() -> None:
     assert {"README.md", "docs/python.md", "docs/tutorials/training.md"} <= names
 
 
-@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", documents(), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_code_of_a_document_compiles_and_runs(path: Path, tmp_path: Path) -> None:
     text = path.read_text("utf-8")
     runs = []
