@@ -60,7 +60,7 @@ def test_a_program_of_others(tmp_path: Path) -> None:
     source = tmp_path / "source.py"
     shutil.copy(Path(__file__), source)
     outputs = []
-    for before in ([], ["-m", "vor", "run", "--out", "run.vor"]):
+    for before in ([], ["-m", "vor", "run", "--quiet", "--out", "run.vor"]):
         command = [sys.executable, *before, "-m", "black", "-q", "-S", "-l", "70", "-"]
         done = subprocess.run(
             command,

@@ -31,6 +31,8 @@ def _install_optional(environment, name):
     if not environment.install(*jobs):
         skip(f"real jobs on CPython {name}", "NumPy and black cannot be installed")
     install_tables(environment, f"on CPython {name}")
+    if not environment.install("--only-binary", ":all:", "anyio", "trio", "uvloop"):
+        skip(f"other event loops on CPython {name}", "anyio, trio and uvloop cannot be installed")
     if not environment.install("ipython"):
         skip(f"cells of notebooks on CPython {name}", "IPython cannot be installed")
 
