@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use vor_benches::arguments::number;
-use vor_capture::reader::{Piece, Segments};
+use vor_capture::reader::{Piece, SegmentedCapture};
 
 /// Names the folder of a child.
 const CHILD: &str = "VOR_BENCH_SEGMENTS";
@@ -62,7 +62,7 @@ fn on_disk(folder: &Path) -> (u64, u64) {
 
 fn read(folder: &PathBuf) -> Result<(), Failure> {
     let begun = Instant::now();
-    let mut segments = Segments::open(folder)?;
+    let mut segments = SegmentedCapture::open(folder)?;
     let opened = begun.elapsed();
     let count = segments.paths().len();
     segments

@@ -85,7 +85,7 @@ fn archive_path(capture: Option<&Path>) -> PathBuf {
 
 /// Opens the capture as any program can, and prints its content in brief.
 fn print_read_back(out: &mut dyn Write, path: &Path) -> Outcome {
-    let mut capture = vor::capture::Segments::open(path)?;
+    let mut capture = vor::capture::SegmentedCapture::open(path)?;
     let info = capture.info();
     writeln!(
         out,

@@ -83,7 +83,7 @@ fn free_path(folder: &Path, example: &str) -> PathBuf {
 ///
 /// `out` cannot be written, or the capture cannot be read.
 pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
-    let spans = vor::capture::Segments::open(path)?.info().spans;
+    let spans = vor::capture::SegmentedCapture::open(path)?.info().spans;
     let commands = if spans > 0 {
         [
             "stats",

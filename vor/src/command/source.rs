@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vor_capture::model::catalog::{Catalog, ThreadId};
-use vor_capture::reader::{Damage, Info, Piece, Segments};
+use vor_capture::reader::{Damage, Info, Piece, SegmentedCapture};
 use vor_capture::units;
 use vor_export::thread_label;
 
@@ -18,7 +18,7 @@ use crate::command::range::FrameRange;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
-    pub(crate) capture: Segments,
+    pub(crate) capture: SegmentedCapture,
     pub(crate) info: Info,
 }
 
@@ -35,7 +35,7 @@ impl Source {
     /// Opens a file, a folder of segments, or a pattern. Segments that are missing or cannot be
     /// read are reported on stderr, in a line each.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let capture = Segments::open(path)?;
+        let capture = SegmentedCapture::open(path)?;
         capture.problems().iter().for_each(|problem| warn(problem));
         Ok(Self {
             path: path.to_owned(),

@@ -12,7 +12,7 @@ use vor_capture::filled;
 use vor_capture::format::{OpenScopes, v2};
 use vor_capture::model::catalog::{Catalog, Column, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
-use vor_capture::reader::{Capture, Event, Reader, Recovered, Segments};
+use vor_capture::reader::{Capture, Event, Reader, Recovered, SegmentedCapture};
 use vor_capture::units;
 use vor_export::thread_label;
 
@@ -62,7 +62,7 @@ fn whole_number(text: &str) -> Result<usize, String> {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
     let mut path = args.path.clone();
     // Of several segments, the newest is followed, and then the next one.
-    let is_one = match Segments::list(&args.path)? {
+    let is_one = match SegmentedCapture::list(&args.path)? {
         Some(paths) => {
             path = paths.into_iter().next_back().unwrap_or(path);
             false
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
 
 /// Returns the segment after `path`: names are in the order of time.
 fn next_segment(all: &Path, path: &Path) -> Result<Option<PathBuf>, Failure> {
-    let paths = Segments::list(all)?.unwrap_or_default();
+    let paths = SegmentedCapture::list(all)?.unwrap_or_default();
     Ok(paths.into_iter().find(|next| **next > *path))
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::robust_support::{captures, child, folder, role, vor_lines};
-use vor::capture::{Capture, Event, Piece, Segments};
+use vor::capture::{Capture, Event, Piece, SegmentedCapture};
 use vor_fixtures::process::run_to_success as run;
 use vor_fixtures::test_name;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
@@ -105,7 +105,7 @@ struct Contents {
 }
 
 fn contents(path: &Path) -> Contents {
-    let mut segments = Segments::open(path).unwrap();
+    let mut segments = SegmentedCapture::open(path).unwrap();
     let mut pieces = segments.pieces().unwrap();
     let mut all = Contents::default();
     while let Some(piece) = pieces.next_piece().unwrap() {
@@ -212,10 +212,10 @@ fn assert_same(folder: &Path, commands: &[&[&str]], min_segments: usize) {
     assert_eq!(whole.frames, parts.frames);
     assert_eq!(whole.dropped, parts.dropped);
     let (mut whole, mut parts) = (
-        Segments::open(&one).unwrap(),
-        Segments::open(&several).unwrap(),
+        SegmentedCapture::open(&one).unwrap(),
+        SegmentedCapture::open(&several).unwrap(),
     );
-    let totals = |segments: &Segments| {
+    let totals = |segments: &SegmentedCapture| {
         let info = segments.info();
         (
             info.frames,
@@ -384,7 +384,7 @@ fn the_number_and_the_age_of_segments_are_limited() {
     run(&mut child(test_name!(), "limits", folder.path()));
     let counted = captures(&folder.path().join("counted"));
     assert_eq!(counted.len(), 3, "{counted:?}");
-    let mut aged = Segments::open(folder.path().join("aged")).unwrap();
+    let mut aged = SegmentedCapture::open(folder.path().join("aged")).unwrap();
     // Each is deleted as soon as the next one begins.
     assert_eq!(aged.paths().len(), 1);
     let segment = Capture::open(aged.paths().next().unwrap())
@@ -428,7 +428,7 @@ fn damaged_and_missing_segments_cost_themselves() {
         text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let numbers = |path: &Path| {
-        let mut segments = Segments::open(path).unwrap();
+        let mut segments = SegmentedCapture::open(path).unwrap();
         let count = segments.frame_count();
         (0..count)
             // The record of a frame may be what is damaged.
@@ -682,7 +682,7 @@ fn a_killed_process_leaves_whole_segments_and_one_torn_record_at_most() {
         }
         assert!(damage <= 1, "kill {kill}: {damage}");
         // Every flushed span is there, once, in order.
-        let mut segments = Segments::open(folder.path().join("runs")).unwrap();
+        let mut segments = SegmentedCapture::open(folder.path().join("runs")).unwrap();
         let mut pieces = segments.pieces().unwrap();
         let (mut next, mut dropped) = (0, 0);
         while let Some(piece) = pieces.next_piece().unwrap() {

@@ -62,7 +62,7 @@ pub use lookahead::Lookahead;
 #[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
 #[cfg(feature = "seek")]
-pub use segments::{SegmentPieces, Segments};
+pub use segments::{SegmentPieces, SegmentedCapture};
 #[cfg(feature = "seek")]
 pub use summary::{FrameScan, FrameSummary};
 

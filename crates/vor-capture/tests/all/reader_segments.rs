@@ -14,7 +14,7 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS};
-use vor_capture::reader::{Piece, Segments};
+use vor_capture::reader::{Piece, SegmentedCapture};
 
 /// A capture with a frame for each of `frames`, of 1000 ticks from `start_ticks` on, each with a
 /// span of the call site `sites[0]`.
@@ -151,7 +151,7 @@ type Row = (
 );
 
 /// Returns the frames of the pieces, and asserts that each frame by number is the same.
-fn rows(segments: &mut Segments) -> Vec<Row> {
+fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut batches = Vec::new();
     let mut pieces = segments.pieces().unwrap();
@@ -239,7 +239,7 @@ fn segments_of_a_run_are_in_the_order_of_their_numbers() {
         segment(7, "y.vor"),
     ];
     std::fs::write(folder.path().join("notes.txt"), "no capture").unwrap();
-    let mut segments = Segments::open(folder.path()).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     assert!(segments.paths().eq(paths.iter().map(|path| &**path)));
     assert_eq!(segments.problems(), [""; 0]);
     assert_eq!(segments.info().frames, 9);
@@ -250,7 +250,7 @@ fn segments_of_a_run_are_in_the_order_of_their_numbers() {
     std::fs::copy(&paths[0], folder.path().join("zz.vor")).unwrap();
     std::fs::remove_file(&paths[1]).unwrap();
     std::fs::write(folder.path().join("else.vor"), "no capture").unwrap();
-    let mut segments = Segments::open(folder.path()).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     let problems = segments.problems().to_vec();
     assert_eq!(problems.len(), 3, "{problems:?}");
     for (found, expected) in problems.iter().zip([
@@ -279,7 +279,7 @@ fn another_run_is_mapped_to_the_ids_and_the_time_of_the_first() {
         ..FIRST
     };
     write(folder.path(), "0.vor", &second);
-    let mut segments = Segments::open(folder.path()).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     assert_eq!(segments.problems(), [""; 0]);
     let rows = rows(&mut segments);
     let metrics = |names: [&str; 2], values: [f64; 2]| {
@@ -329,7 +329,7 @@ fn runs_of_one_boot_may_overlap_and_others_may_not() {
         ..FIRST
     };
     write(folder.path(), "2.vor", &second);
-    let mut segments = Segments::open(folder.path()).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     let starts: Vec<i64> = rows(&mut segments)
         .iter()
         .map(|row| row.1 - 1_000_000)
@@ -341,7 +341,7 @@ fn runs_of_one_boot_may_overlap_and_others_may_not() {
         ..FIRST
     };
     write(folder.path(), "3.vor", &earlier);
-    let segments = Segments::open(folder.path()).unwrap();
+    let segments = SegmentedCapture::open(folder.path()).unwrap();
     assert_eq!(
         segments.problems(),
         [""; 0],
@@ -371,7 +371,7 @@ fn runs_of_one_boot_may_overlap_and_others_may_not() {
     );
     write(folder.path(), "5.vor", &during);
     write(folder.path(), "6.vor", &later);
-    let mut segments = Segments::open(folder.path()).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     // The ticks of one boot that are not in the order of its wall clock are those of one counter.
     assert_eq!(segments.frame_count(), rows(&mut segments).len() as u64);
 }
@@ -383,7 +383,7 @@ fn patterns_choose_files() {
         write(folder.path(), name, &FIRST);
     }
     let names = |pattern: &str| {
-        let paths = Segments::list(&folder.path().join(pattern))
+        let paths = SegmentedCapture::list(&folder.path().join(pattern))
             .unwrap()
             .unwrap();
         let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -394,12 +394,12 @@ fn patterns_choose_files() {
     assert_eq!(names("*-1.*"), "other-1.vor run-1.cap run-1.vor");
     assert_eq!(names("run-??.vor"), "run-22.vor");
     assert_eq!(names("*2*2*"), "run-22.vor");
-    assert!(Segments::list(&folder.path().join("*-3*")).is_err());
+    assert!(SegmentedCapture::list(&folder.path().join("*-3*")).is_err());
     assert_eq!(
-        Segments::list(&folder.path().join("run-1.vor")).unwrap(),
+        SegmentedCapture::list(&folder.path().join("run-1.vor")).unwrap(),
         None
     );
     let chosen = ["run-1.vor", "run-1.cap"].map(|name| folder.path().join(name));
-    assert_eq!(Segments::of_files(chosen).unwrap().frame_count(), 6);
-    assert!(Segments::of_files([]).is_err());
+    assert_eq!(SegmentedCapture::of_files(chosen).unwrap().frame_count(), 6);
+    assert!(SegmentedCapture::of_files([]).is_err());
 }

@@ -1,7 +1,7 @@
 //! Several captures as one: the segments of a run, and those of the runs after it.
 //!
-//! [`Segments`] has one capture open at a time. Of the others it keeps the totals, so a folder of
-//! ten thousand segments takes neither as many files nor as much memory.
+//! [`SegmentedCapture`] has one file open at a time. Of the others it keeps the totals, so a folder
+//! of ten thousand segments takes neither as many files nor as much memory.
 //!
 //! Segments are in the order of their runs, and within a run in the order of their numbers. Within
 //! a run, ids of sites, threads, columns and frame sets, ticks and numbers of frames mean the same
@@ -31,7 +31,7 @@ pub use pieces::SegmentPieces;
 ///
 /// ```no_run
 /// # mod vor { pub use vor_capture::Error; pub use vor_capture::reader as capture; }
-/// let mut segments = vor::capture::Segments::open("captures/")?;
+/// let mut segments = vor::capture::SegmentedCapture::open("captures/")?;
 /// for problem in segments.problems() {
 ///     eprintln!("{problem}");
 /// }
@@ -39,7 +39,7 @@ pub use pieces::SegmentPieces;
 /// # Ok::<(), vor::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Segments {
+pub struct SegmentedCapture {
     segments: Vec<Segment>,
     /// The open capture, and which segment it is.
     open: Option<(usize, Capture)>,
@@ -86,7 +86,7 @@ impl Found {
     }
 }
 
-impl Segments {
+impl SegmentedCapture {
     /// Opens the capture at `path`: a file, a folder with all its files `*.vor`, or all files of a
     /// folder that match a pattern in the last part of `path`, where `*` stands for any text and
     /// `?` for a character.
@@ -366,7 +366,7 @@ impl Segments {
     }
 }
 
-impl Segments {
+impl SegmentedCapture {
     /// Returns what is wrong with the whole, a line each: files that cannot be read, segments that
     /// are missing between others. Damage within a file is in [`info`](Self::info).
     #[must_use]

@@ -4,14 +4,15 @@ use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
-use super::{Segments, add_damage};
+use super::{SegmentedCapture, add_damage};
 use crate::Error;
 use crate::model::catalog::Catalog;
 use crate::reader::unmarked::UnmarkedFrame;
 use crate::reader::{Damage, Event, Loss, Piece, Pieces, Reader};
 
-/// The batches and frames of [`Segments`] from the beginning on. The batches of a frame come before
-/// it. A file that cannot be read any more costs itself, and is in the [damage](Self::damage).
+/// The batches and frames of a [`SegmentedCapture`] from the beginning on. The batches of a frame
+/// come before it. A file that cannot be read any more costs itself, and is in the
+/// [damage](Self::damage).
 #[derive(Debug)]
 pub struct SegmentPieces<'a>(Inner<'a>);
 
@@ -23,7 +24,7 @@ enum Inner<'a> {
 
 #[derive(Debug)]
 struct Many<'a> {
-    segments: &'a Segments,
+    segments: &'a SegmentedCapture,
     /// The segment that is read next.
     next: usize,
     reader: Option<Reader<BufReader<File>>>,
@@ -35,7 +36,7 @@ struct Many<'a> {
 }
 
 impl<'a> SegmentPieces<'a> {
-    pub(super) fn new(segments: &'a mut Segments) -> Result<Self, Error> {
+    pub(super) fn new(segments: &'a mut SegmentedCapture) -> Result<Self, Error> {
         if !segments.is_one() {
             segments.open = None;
             let unmarked = segments.is_unmarked().then(UnmarkedFrame::default);
