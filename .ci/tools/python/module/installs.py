@@ -37,9 +37,8 @@ def _install(tools, tool, environment):
             pip, "install", "-q", "--disable-pip-version-check", "./vor-py", env=DEV_PROFILE
         )
     elif tool == "pip from git":
-        # pip clones the repository: it installs the last commit, without other changes.
         pip = environment.command("pip")
-        source = f"git+{pathlib.Path.cwd().as_uri()}#subdirectory=vor-py"
+        source = f"git+{_repository(folder / 'repository').as_uri()}#subdirectory=vor-py"
         commands.check(
             pip, "install", "-q", "--disable-pip-version-check", source, env=DEV_PROFILE
         )
@@ -54,3 +53,17 @@ def _install(tools, tool, environment):
         # For uv, the package is unchanged while `pyproject.toml` is.
         install = "pip", "install", "-q", "-p", python, "--refresh-package", "vor", "./vor-py"
         commands.check(tools.uv, *install, env=DEV_PROFILE)
+
+
+def _repository(folder):
+    """Makes a repository of the tracked files.
+
+    pip makes a partial clone, which never ends if the source is a shallow one, as CI's checkout is.
+    """
+    folder.mkdir()
+    commands.check("git", "checkout-index", "-a", f"--prefix={folder}/")
+    git = "git", "-C", folder, "-c", "user.name=vor", "-c", "user.email=vor@localhost"
+    commands.check(*git, "init", "-q")
+    commands.check(*git, "add", "-A")
+    commands.check(*git, "commit", "-q", "--allow-empty", "-m", "all files")
+    return folder.resolve()

@@ -2,6 +2,7 @@ import contextlib
 import io
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -40,6 +41,7 @@ class Installs(unittest.TestCase):
         self.addCleanup(os.chdir, home)
         self.module = self.folder / "vor-py/python/vor/_core.abi3.so"
         self.module.parent.mkdir(parents=True)
+        subprocess.run(["git", "init", "-q"], check=True)
         self.fake("pip", "")
         self.fake("python", "")
         self.fake("tools/bin/uv", VENV.format(folder=self.folder))
@@ -65,8 +67,8 @@ class Installs(unittest.TestCase):
         calls = self.run_check()
         for call in [
             "pip install -q --disable-pip-version-check ./vor-py",
-            f"install -q --disable-pip-version-check git+{self.folder.resolve().as_uri()}"
-            "#subdirectory=vor-py",
+            "install -q --disable-pip-version-check git+file:///",
+            "/repository#subdirectory=vor-py",
             "maturin build -q -m vor-py/Cargo.toml --profile dev",
             "maturin develop -q -m vor-py/Cargo.toml --profile dev",
             "--refresh-package vor ./vor-py",
