@@ -29,7 +29,8 @@ def text(path: str) -> str:
     finally:
         reading.close()
     shown = _shown(path)
-    spans = f"{_number(info['spans'])} spans in {_number(info['frames'])} frames"
+    frames = f"{_number(info['frames'])} frame{'s' * (info['frames'] != 1)}"
+    spans = f"{_number(info['spans'])} spans in {frames}"
     if not len(stats):
         return f"\nvor: {shown} has no spans: no call passed the filters\n"
     self_ns, counts = stats["self_ns"].to_list(), stats["count"].to_list()
