@@ -14,6 +14,7 @@ import pickle
 import sys
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,9 @@ def test_functools() -> None:
     assert parts.once is parts.once and parts.less_one(3) == 2
     assert (parts.kind(1), parts.kind("")) == ("int", "object")
     assert functools.reduce(vor.profile(lambda a, b: a + b), [1, 2, 3]) == 6
-    assert functools.cmp_to_key(vor.profile(lambda a, b: a - b))(1) < functools.cmp_to_key(
-        lambda a, b: a - b
-    )(2)
+    before: Callable[[int, int], int] = vor.profile(lambda a, b: a - b)
+    key = functools.cmp_to_key(before)
+    assert key(1) < key(2)
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
@@ -263,7 +264,7 @@ def test_classes() -> None:
         def outside(self, n: int) -> None:
             self._n = n
 
-        @vor.profile
+        @vor.profile  # type: ignore[prop-decorator]
         @property
         def inside(self) -> int:
             """Say."""

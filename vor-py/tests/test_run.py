@@ -371,7 +371,7 @@ def test_the_summary_has_eight_rows_at_most(tmp_path: Path) -> None:
 def test_no_summary_where_none_is_wanted(tmp_path: Path) -> None:
     def written(program: str, *options: str, **variables: str) -> str:
         (tmp_path / "run.vor").unlink(missing_ok=True)
-        return trace(tmp_path, program, *options, **variables).done.stderr
+        return trace(tmp_path, program, *options, code=0, **variables).done.stderr
 
     assert summary(written(SLOW)), "otherwise"
     assert written(SLOW, "--quiet") == ""
