@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-/// Returns what to write instead of an option that another profiler's attribute has: `label`, `log`,
+/// Returns the replacement of an option that another profiler's attribute has: `label`, `log`,
 /// `future` and `impl_type` of hotpath, `properties`, `enter_on_poll` and `short_name` of fastrace,
 /// and `fields` of `tracing`.
 fn replacement(word: &str) -> Option<&'static str> {

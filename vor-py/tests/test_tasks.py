@@ -336,7 +336,7 @@ def test_a_task_says_when_it_was_active_and_when_it_waited(tmp_path: Path, trace
     for row in of_threads:
         check(row, 2, 20, 20)
     check(first, 4, 40, 60)
-    # What it slept is exactly what is not busy: nothing else runs meanwhile.
+    # Nothing else runs meanwhile, so the task slept whenever it was not busy.
     truth_ns = json.loads(run.done.stdout)["alternates"]
     assert truth_ns <= first["busy_ns"] <= first["dur_ns"] - 59 * ms
     check(inner, 2, 20, 20)

@@ -8,7 +8,8 @@
 ///     draw_calls: usize,
 /// }
 ///
-/// let draw_calls = vor::viz::Metric::new("draw calls", |frame: &Frame| frame.draw_calls as f64, "");
+/// let read = |frame: &Frame| frame.draw_calls as f64;
+/// let draw_calls = vor::viz::Metric::new("draw calls", read, "");
 /// assert_eq!((draw_calls.get)(&Frame { draw_calls: 3 }), 3.0);
 /// ```
 #[derive(Debug)]

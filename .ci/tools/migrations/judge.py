@@ -18,7 +18,7 @@ class Pair:
     """How the outputs of a pair are read."""
 
     before: collections.abc.Callable
-    # What names of the other tool begin with, and those of vor do not.
+    # Prefixes of the other tool's names, which vor's names do not have.
     prefix: str = ""
     after: collections.abc.Callable = counts.vor
 

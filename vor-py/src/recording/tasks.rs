@@ -6,12 +6,12 @@
 //!
 //! | lock | held by |
 //! |---|---|
-//! | [`THREADS`] | a thread with its first task, and [`end_all`], which then takes the locks of tasks |
-//! | of a thread's tasks | this thread for a look-up, and [`end_all`] |
+//! | [`THREADS`] | a thread with its first task; [`end_all`], which then takes the locks of tasks |
+//! | of a thread's tasks | this thread for a look-up; [`end_all`] |
 //!
-//! No code of Python runs under either. A thread never waits for its own tasks: they are locked only
-//! while all tasks end, or for ever in a child that was forked meanwhile by a build without the global
-//! lock, which then records no tasks.
+//! No code of Python runs under either. A thread never waits for its own tasks. They are locked only
+//! while all tasks end. A build without the global lock may fork meanwhile; then they stay locked in
+//! the child, which records no tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

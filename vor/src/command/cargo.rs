@@ -55,7 +55,7 @@ struct BenchArgs {
     common: Common,
 }
 
-/// What to record. Without an option, cargo chooses as `cargo run` does.
+/// The program to record; without an option, the one that `cargo run` chooses.
 #[derive(Debug, Default, clap::Args)]
 #[group(multiple = false)]
 struct Target {
@@ -108,7 +108,7 @@ struct Common {
 /// Runs the command line of the program `cargo-vor` and returns the exit code.
 ///
 /// Cargo starts it for `cargo vor …`, with `vor` as the first argument. `run` and `bench` record a
-/// program; all else is a command line of [`run`](super::run).
+/// program. Other command lines are those of [`run`](super::run).
 ///
 /// # Examples
 ///
@@ -181,18 +181,23 @@ fn record(subject: Subject) -> u8 {
     if code == 0 { printed } else { code }
 }
 
+impl Target {
+    /// Returns cargo's option for the program, and its name.
+    fn chosen(&self) -> Option<(&'static str, &str)> {
+        let options = [
+            ("--bin", &self.bin),
+            ("--example", &self.example),
+            ("--test", &self.test),
+            ("--bench", &self.bench),
+        ];
+        let mut options = options.into_iter();
+        options.find_map(|(option, name)| Some((option, name.as_deref()?)))
+    }
+}
+
 /// Returns the file to write, which `VOR_RECORD` may name too.
 fn capture_path(target: &Target, common: &Common) -> PathBuf {
-    let Target {
-        bin,
-        example,
-        test,
-        bench,
-    } = target;
-    let name = [bin, example, test, bench].into_iter().flatten().next();
-    let name = name
-        .or(common.package.as_ref())
-        .map_or("run", String::as_str);
+    let name = target.chosen().map_or("run", |(_, name)| name);
     let path = common.output.clone();
     let path = path.or_else(|| Some(env::var_os("VOR_RECORD")?.into()));
     let path = path.unwrap_or_else(|| format!("{name}.vor").into());
@@ -203,15 +208,10 @@ fn capture_path(target: &Target, common: &Common) -> PathBuf {
 fn command(target: &Target, common: &Common, capture: &Path) -> Command {
     // Cargo names itself to the commands that it starts.
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let Target {
-        bin,
-        example,
-        test,
-        bench,
-    } = target;
-    let (verb, profile) = match (test, bench) {
-        (Some(_), _) => ("test", Some("release")),
-        (_, Some(_)) => ("bench", None),
+    let chosen = target.chosen();
+    let (verb, profile) = match chosen {
+        Some(("--test", _)) => ("test", Some("release")),
+        Some(("--bench", _)) => ("bench", None),
         _ => ("run", Some("release")),
     };
     command.arg(verb);
@@ -220,10 +220,9 @@ fn command(target: &Target, common: &Common, capture: &Path) -> Command {
             command.arg(name).arg(value);
         }
     };
-    option("--bin", bin.as_deref().map(OsStr::new));
-    option("--example", example.as_deref().map(OsStr::new));
-    option("--test", test.as_deref().map(OsStr::new));
-    option("--bench", bench.as_deref().map(OsStr::new));
+    if let Some((name, value)) = chosen {
+        option(name, Some(OsStr::new(value)));
+    }
     option("--package", common.package.as_deref().map(OsStr::new));
     option(
         "--profile",

@@ -40,8 +40,9 @@ pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Shows only scopes whose name matches; `*` and `?` stand for other characters.
-    #[arg(long, value_name = "NAME")]
+    /// Only scopes with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
+    #[arg(long, value_name = "GLOB")]
     name: Vec<Pattern>,
     /// Shows the N scopes that waited the longest.
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]

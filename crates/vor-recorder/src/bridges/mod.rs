@@ -3,7 +3,7 @@
 //! | module | connects |
 //! |---|---|
 //! | `tracing_in` | `tracing` spans to scopes; `layer` and `subscriber` are its two interfaces |
-//! | `tokio` | polls of named futures, with the time for which they were ready, and numbers of a runtime |
+//! | `tokio` | polls of named futures with their delays, and the numbers of a runtime |
 //! | `tower` | requests of a server as tasks |
 //! | [`reader`] | frames of a capture to puffin's |
 

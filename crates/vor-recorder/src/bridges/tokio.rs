@@ -173,7 +173,7 @@ impl Drop for Polled {
     }
 }
 
-/// What a waker does: store the time, and wake the executor's task.
+/// The state of a waker, which stores the time and wakes the executor's task.
 #[derive(Default)]
 struct Wakes {
     /// When the task was first woken since the last poll began; 0 if it was not. Written before the

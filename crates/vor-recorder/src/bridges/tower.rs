@@ -5,8 +5,8 @@
 //! says how: the status, `failed` or `cancelled`.
 //!
 //! ```text
-//! call ── name, open + 1 ── poll: scope ── … ── poll: scope(status), step "200" ── task, open − 1
-//!                                     └─ dropped: step "cancelled" ── task, open − 1
+//! call ─ name, open + 1 ─ poll: scope ─ … ─ poll: scope(status), step "200" ─ task, open − 1
+//!                                  └─ dropped: step "cancelled" ─ task, open − 1
 //! ```
 //!
 //! A route comes from the router, by a function of the program, because each router has a type of

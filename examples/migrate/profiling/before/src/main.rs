@@ -4,8 +4,8 @@ use std::thread;
 
 use profiling_before::Words;
 
-const POEM: &str = "Tyger Tyger, burning bright,\nIn the forests of the night;\n\
-    What immortal hand or eye,\nCould frame thy fearful symmetry?";
+const POEM: &str = "One scope opens, one scope closes,\nThe clock is read at either end;\n\
+    A ring keeps what the thread discloses,\nAnd frames are what the drain will send.";
 
 fn count(rounds: u32) -> Words {
     profiling::function_scope!();

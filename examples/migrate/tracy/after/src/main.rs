@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 
-/// What the game did, by the game's own account: Tracy's data is only readable by Tracy.
+/// The calls that the game made, by its own count. Only Tracy reads Tracy's data.
 type Account = BTreeMap<&'static str, u64>;
 
 struct Game {

@@ -5,7 +5,7 @@ use std::thread;
 
 use tracy_client::{Client, frame_mark, non_continuous_frame, plot, secondary_frame_mark, span};
 
-/// What the game did, by the game's own account: Tracy's data is only readable by Tracy.
+/// The calls that the game made, by its own count. Only Tracy reads Tracy's data.
 type Account = BTreeMap<&'static str, u64>;
 
 struct Game {
