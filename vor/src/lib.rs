@@ -34,7 +34,7 @@
 //! | to | use |
 //! |---|---|
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
-//! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_function!`], [`profile_function_if!`], [`scope`], [`profile_phase!`] |
+//! | measure a block, or consecutive phases | [`profile_scope!`], [`profile_scope_if!`], [`profile_scope_custom!`], [`profile_function!`], [`profile_function_if!`], [`scope`], [`profile_phase!`] |
 //! | measure work that overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
 //! | record work that was timed elsewhere, such as passes of a GPU | [`record_async_span`] |
 //! | measure requests of a server, and tasks of tokio | `tower::RequestLayer`, `tokio::named`, `tokio::watch` |
@@ -140,7 +140,7 @@ pub use vor_recorder::sinks::last::{DumpOn, Last, dump};
 pub use vor_recorder::sinks::segments::Segments;
 pub use vor_recorder::{
     frame_mark_named, message, profile_function, profile_function_if, profile_phase, profile_scope,
-    profile_scope_if,
+    profile_scope_custom, profile_scope_if,
 };
 
 // Names of 0.2.1, which stay in the root beside those in their modules.

@@ -36,6 +36,8 @@ fn measured(n: u64) -> u64 {
     vor::profile_scope_if!(n > 5, "large", n = n);
     vor::profile_function_if!(n > 5);
     vor::profile_function_if!(n > 5, n = n);
+    let _custom = vor::profile_scope_custom!("custom");
+    drop(vor::profile_scope_custom!("custom", n = n));
     vor::profile_scope!("processor time", cpu);
     vor::profile_scope!("processor time", cpu, @category = "io", n = n);
     let mut phases = vor::profile_phase!("one");

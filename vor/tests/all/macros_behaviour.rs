@@ -512,3 +512,23 @@ fn the_scope_of_a_function_may_depend_on_a_condition() {
         .collect();
     assert_eq!(found, [("resize", 0), ("resize", 0), ("resize", 1)]);
 }
+
+#[test]
+fn a_scope_in_a_variable_ends_when_it_is_dropped() {
+    own_process!();
+    let spans = record(|| {
+        let outer = vor::profile_scope_custom!("outer", 7_u64);
+        let inner = vor::profile_scope_custom!("inner");
+        drop(inner);
+        drop(outer);
+        vor::profile_scope!("after");
+    });
+    let found: Vec<_> = spans
+        .iter()
+        .map(|span| (&*span.site.name, span.args.len()))
+        .collect();
+    assert_eq!(found, [("inner", 0), ("outer", 1), ("after", 0)]);
+    // The guard ended the outer scope, not the end of the block.
+    assert!(spans[1].end_ticks <= spans[2].start_ticks);
+    assert!(spans[1].start_ticks <= spans[0].start_ticks);
+}

@@ -78,6 +78,26 @@ macro_rules! profile_scope_if {
     };
 }
 
+/// Opens a scope and returns its guard: the scope ends when the guard is dropped. It has the
+/// arguments of [`profile_scope!`](crate::profile_scope).
+///
+/// [`scope`](crate::hot::scope::scope) does the same for a name that is not constant.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder as vor;
+/// let waiting = vor::profile_scope_custom!("waiting", jobs = 3);
+/// drop(waiting); // it ends here, in the middle of a block
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_scope_custom {
+    ($name:expr $(, $($rest:tt)*)?) => {
+        $crate::__private::scope!([] $name $(, $($rest)*)?)
+    };
+}
+
 /// Opens a scope with the name of the enclosing function, to the end of the enclosing block, if a
 /// condition holds. It has the arguments of [`profile_scope!`](crate::profile_scope).
 ///
@@ -208,6 +228,16 @@ macro_rules! profile_scope_if {
             $crate::profile_scope!($name $(, $($rest)*)?);
         }
     };
+}
+
+/// Opens a scope and returns its guard; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_scope_custom {
+    ($name:expr $(, $($rest:tt)*)?) => {{
+        $crate::profile_scope!($name $(, $($rest)*)?);
+        $crate::hot::scope::scope("")
+    }};
 }
 
 /// Opens a scope with the name of the enclosing function if a condition holds; compiled out.
