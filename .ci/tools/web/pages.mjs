@@ -49,7 +49,10 @@ async function picture(page, name) {
   console.log(`  picture ${file}`);
 }
 
-/** Returns the colours that the page shows at some places, each as red, green and blue. */
+/**
+ * Returns the most frequent colour of some rows of pixels, each as red, green and blue. A row is
+ * `[x, y, width]`: at a single pixel could be a line of the grid, whose place a capture decides.
+ */
 async function colours(page, places) {
   const png = (await page.screenshot()).toString('base64');
   return page.evaluate(
@@ -59,7 +62,15 @@ async function colours(page, places) {
       );
       const canvas = new OffscreenCanvas(picture.width, picture.height).getContext('2d');
       canvas.drawImage(picture, 0, 0);
-      return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data.slice(0, 3)].join());
+      return places.map(([x, y, width]) => {
+        const { data } = canvas.getImageData(x, y, width, 1);
+        const counts = new Map();
+        for (let at = 0; at < data.length; at += 4) {
+          const colour = data.slice(at, at + 3).join();
+          counts.set(colour, (counts.get(colour) ?? 0) + 1);
+        }
+        return [...counts].reduce((most, one) => (one[1] > most[1] ? one : most))[0];
+      });
     },
     [png, places],
   );
@@ -154,8 +165,8 @@ const checks = {
       const cleared = await page.evaluate(() => window.cleared / window.vorViz.passes);
       check('backgrounds of charts are cleared, not drawn', cleared > 1, cleared);
       const backgrounds = await colours(page, [
-        [60, 500],
-        [610, 500],
+        [20, 500, 100],
+        [400, 500, 500],
       ]);
       check(
         'panel and chart have their backgrounds',
