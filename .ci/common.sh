@@ -87,7 +87,7 @@ need_wheel() {
 
 # The members of the workspace that are not published.
 # shellcheck disable=SC2034 # for the scripts that read this one
-unpublished=(vor-benches vor-examples vor-fixtures vor-py vor-test-features)
+unpublished=(vor-benches vor-examples vor-fixtures vor-macro-tests vor-py vor-test-features)
 
 # checkout_into FOLDER: makes the folder a checkout of this one's last commit, and writes only the
 # files that differ; false if that fails.

@@ -7,6 +7,7 @@
 mod adapter_capture;
 mod arguments;
 mod async_tasks;
+mod attributes;
 mod capture_close;
 mod capture_path;
 #[cfg(feature = "cli")]

@@ -40,7 +40,7 @@ struct Point {
 fn renamed() {}
 
 #[vor::profile(
-    crate = crate::telemetry::tracer,
+    crate = crate::attributes::options::telemetry::tracer,
     category = "io",
     color = 0xff8800,
     args(x),
@@ -55,14 +55,15 @@ fn absolute() {}
 
 struct Owner;
 
-#[tracer::all_functions(crate = crate::tracer)]
+#[tracer::all_functions(crate = crate::attributes::options::tracer)]
 impl Owner {
     fn method(&self) {}
 
     async fn later(&self) {}
 }
 
-fn main() {
+#[test]
+fn options_are_accepted() {
     none();
     named();
     no_arguments();

@@ -89,7 +89,8 @@ mod geometry {
     }
 }
 
-fn main() {
+#[test]
+fn functions_of_items_are_measured() {
     let mut frame = Frame(Vec::new());
     assert!(frame.is_empty());
     frame.push(1);

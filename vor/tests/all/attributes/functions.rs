@@ -1,6 +1,7 @@
 //! Functions of every kind keep their signature, their attributes and their meaning.
 
 #![deny(warnings, missing_docs)]
+#![allow(unsafe_code, reason = "attributes accept unsafe functions")]
 
 use std::fmt::Display;
 use std::ops::Add;
@@ -45,7 +46,7 @@ fn choose(first: bool) -> Box<dyn Display> {
 #[vor::profile]
 fn never(stop: bool) -> ! {
     if stop {
-        std::process::exit(0);
+        panic!("stopped");
     }
     loop {}
 }
@@ -130,7 +131,8 @@ impl Iterator for Stack {
     }
 }
 
-fn main() {
+#[test]
+fn functions_keep_their_meaning() {
     assert_eq!(add(1, 2), 3);
     let byte = 7;
     // SAFETY: the byte is alive.
@@ -151,5 +153,6 @@ fn main() {
     let mut stack = Box::new(Stack(Vec::new()));
     assert_eq!(stack.push(1).push(2).next(), Some(2));
     assert_eq!(stack.into_top(), Some(1));
-    never(true);
+    let stopped = std::panic::catch_unwind(|| never(true));
+    assert_eq!(stopped.unwrap_err().downcast_ref(), Some(&"stopped"));
 }

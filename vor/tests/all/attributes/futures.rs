@@ -1,6 +1,7 @@
 //! Async functions keep the type of their output, their borrows and `Send`.
 
 #![deny(warnings)]
+#![allow(unsafe_code, reason = "attributes accept unsafe functions")]
 
 use std::error::Error;
 use std::fmt::Display;
@@ -112,7 +113,8 @@ fn send<F: Future + Send>(future: F) -> F::Output {
     }
 }
 
-fn main() {
+#[test]
+fn async_functions_keep_their_output() {
     assert_eq!(send(length("four")), 4);
     assert_eq!(send(parse("4")).ok(), Some(4));
     assert_eq!(send(parse("")).map_err(|error| error.to_string()), Err("no text".to_owned()));
