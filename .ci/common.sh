@@ -14,6 +14,8 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # Incremental files are useless to a run that ends, and double the size of the target directory.
 export CARGO_INCREMENTAL=0
 export CARGO_TERM_PROGRESS_WHEN=never
+# Tests with random inputs make all their rounds, not a quarter of them.
+export PROPTEST_CASES=${PROPTEST_CASES:-256}
 export PATH=$PATH:$cache/tools/bin
 # A machine that only runs programs built elsewhere may have no compiler.
 host=$(command -v rustc >/dev/null && rustc -vV | sed -n 's/^host: //p' || uname -m)

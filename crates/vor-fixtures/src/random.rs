@@ -1,4 +1,20 @@
-//! Pseudorandom numbers, the same in every run.
+//! Pseudorandom numbers, the same in every run, and the number of rounds of tests that use them.
+
+/// The number of cases for which proptest tests a property by default.
+const ALL_CASES: usize = 256;
+
+/// Returns how many of `all` rounds a test with random inputs makes: the share of proptest's 256
+/// cases that the variable `PROPTEST_CASES` asks for, and at least one.
+pub fn rounds(all: usize) -> usize {
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    let cases = cases.and_then(|cases| cases.parse().ok());
+    (all * cases.unwrap_or(ALL_CASES) / ALL_CASES).max(1)
+}
+
+/// Returns the seeds of as many [`rounds`].
+pub fn seeds(all: usize) -> std::ops::Range<u64> {
+    0..rounds(all) as u64
+}
 
 /// A small generator (splitmix64), whose state names a failed case.
 pub struct Random(pub u64);

@@ -15,6 +15,7 @@ use crate::truth::{self, Program};
 use egui_kittest::{Harness, kittest::Queryable};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_fixtures::Random;
+use vor_fixtures::random::{rounds, seeds};
 use vor_fixtures::views::BEGIN;
 use vor_viz::bars::Thresholds;
 use vor_viz::icicle::{StackKey, StackOptions, Stacks};
@@ -151,7 +152,7 @@ fn selections(frames: usize, random: &mut Random) -> Vec<(usize, usize)> {
 #[test]
 fn sums_match_a_sweep_over_all_spans() {
     let mut late = 0;
-    for seed in 0..30 {
+    for seed in seeds(30) {
         let program = truth::program(seed);
         let replay = truth::open(&program);
         let store = replay.store();
@@ -185,12 +186,15 @@ fn sums_match_a_sweep_over_all_spans() {
                 .sum::<u64>();
         }
     }
-    assert!(late > 1_000, "only {late} spans end after their selection");
+    assert!(
+        late > rounds(1_000) as u64,
+        "only {late} spans end after their selection"
+    );
 }
 
 #[test]
 fn no_share_of_a_thread_is_above_the_whole_time() {
-    for seed in 0..30 {
+    for seed in seeds(30) {
         let program = truth::program(seed);
         let replay = truth::open(&program);
         let store = replay.store();
@@ -225,7 +229,7 @@ fn no_share_of_a_thread_is_above_the_whole_time() {
 
 #[test]
 fn the_times_of_single_frames_add_up_to_those_of_all() {
-    for seed in 0..10 {
+    for seed in seeds(10) {
         let program = truth::program(seed);
         let replay = truth::open(&program);
         let store = replay.store();
@@ -248,7 +252,7 @@ fn the_times_of_single_frames_add_up_to_those_of_all() {
 
 #[test]
 fn the_spans_that_ended_in_the_frames_are_the_same_with_either_extent() {
-    for seed in 0..30 {
+    for seed in seeds(30) {
         let program = truth::program(seed);
         let replay = truth::open(&program);
         let store = replay.store();

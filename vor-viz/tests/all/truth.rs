@@ -25,6 +25,7 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::Capture;
 use vor_capture::stats::StatsBuilder;
 use vor_fixtures::Random;
+use vor_fixtures::random::{rounds, seeds};
 use vor_fixtures::views::{self, BEGIN, Row};
 use vor_viz::flame::FlameChart;
 use vor_viz::replay::ReplayState;
@@ -195,7 +196,7 @@ fn expected(program: &Program, first: usize, last: usize) -> Sums {
 
 #[test]
 fn sums_of_whole_spans_match_the_reader() {
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let program = program(seed);
         let replay = open(&program);
         let store = replay.store();
@@ -334,7 +335,7 @@ fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
         let mut view = View::default();
         view.begin_pass(store);
         let whole = view.flame_axis(store);
-        for case in 0..25 {
+        for case in 0..rounds(25) {
             if case > 0 {
                 let length = whole.len_ns() * 0.5_f64.powi(random.below(26) as i32);
                 let row = program.rows[random.below(program.rows.len())];

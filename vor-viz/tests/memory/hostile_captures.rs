@@ -13,6 +13,7 @@ use crate::headless::User;
 use egui::{Key, vec2};
 use vor_fixtures::mutation::{mutate_any, v2_records};
 use vor_fixtures::own_process;
+use vor_fixtures::random::rounds;
 use vor_fixtures::{Random, make};
 use vor_viz::panel::Tab;
 use vor_viz::replay::ReplayState;
@@ -110,7 +111,8 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
         let size = vec2(width, width * 0.6);
         User::new(random.next(), size, pixels_per_point, width < 1000.0)
     });
-    for case in 0..CASES {
+    let cases = rounds(CASES);
+    for case in 0..cases {
         let original = &originals[case % originals.len()];
         let donor = &originals[(case + 1) % originals.len()];
         let mutant = mutate_any(
@@ -135,6 +137,7 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
 #[test]
 fn damaged_captures_of_both_versions() {
     own_process!();
+    let cases = rounds(CASES);
     let made = (0..6).map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0));
     let originals: Vec<Original> = made
         .map(|made| Original {
@@ -144,12 +147,12 @@ fn damaged_captures_of_both_versions() {
         .collect();
     let tally = attack(3, &originals);
     assert!(
-        tally.opened > CASES * 9 / 10 && tally.frames > 40 * CASES as u64,
+        tally.opened > cases * 9 / 10 && tally.frames > 40 * cases as u64,
         "{} frames",
         tally.frames
     );
     assert!(
-        tally.problems > CASES / 4 && tally.lost > 0,
+        tally.problems > cases / 4 && tally.lost > 0,
         "{} problems",
         tally.problems
     );
@@ -172,7 +175,7 @@ fn damaged_captures_of_both_versions() {
     });
     let tally = attack(2, &originals);
     assert!(
-        tally.opened > CASES * 3 / 4 && tally.spans > 0,
+        tally.opened > cases * 3 / 4 && tally.spans > 0,
         "{} opened",
         tally.opened
     );

@@ -14,6 +14,7 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_fixtures::own_process;
+use vor_fixtures::random::rounds;
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};
@@ -132,7 +133,7 @@ fn attack(store: &Store, passes: usize) {
             user.press(key, |ui| panel.show(ui, &[]));
         }
         panel.view_mut().search = "a".into();
-        for pass in 0..passes {
+        for pass in 0..rounds(passes) {
             panel.set_tab(TABS[pass / 4 % 3]);
             user.random_pass(|ui| panel.show(ui, &[]));
         }

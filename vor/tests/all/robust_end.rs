@@ -20,6 +20,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use vor_capture::reader::{Event, Reader};
+use vor_fixtures::random::seeds;
 use vor_fixtures::test_name;
 
 use crate::robust_support::{child, folder, read, role};
@@ -244,7 +245,7 @@ fn every_ended_span_is_there_wherever_the_signal_interrupts() {
         }
     }
     for role in ["marks", "inline", "flushes", "threads"] {
-        for run in 0..10 {
+        for run in seeds(10) {
             let folder = tempfile::tempdir().unwrap();
             let mut running = start(&mut child(test, role, folder.path()));
             std::thread::sleep(Duration::from_micros(20_000 + 1_771 * run));

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::robust_support::{child, folder, read, role};
+use vor_fixtures::random::rounds;
 use vor_fixtures::test_name;
 
 /// Kills per run of the test.
@@ -217,7 +218,7 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
     } else {
         std::env::temp_dir()
     };
-    for kill in 0..KILLS {
+    for kill in 0..rounds(KILLS) {
         let folder = tempfile::tempdir_in(&place).unwrap();
         let test = test_name!();
         let mut process = child(test, "flat out", folder.path());
@@ -280,7 +281,7 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
     late.sort_unstable();
     println!(
         "lost before the kill: median {} us, worst {} us",
-        late[KILLS / 2] / 1000,
-        late[KILLS - 1] / 1000
+        late[late.len() / 2] / 1000,
+        late[late.len() - 1] / 1000
     );
 }

@@ -19,6 +19,7 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuil
 use vor_capture::reader::{Capture, Reader, Recovered};
 use vor_fixtures::decoded;
 use vor_fixtures::mutation::{mutate, mutate_any, v2_records};
+use vor_fixtures::random::rounds;
 use vor_fixtures::{Random, catalog, make, thread_batch};
 
 /// A frame without its catalog: each reader has read a different part of the catalog.
@@ -439,7 +440,7 @@ fn swapped_records_cost_only_their_frames() {
     let mut random = Random(2);
     for (at, intact) in captures().iter().enumerate() {
         let records = intact.records.len() - 1;
-        for case in 0..40 {
+        for case in 0..rounds(40) {
             let a = random.below(records);
             let b = match case % 3 {
                 0 => (a + 1).min(records - 1),
@@ -463,7 +464,7 @@ fn dropped_repeated_and_moved_records_cost_only_their_frames() {
     let mut random = Random(3);
     for (at, intact) in captures().iter().enumerate() {
         let (records, end) = (intact.records.len() - 1, intact.bytes.len());
-        for _ in 0..24 {
+        for _ in 0..rounds(24) {
             let a = random.below(records);
             let (record, to) = (intact.record(a), random.below(records + 1));
             let place = intact.records[to];
@@ -491,7 +492,7 @@ fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
     let mut random = Random(4);
     for (at, intact) in captures().iter().enumerate() {
         let (from, end) = (intact.records[0], intact.bytes.len());
-        for _ in 0..24 {
+        for _ in 0..rounds(24) {
             let place = from + random.below(end - from);
             let len = (1 + random.below(60)).min(end - place);
             let mut longer = intact.bytes.clone();
@@ -518,7 +519,7 @@ fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
 fn all_orders_agree_under_any_damage() {
     let mut random = Random(5);
     let captures = captures();
-    for case in 0..350 {
+    for case in 0..rounds(350) {
         let (intact, donor) = (
             &captures[case % captures.len()],
             &captures[(case + 1) % captures.len()],
@@ -670,7 +671,7 @@ fn frames_of_version_2_are_the_same_in_any_order() {
         "max5",
     ];
     let files = names.map(|name| std::fs::read(format!("{folder}/{name}.vor")).unwrap());
-    for case in 0..400 {
+    for case in 0..rounds(400) {
         let (original, donor) = (&files[case % files.len()], &files[(case + 1) % files.len()]);
         let mutant = mutate_any(&mut random, original, &v2_records(original), donor);
         let what = format!("{}, {}", names[case % files.len()], mutant.what);

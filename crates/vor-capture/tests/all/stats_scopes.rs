@@ -9,6 +9,7 @@ use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::stats::{ScopeStats, StatsBuilder};
+use vor_fixtures::random::rounds;
 
 /// A step of a generated program.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +175,7 @@ fn check(rows: &[ScopeStats], nodes: &[Node], timeline: &Timeline) -> Result<(),
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(rounds(400) as u32))]
 
     #[test]
     fn equals_the_naive_tree(

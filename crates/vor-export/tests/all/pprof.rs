@@ -19,6 +19,7 @@ use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 use vor_export::pprof::{Frame, PprofExporter, ProfileBuilder, SampleType};
 use vor_fixtures::pprof::Profile;
+use vor_fixtures::random::seeds;
 use vor_fixtures::views::{self, NASTY, Views};
 
 /// With `VOR_ORACLE_OUT`, profiles go into that folder, where other programs can read them.
@@ -46,7 +47,7 @@ fn exported_bytes(batches: &[SpanBatch], labels: &[&str]) -> Vec<u8> {
 
 #[test]
 fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
-    for seed in 0..20 {
+    for seed in seeds(20) {
         let Views { batches, rows } = views::make(seed, 2_000);
         let labels = ["main", NASTY, "thread 44"];
         let mut expected = BTreeMap::new();

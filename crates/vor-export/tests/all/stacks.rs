@@ -19,6 +19,7 @@ use vor_capture::sink::FrameSink;
 use vor_capture::stats::StatsBuilder;
 use vor_export::collapsed::CollapsedExporter;
 use vor_fixtures::programs::{self, Program, Shape};
+use vor_fixtures::random::rounds;
 
 type Sums = BTreeMap<(u32, Vec<u32>), u64>;
 
@@ -172,7 +173,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(rounds(200) as u32))]
 
     #[test]
     fn small_programs_have_the_self_times_of_all_stacks(seed: u64, shape in shapes()) {

@@ -20,12 +20,13 @@ use vor_capture::sink::FrameSink;
 use vor_export::collapsed::CollapsedExporter;
 use vor_export::samply::SamplyExporter;
 use vor_export::speedscope::SpeedscopeExporter;
+use vor_fixtures::random::seeds;
 use vor_fixtures::views::{self, NASTY, Views};
 
 use crate::full_disk::FullDisk;
 
 const LABELS: [&str; 3] = ["main", NASTY, "thread 44"];
-const SEEDS: u64 = 20;
+const SEEDS: usize = 20;
 
 fn feed(exporter: &mut impl FrameSink, batches: &[SpanBatch]) {
     for batch in batches {
@@ -82,7 +83,7 @@ fn collapsed_name(name: &str) -> String {
 
 #[test]
 fn collapsed_stacks_have_the_self_times_of_all_stacks() {
-    for seed in 0..SEEDS {
+    for seed in seeds(SEEDS) {
         let Views { batches, rows } = views::make(seed, 2_000);
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();
         for ((thread, path), ns) in views::self_times(&rows) {
@@ -153,7 +154,7 @@ fn without_threads_equal_stacks_are_merged() {
 
 #[test]
 fn speedscope_profiles_have_every_span_at_its_depth() {
-    for seed in 0..SEEDS {
+    for seed in seeds(SEEDS) {
         let Views { batches, rows } = views::make(seed, 2_000);
         let profile = speedscope(&batches);
         assert_eq!(profile["name"], "app \"x\"");

@@ -25,6 +25,7 @@ use vor_fixtures::any_input::check_summaries;
 use vor_fixtures::cpu_time::cpu_time;
 use vor_fixtures::mutation::{Mutant, mutate, mutate_any, v2_records};
 use vor_fixtures::own_process;
+use vor_fixtures::random::rounds;
 use vor_fixtures::{Random, TestCapture, make};
 use vor_recorder::bridges::reader::Reader;
 
@@ -255,7 +256,7 @@ fn version_3() {
     let made = (0..6).map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0));
     let made: Vec<TestCapture> = made.chain(recorded()).collect();
     let (mut streamed, mut sought) = (Tally::default(), Tally::default());
-    for case in 0..CASES {
+    for case in 0..rounds(CASES) {
         let began = cpu_time();
         let original = &made[case % made.len()];
         let donor = &made[(case + 1) % made.len()];
@@ -340,7 +341,7 @@ fn version_3() {
             "version 3: {} of {} whole frames",
             tally.found, tally.expected
         );
-        assert!(tally.expected > 50 * CASES);
+        assert!(tally.expected > 50 * rounds(CASES));
     }
     assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }
@@ -422,7 +423,7 @@ fn version_2() {
     ];
     let originals = names.map(old);
     let mut tally = Tally::default();
-    for case in 0..CASES {
+    for case in 0..rounds(CASES) {
         let began = cpu_time();
         let original = &originals[case % originals.len()];
         let donor = &originals[(case + 1) % originals.len()];
@@ -508,7 +509,7 @@ fn version_2() {
         "version 2: {} of {} whole frames",
         tally.found, tally.expected
     );
-    assert!(tally.expected > 10 * CASES);
+    assert!(tally.expected > 10 * rounds(CASES));
     // The mutants are the same in every run. The others are behind a length that leads past them.
     assert_eq!(tally.expected - tally.found, 1_407);
     assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);

@@ -27,7 +27,9 @@ extern "C" fn callback(x: i32) -> i32 {
 
 #[vor::profile]
 fn numbers<'a>(text: &'a str, least: u32) -> impl Iterator<Item = u32> + use<'a> {
-    text.split(' ').filter_map(|word| word.parse().ok()).filter(move |number| *number >= least)
+    text.split(' ')
+        .filter_map(|word| word.parse().ok())
+        .filter(move |number| *number >= least)
 }
 
 #[vor::profile]
@@ -141,13 +143,19 @@ fn functions_keep_their_meaning() {
     assert_eq!(pointer(1), 2);
     assert_eq!(numbers("1 x 3", 2).collect::<Vec<_>>(), [3]);
     assert_eq!(show(1), "1");
-    assert_eq!(choose(false).to_string() + &choose(true).to_string(), "two1");
+    assert_eq!(
+        choose(false).to_string() + &choose(true).to_string(),
+        "two1"
+    );
     let here = line!();
     assert_eq!(caller(), here + 1);
     assert_eq!(NINE, 9);
     assert_eq!(items_first(), 4);
     assert_eq!(inner_attributes(), 2);
-    assert_eq!((early(None), early(Some(1)), early(Some(3))), (None, Some(1), None));
+    assert_eq!(
+        (early(None), early(Some(1)), early(Some(3))),
+        (None, Some(1), None)
+    );
     assert_eq!(r#try(), 3);
     assert_eq!(defined(1), 2);
     let mut stack = Box::new(Stack(Vec::new()));

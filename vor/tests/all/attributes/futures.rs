@@ -107,7 +107,10 @@ impl Service for Doubler {
 fn send<F: Future + Send>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(output) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             return output;
         }
     }
@@ -117,9 +120,15 @@ fn send<F: Future + Send>(future: F) -> F::Output {
 fn async_functions_keep_their_output() {
     assert_eq!(send(length("four")), 4);
     assert_eq!(send(parse("4")).ok(), Some(4));
-    assert_eq!(send(parse("")).map_err(|error| error.to_string()), Err("no text".to_owned()));
+    assert_eq!(
+        send(parse("")).map_err(|error| error.to_string()),
+        Err("no text".to_owned())
+    );
     assert!(send(parse("x")).is_err());
-    assert_eq!(send(choose(true)).to_string() + &send(choose(false)).to_string(), "1two");
+    assert_eq!(
+        send(choose(true)).to_string() + &send(choose(false)).to_string(),
+        "1two"
+    );
     send(default_output(true));
     send(default_output(false));
     assert_eq!(send(opaque(3)).sum::<u32>(), 3);
