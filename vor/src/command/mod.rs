@@ -42,6 +42,7 @@ mod heap;
 mod locks;
 mod wait_spans;
 mod waits;
+mod critical_path;
 mod view;
 mod shell;
 mod cargo;
@@ -89,6 +90,7 @@ enum Command {
     Heap(heap::Args),
     Locks(locks::Args),
     Waits(waits::Args),
+    CriticalPath(critical_path::Args),
     View(view::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
@@ -163,6 +165,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Heap(args) => heap::run(&args, &mut out),
         Command::Locks(args) => locks::run(&args, &mut out),
         Command::Waits(args) => waits::run(&args, &mut out),
+        Command::CriticalPath(args) => critical_path::run(&args, &mut out),
         Command::Completions(args) => shell::write_completions(&args, &mut out),
         Command::Man(args) => shell::write_man(&args, &mut out),
         // The exit code is the viewer's.

@@ -105,7 +105,7 @@ impl Source {
         };
         if from >= to {
             return Err(self.failure(format!(
-                "--frames {range}: the capture has frames {first}..{}",
+                "no frame in {range}: the capture has frames {first}..{}",
                 last.saturating_add(1)
             )));
         }

@@ -1,7 +1,11 @@
 //! Functions of every kind keep their signature, their attributes and their meaning.
 
 #![deny(warnings, missing_docs)]
-#![allow(unsafe_code, reason = "attributes accept unsafe functions")]
+#![allow(
+    unsafe_code,
+    clippy::boxed_local,
+    reason = "attributes accept all functions"
+)]
 
 use std::fmt::Display;
 use std::ops::Add;
@@ -50,7 +54,9 @@ fn never(stop: bool) -> ! {
     if stop {
         panic!("stopped");
     }
-    loop {}
+    loop {
+        std::thread::park();
+    }
 }
 
 #[vor::profile]
@@ -79,7 +85,7 @@ fn items_first() -> usize {
 
 #[vor::profile]
 fn inner_attributes() -> u32 {
-    #![allow(unused_variables)]
+    #![allow(unused_variables, reason = "an attribute inside the body")]
     let unused = 1;
     2
 }

@@ -138,7 +138,7 @@ fn names_and_ranges_that_do_not_exist() {
         (&["--thread", "nobody"], "`worker-1`"),
         (
             &["--frames", "60..70"],
-            "--frames 60..70: the capture has frames 0..60",
+            "no frame in 60..70: the capture has frames 0..60",
         ),
         (&["--frames", "9..3"], "`9..3` contains no frame"),
         (&["--frames", "first"], "`first` is not a range of frames"),
@@ -152,7 +152,9 @@ fn names_and_ranges_that_do_not_exist() {
     }
     let range = run("export", path, &["--to", "csv", "--frames", "1000.."]);
     assert!(
-        range.refusal().contains("--frames 1000..: the capture has"),
+        range
+            .refusal()
+            .contains("no frame in 1000..: the capture has"),
         "{range:?}"
     );
     let format = run("export", path, &["--to", "svg"]);

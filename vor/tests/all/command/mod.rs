@@ -18,6 +18,7 @@ mod stats;
 mod looking;
 mod measured;
 mod waits;
+mod critical_path;
 mod selecting;
 mod formats;
 mod outputs;

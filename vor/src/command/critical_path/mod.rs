@@ -1,0 +1,537 @@
+//! `vor critical-path`: what a frame, a call or a task spent its time on, over all threads that it
+//! waited for.
+//!
+//! The capture is read twice: once to find the interval, and once for the spans that overlap it.
+
+mod interval;
+mod path;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use vor_capture::model::batch::{SpanBatch, TaskEventKind};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::measures::{Measured, RUN_QUEUE_NS};
+use vor_capture::reader::Piece;
+use vor_capture::units;
+use vor_export::thread_label;
+
+use self::interval::{Choice, Interval};
+use self::path::{OffCpu, Part, Program, Span, State, Thread};
+use crate::command::Outcome;
+use crate::command::failure::Failure;
+use crate::command::json::{self, DamageJson};
+use crate::command::patterns::unknown;
+use crate::command::progress::Progress;
+use crate::command::slowest;
+use crate::command::source::{Source, WalkResult};
+use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::wait_spans::{Cause, WaitSpans};
+
+/// Shows what the time of a frame, a call or a task depended on.
+///
+/// Each moment belongs to the scope in which the thread was then. If the thread waited, it belongs
+/// to the thread that ended the wait: the holder of a lock of `vor::sync` (feature `locks`), or the
+/// begin of any other flow that ends in the wait. The default is the slowest frame.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// A frame, by its number.
+    #[arg(long, value_name = "NUMBER", group = "interval")]
+    frame: Option<u64>,
+    /// The longest call of the scope with this name.
+    #[arg(long, value_name = "NAME", group = "interval")]
+    scope: Option<String>,
+    /// The longest task with this name, or the task with this id.
+    #[arg(long, value_name = "NAME", group = "interval")]
+    task: Option<String>,
+    /// The thread whose time is shown; of a frame, the one that works the most.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["scope", "task"])]
+    thread: Option<String>,
+    /// Shows the parts in the order of time instead of their sums.
+    #[arg(long)]
+    steps: bool,
+    /// Shows the N longest rows, or the first N steps.
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = slowest::at_least_one)]
+    limit: usize,
+    /// Prints JSON: all rows and all steps.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Most spans that overlap the interval. They are in memory.
+const MAX_SPANS: usize = 20_000_000;
+
+#[derive(Debug, Serialize)]
+struct PathJson<'a> {
+    file: String,
+    interval: &'a str,
+    /// Empty for a task.
+    thread: &'a str,
+    start_unix_ns: i64,
+    duration_ns: u64,
+    rows: &'a [Row],
+    steps: &'a [Step],
+    dropped_spans: u64,
+    damage: DamageJson,
+}
+
+/// A part of the path with its names.
+#[derive(Clone, Debug, Serialize)]
+struct Step {
+    /// Since the begin of the interval.
+    start_ns: u64,
+    duration_ns: u64,
+    /// Empty while a task is not polled.
+    thread: String,
+    /// Empty outside of all scopes.
+    scope: String,
+    state: &'static str,
+    /// The waits that lead here.
+    waits: Vec<String>,
+    #[serde(skip)]
+    off_cpu: Option<OffCpu>,
+}
+
+/// Steps of one thread, scope and state, behind the same waits.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    thread: String,
+    scope: String,
+    state: &'static str,
+    waits: Vec<String>,
+    total_ns: u64,
+}
+
+/// The spans of an interval.
+#[derive(Debug, Default)]
+struct Gathered {
+    threads: HashMap<ThreadId, Thread>,
+    /// Polls of the task, with their threads.
+    polls: Vec<(Range<u64>, ThreadId)>,
+    spans: usize,
+    dropped_spans: u64,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let interval = choice(args).find(&mut source)?;
+    let (gathered, walked) = gather(&mut source, &interval)?;
+    source.warn_of(&walked.damage);
+    let Gathered {
+        threads,
+        mut polls,
+        dropped_spans,
+        ..
+    } = gathered;
+    let program = Program::new(threads);
+    let (thread, parts) = match interval.task {
+        Some(_) => {
+            polls.sort_by_key(|(ticks, _)| (ticks.start, ticks.end));
+            (None, path_of_task(&program, &interval.ticks, &polls))
+        }
+        None => {
+            let thread = thread(args, &source, &interval, &program, &walked.catalog)?;
+            let parts = program.path(thread, interval.ticks.clone());
+            (Some(thread), parts.into_iter().map(Some).collect())
+        }
+    };
+    let names = Names {
+        catalog: &walked.catalog,
+        program: &program,
+        begin: interval.ticks.start,
+    };
+    let steps = names.steps(&interval.ticks, &parts);
+    let rows = rows(&steps);
+    let label = thread.map(|thread| thread_label(&walked.catalog, thread).into_owned());
+    let label = label.unwrap_or_default();
+    let timeline = &walked.catalog.timeline;
+    let duration_ns = timeline.duration_ns(
+        interval.ticks.start,
+        interval.ticks.end.saturating_sub(interval.ticks.start),
+    );
+    if args.json {
+        let report = PathJson {
+            file: args.path.display().to_string(),
+            interval: &interval.title,
+            thread: &label,
+            start_unix_ns: timeline.unix_ns(interval.ticks.start),
+            duration_ns,
+            rows: &rows,
+            steps: &steps,
+            dropped_spans,
+            damage: DamageJson::new(&walked.damage),
+        };
+        json::write_pretty(out, &report)?;
+        return Ok(Outcome::Success);
+    }
+    let title = printable(&interval.title);
+    let place = match thread {
+        Some(_) => format!(" on {}", printable(&label)),
+        None => String::new(),
+    };
+    let duration = units::duration(duration_ns as f64);
+    writeln!(out, "{title}{place}: {duration}").map_err(Failure::output)?;
+    match args.steps {
+        true => print_steps(&steps, args.limit, out),
+        false => print_rows(&rows, duration_ns, args.limit, out),
+    }?;
+    Ok(Outcome::Success)
+}
+
+fn choice(args: &Args) -> Choice {
+    match (args.frame, &args.scope, &args.task) {
+        (Some(number), ..) => Choice::Frame(number),
+        (_, Some(name), _) => Choice::Scope(name.clone()),
+        (_, _, Some(name)) => Choice::Task(name.clone()),
+        _ => Choice::SlowestFrame,
+    }
+}
+
+/// Reads the spans and flows of all threads that overlap the interval.
+fn gather(source: &mut Source, interval: &Interval) -> Result<(Gathered, WalkResult), Failure> {
+    let mut gathered = Gathered::default();
+    let mut waits = WaitSpans::default();
+    let mut progress = Progress::new("reading", false);
+    let mut is_full = false;
+    let walked = source.walk(&mut progress, |piece| {
+        if let Piece::Batch(batch) = piece {
+            gathered.add(&batch, interval, &mut waits);
+        }
+        is_full = gathered.spans > MAX_SPANS;
+        Ok(match is_full {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    })?;
+    if is_full {
+        return Err(source.failure(format!(
+            "{} has more than {MAX_SPANS} spans; choose a shorter interval",
+            interval.title
+        )));
+    }
+    Ok((gathered, walked))
+}
+
+impl Gathered {
+    fn add(&mut self, batch: &SpanBatch, interval: &Interval, waits: &mut WaitSpans) {
+        let wanted = &interval.ticks;
+        let catalog = &batch.catalog;
+        for thread in &batch.threads {
+            self.dropped_spans = self.dropped_spans.saturating_add(thread.dropped_spans);
+            let kept = self.threads.entry(thread.thread).or_default();
+            let before = kept.spans.len();
+            waits.visit(catalog, thread, |span| {
+                let end = span.start_ticks.saturating_add(span.duration_ticks);
+                if span.start_ticks < wanted.end && end > wanted.start {
+                    kept.spans.push(Span {
+                        begin: span.start_ticks,
+                        end,
+                        site: span.site,
+                        cause: span.cause,
+                        measured: catalog.site(span.site).and_then(|site| {
+                            let has_waits = site.arg_names.iter().any(|name| name == RUN_QUEUE_NS);
+                            let measured = Measured::of(site, &span.args?.values);
+                            has_waits.then_some(OffCpu {
+                                all_ns: measured.off_cpu_ns,
+                                queued_ns: measured.run_queue_ns,
+                            })
+                        }),
+                    });
+                }
+            });
+            self.spans += kept.spans.len() - before;
+            // The flow that ends a wait begins before its end, and a wait may be cut.
+            kept.flows.extend_from_slice(&thread.flows);
+            self.spans += thread.flows.len();
+            let polls = thread.task_events.iter().filter_map(|event| {
+                let is_poll = matches!(event.kind, TaskEventKind::Poll { .. });
+                let ticks = event.start_ticks..event.end_ticks();
+                (is_poll && Some(event.task) == interval.task).then_some((ticks, thread.thread))
+            });
+            self.polls.extend(polls);
+        }
+    }
+}
+
+/// Returns the thread whose path is shown.
+fn thread(
+    args: &Args,
+    source: &Source,
+    interval: &Interval,
+    program: &Program,
+    catalog: &Catalog,
+) -> Result<ThreadId, Failure> {
+    if let Some(thread) = interval.thread {
+        return Ok(thread);
+    }
+    let Some(name) = &args.thread else {
+        return program.busiest(&interval.ticks).ok_or_else(|| {
+            source.failure(format!("no thread was in a scope in {}", interval.title))
+        });
+    };
+    let ids = (0..catalog.threads.len() as u32).map(ThreadId);
+    let mut named = ids.filter(|id| thread_label(catalog, *id) == name.as_str());
+    named
+        .next()
+        .ok_or_else(|| source.failure(unknown("thread", name, &source.thread_labels())))
+}
+
+/// Returns the path through the polls of a task. `None` stands for the time between two of them.
+fn path_of_task(
+    program: &Program,
+    ticks: &Range<u64>,
+    polls: &[(Range<u64>, ThreadId)],
+) -> Vec<Option<Part>> {
+    let mut parts = Vec::new();
+    let mut at = ticks.start;
+    for (poll, thread) in polls {
+        let poll = poll.start.max(at)..poll.end.min(ticks.end);
+        if poll.start >= poll.end {
+            continue;
+        }
+        if poll.start > at {
+            parts.push(None);
+        }
+        at = poll.end;
+        parts.extend(program.path(*thread, poll).into_iter().map(Some));
+    }
+    if at < ticks.end {
+        parts.push(None);
+    }
+    parts
+}
+
+struct Names<'a> {
+    catalog: &'a Catalog,
+    program: &'a Program,
+    begin: u64,
+}
+
+impl Names<'_> {
+    fn steps(&self, ticks: &Range<u64>, parts: &[Option<Part>]) -> Vec<Step> {
+        let mut at = ticks.start;
+        let mut steps: Vec<Step> = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            let next = parts[number + 1..].iter().flatten().next();
+            let step = match part {
+                Some(part) => self.step(part),
+                None => {
+                    let end = next.map_or(ticks.end, |next| next.ticks.start);
+                    Step {
+                        thread: String::new(),
+                        scope: String::new(),
+                        state: "not polled",
+                        waits: Vec::new(),
+                        off_cpu: None,
+                        ..self.times(&(at..end))
+                    }
+                }
+            };
+            at = match part {
+                Some(part) => part.ticks.end,
+                None => next.map_or(ticks.end, |next| next.ticks.start),
+            };
+            steps.push(step);
+        }
+        steps
+    }
+
+    fn times(&self, ticks: &Range<u64>) -> Step {
+        let timeline = &self.catalog.timeline;
+        Step {
+            start_ns: timeline.duration_ns(self.begin, ticks.start - self.begin),
+            duration_ns: timeline.duration_ns(ticks.start, ticks.end - ticks.start),
+            thread: String::new(),
+            scope: String::new(),
+            state: "",
+            waits: Vec::new(),
+            off_cpu: None,
+        }
+    }
+
+    fn step(&self, part: &Part) -> Step {
+        let span = part
+            .span
+            .and_then(|place| self.program.span(part.thread, place));
+        let state = match (part.state, span) {
+            (State::Working, Some(_)) => "in scope",
+            (State::Working, None) => "outside of scopes",
+            (State::Woken, _) => "woken",
+            (State::Waiting, _) => "waiting",
+        };
+        let scope = span.map_or(SiteId::default(), |span| span.site);
+        let scope = match span {
+            Some(_) => self.catalog.site_name(scope).to_owned(),
+            None => String::new(),
+        };
+        let times = self.times(&part.ticks);
+        Step {
+            thread: thread_label(self.catalog, part.thread).into_owned(),
+            scope,
+            state,
+            waits: names(&part.causes),
+            off_cpu: self.off_cpu(part, span, times.duration_ns),
+            ..times
+        }
+    }
+
+    /// Returns the share of a scope's time off the CPU that a part of it has. Where in the scope
+    /// its thread did not run is unknown.
+    fn off_cpu(&self, part: &Part, span: Option<&Span>, ns: u64) -> Option<OffCpu> {
+        let (Some(place), State::Working) = (part.span, part.state) else {
+            return None;
+        };
+        let measured = span?.measured?;
+        let own_ticks = self.program.own_ticks(part.thread, place);
+        let own_ns = self
+            .catalog
+            .timeline
+            .duration_ns(part.ticks.start, own_ticks);
+        let share = |of: u64| match own_ns {
+            0 => 0,
+            own_ns => (u128::from(ns) * u128::from(of.min(own_ns)) / u128::from(own_ns)) as u64,
+        };
+        Some(OffCpu {
+            all_ns: share(measured.all_ns),
+            queued_ns: share(measured.queued_ns.min(measured.all_ns)),
+        })
+    }
+}
+
+/// Returns the names of some waits. Threads in a queue for one lock wait for each other.
+fn names(causes: &[Arc<Cause>]) -> Vec<String> {
+    let mut names: Vec<String> = causes.iter().map(|cause| cause.name.to_string()).collect();
+    names.dedup();
+    names
+}
+
+/// Returns a text as tables show it.
+fn shown(text: &str) -> String {
+    match text {
+        "" => "-".to_owned(),
+        text => printable(text),
+    }
+}
+
+/// Sums the steps up, the longest rows first. The time of measured scopes is divided.
+fn rows(steps: &[Step]) -> Vec<Row> {
+    let mut sums: HashMap<(&str, &str, &'static str, &[String]), u64> = HashMap::new();
+    for step in steps {
+        let parts: Vec<(&'static str, u64)> = match step.off_cpu {
+            Some(off) => {
+                let queued = off.queued_ns.min(off.all_ns);
+                let blocked = off.all_ns - queued;
+                let running = step.duration_ns.saturating_sub(off.all_ns);
+                vec![
+                    ("running", running),
+                    ("queued", queued),
+                    ("blocked", blocked),
+                ]
+            }
+            None => vec![(step.state, step.duration_ns)],
+        };
+        for (state, ns) in parts {
+            if ns > 0 {
+                let key = (&*step.thread, &*step.scope, state, &step.waits[..]);
+                let sum = sums.entry(key).or_default();
+                *sum = sum.saturating_add(ns);
+            }
+        }
+    }
+    let row = |((thread, scope, state, waits), total_ns): ((&str, &str, _, &[String]), _)| Row {
+        thread: thread.to_owned(),
+        scope: scope.to_owned(),
+        state,
+        waits: waits.to_vec(),
+        total_ns,
+    };
+    let mut rows: Vec<Row> = sums.into_iter().map(row).collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| {
+            (
+                row.thread.clone(),
+                row.scope.clone(),
+                row.state,
+                row.waits.clone(),
+            )
+        };
+        b.total_ns
+            .cmp(&a.total_ns)
+            .then_with(|| key(a).cmp(&key(b)))
+    });
+    rows
+}
+
+fn print_rows(
+    rows: &[Row],
+    duration_ns: u64,
+    limit: usize,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let columns = [
+        Column::new("time", Kind::Number, 0),
+        Column::new("share", Kind::Number, 1),
+        Column::new("thread", Kind::Text, 0),
+        Column::new("scope", Kind::Text, 0),
+        Column::new("state", Kind::Text, 0),
+        Column::new("while it waited for", Kind::Text, 0),
+    ];
+    let row = |row: &Row| {
+        vec![
+            units::duration(row.total_ns as f64),
+            format!(
+                "{:.1} %",
+                row.total_ns as f64 * 100.0 / duration_ns.max(1) as f64
+            ),
+            shown(&row.thread),
+            shown(&row.scope),
+            row.state.to_owned(),
+            shown(&row.waits.join(", ")),
+        ]
+    };
+    let cells: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
+    write_table(out, &columns, &cells)?;
+    note_more(rows.len(), limit, "more row", out)
+}
+
+fn print_steps(steps: &[Step], limit: usize, out: &mut impl Write) -> Result<(), Failure> {
+    let columns = [
+        Column::new("at", Kind::Number, 0),
+        Column::new("time", Kind::Number, 0),
+        Column::new("thread", Kind::Text, 0),
+        Column::new("scope", Kind::Text, 0),
+        Column::new("state", Kind::Text, 0),
+        Column::new("while it waited for", Kind::Text, 0),
+    ];
+    let row = |step: &Step| {
+        vec![
+            units::duration(step.start_ns as f64),
+            units::duration(step.duration_ns as f64),
+            shown(&step.thread),
+            shown(&step.scope),
+            step.state.to_owned(),
+            shown(&step.waits.join(", ")),
+        ]
+    };
+    let cells: Vec<Vec<String>> = steps.iter().take(limit).map(row).collect();
+    write_table(out, &columns, &cells)?;
+    note_more(steps.len(), limit, "more step", out)
+}
+
+fn note_more(all: usize, limit: usize, thing: &str, out: &mut impl Write) -> Result<(), Failure> {
+    match all.saturating_sub(limit) {
+        0 => Ok(()),
+        more => {
+            let more = units::counted(more as u64, thing);
+            writeln!(out, "and {more}; -n shows them").map_err(Failure::output)
+        }
+    }
+}
