@@ -99,6 +99,12 @@ impl SampleType {
     pub const CPU_SYS: Self = Self::new("cpu_sys", "nanoseconds");
     /// Time in which the thread was off-CPU, in nanoseconds.
     pub const OFF_CPU: Self = Self::new("off_cpu", "nanoseconds");
+    /// The part of [`OFF_CPU`](Self::OFF_CPU) in which the thread was runnable and had no
+    /// processor, in nanoseconds.
+    pub const WALL_RUNQUEUE: Self = Self::new("wall_runqueue", "nanoseconds");
+    /// The part of [`OFF_CPU`](Self::OFF_CPU) in which the thread waited for something, in
+    /// nanoseconds.
+    pub const WALL_BLOCKED: Self = Self::new("wall_blocked", "nanoseconds");
     /// Number of allocations.
     pub const ALLOC_OBJECTS: Self = Self::new("alloc_objects", "count");
     /// Number of allocated bytes.

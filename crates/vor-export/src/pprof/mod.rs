@@ -2,9 +2,9 @@
 //!
 //! Each distinct stack of scopes is a sample. Its values are the sums over its spans *without*
 //! their children: `wall`, and as far as the capture has them `cpu`, `cpu_user`, `cpu_sys`,
-//! `off_cpu`, `alloc_objects` and `alloc_bytes` ([`measures`](vor_capture::model::measures)). A
-//! frame is a call site, with its name, file and line. The thread's name is the label `thread`, and
-//! threads with one name are merged. [`PprofExporter::label`] makes labels of arguments, for the
+//! `off_cpu`, its parts `wall_runqueue` and `wall_blocked`, `alloc_objects` and `alloc_bytes`
+//! ([`measures`](vor_capture::model::measures)). A frame is a call site, with its name, file and
+//! line. The thread's name is the label `thread`, and threads with one name are merged. [`PprofExporter::label`] makes labels of arguments, for the
 //! span that has them and for everything inside it.
 //!
 //! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its duration

@@ -22,7 +22,7 @@ use crate::stacks::Weight;
 use crate::{saturated, thread_label};
 
 /// Number of values of a span.
-const TYPE_COUNT: usize = 7;
+const TYPE_COUNT: usize = 9;
 
 /// The parts of `wall` in a program with tasks.
 pub const TASK_TYPES: [SampleType; 2] = [SampleType::WALL_BUSY, SampleType::WALL_IDLE];
@@ -34,6 +34,8 @@ pub const SPAN_TYPES: [SampleType; TYPE_COUNT] = [
     SampleType::CPU_USER,
     SampleType::CPU_SYS,
     SampleType::OFF_CPU,
+    SampleType::WALL_RUNQUEUE,
+    SampleType::WALL_BLOCKED,
     SampleType::ALLOC_OBJECTS,
     SampleType::ALLOC_BYTES,
 ];
@@ -75,12 +77,20 @@ impl Values {
         } else {
             (user.saturating_add(sys), 0)
         };
+        let (queued_ns, blocked_ns) = if measures.has(Measures::WAIT) {
+            let queued_ns = measured.run_queue_ns.min(off_cpu_ns);
+            (queued_ns, off_cpu_ns - queued_ns)
+        } else {
+            (0, 0)
+        };
         Self([
             wall_ns,
             cpu_ns,
             user,
             sys,
             off_cpu_ns,
+            queued_ns,
+            blocked_ns,
             measured.alloc_objects,
             measured.alloc_bytes,
         ])
@@ -92,7 +102,18 @@ fn are_measured(measures: Measures) -> [bool; TYPE_COUNT] {
     let cpu = measures.has(Measures::CPU);
     let split = measures.has(Measures::CPU_SPLIT);
     let alloc = measures.has(Measures::ALLOC);
-    [true, cpu || split, split, split, cpu, alloc, alloc]
+    let wait = measures.has(Measures::WAIT);
+    [
+        true,
+        cpu || split,
+        split,
+        split,
+        cpu,
+        wait,
+        wait,
+        alloc,
+        alloc,
+    ]
 }
 
 /// The samples of a program, made as its spans arrive.
@@ -312,7 +333,8 @@ fn no_room(error: std::io::Error) -> Error {
 fn is_measure(name: &str) -> bool {
     let all = Measures::CPU
         .union(Measures::CPU_SPLIT)
-        .union(Measures::ALLOC);
+        .union(Measures::ALLOC)
+        .union(Measures::WAIT);
     all.arg_names().any(|measure| measure == name)
 }
 

@@ -282,6 +282,10 @@ fn a_capture_has_only_the_types_that_it_measured() {
     assert_eq!(types(Measures::NONE), ["wall"]);
     assert_eq!(types(Measures::CPU), ["wall", "cpu", "off_cpu"]);
     assert_eq!(
+        types(Measures::CPU.union(Measures::WAIT)),
+        ["wall", "cpu", "off_cpu", "wall_runqueue", "wall_blocked"]
+    );
+    assert_eq!(
         types(Measures::CPU_SPLIT),
         ["wall", "cpu", "cpu_user", "cpu_sys"]
     );
@@ -289,6 +293,23 @@ fn a_capture_has_only_the_types_that_it_measured() {
         types(Measures::ALLOC),
         ["wall", "alloc_objects", "alloc_bytes"]
     );
+}
+
+#[test]
+fn the_time_off_the_cpu_is_divided() {
+    let waits = Measures::CPU.union(Measures::WAIT);
+    let sites = vec![site("outer", &[], waits), site("inner", &[], waits)];
+    let values = |values: [u64; 2]| values.map(ArgValue::U64);
+    let (inner, outer) = (values([30, 25]), values([90, 40]));
+    let spans: [(u32, u64, u64, &[ArgValue]); 2] = [(2, 20, 100, &inner), (1, 0, 600, &outer)];
+    let profile = exported(&[batch(sites, &spans, 0)], &[]);
+    let of = |name: &str| {
+        let mut samples = profile.samples.iter();
+        let sample = samples.find(|sample| sample.names().last() == Some(&name));
+        sample.unwrap().values.clone()
+    };
+    assert_eq!(of("inner"), [100, 70, 30, 25, 5]);
+    assert_eq!(of("outer"), [500, 440, 60, 15, 45]);
 }
 
 #[test]
