@@ -39,6 +39,8 @@ fn measured(n: u64) -> u64 {
     let _custom = vor::profile_scope_custom!("custom");
     drop(vor::profile_scope_custom!("custom", n = n));
     vor::profile_scope!("processor time", cpu);
+    vor::profile_scope!("waits", waits);
+    vor::profile_scope!("waits", waits, @color = 1, n = n);
     vor::profile_scope!("processor time", cpu, @category = "io", n = n);
     let mut phases = vor::profile_phase!("one");
     vor::profile_phase!(phases, "two");

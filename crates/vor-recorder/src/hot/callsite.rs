@@ -20,6 +20,7 @@ use vor_capture::filled;
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::measures::Measures;
 
+use crate::clock::cpu;
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::hot::tracing_out::TracingSite;
@@ -122,6 +123,13 @@ impl CallSite {
         self
     }
 
+    /// Measures the CPU time of its scopes, and for how long they waited for a processor.
+    #[must_use]
+    pub const fn with_waits(mut self) -> Self {
+        self.measures = self.measures.union(Measures::CPU).union(Measures::WAIT);
+        self
+    }
+
     /// Adds the names of the arguments.
     ///
     /// # Panics
@@ -192,11 +200,13 @@ impl CallSite {
         (word != UNREGISTERED).then_some(word & !(SLOW as u32))
     }
 
-    /// Returns the measures of its scopes, in addition to those of all scopes. Browsers do not
-    /// report CPU time.
+    /// Returns the measures of its scopes, in addition to those of all scopes, as far as the system
+    /// reports them. Browsers do not report CPU time.
     pub(crate) fn measures(&self) -> Measures {
         if cfg!(target_family = "wasm") {
             Measures::NONE
+        } else if self.measures.has(Measures::WAIT) && !cpu::has_run_queue() {
+            self.measures.without(Measures::WAIT)
         } else {
             self.measures
         }

@@ -12,8 +12,10 @@
 /// itself. Its call site and its thread must have recorded outside of handlers before: the first
 /// use of a call site and a thread's first scope allocate.
 ///
-/// The word `cpu` after the name also measures the CPU time of this scope.
-/// [`Config::cpu_time`](crate::setup::Config::cpu_time) measures it for all scopes.
+/// The word `cpu` after the name also measures the CPU time of this scope, and `waits` also for how
+/// long it waited for a processor or for something else.
+/// [`Config::cpu_time`](crate::setup::Config::cpu_time) and
+/// [`Config::waits`](crate::setup::Config::waits) measure that for all scopes.
 ///
 /// # Examples
 ///
@@ -22,6 +24,7 @@
 /// # let bytes = [0_u8; 16];
 /// vor::profile_scope!("decode", len = bytes.len(), codec = "lz4");
 /// vor::profile_scope!("decompress", cpu, len = bytes.len());
+/// vor::profile_scope!("send", waits);
 /// ```
 #[cfg(not(feature = "off"))]
 #[macro_export]
@@ -171,6 +174,16 @@ macro_rules! __vor_scope {
             || [$($crate::__private::Arg::encode(&$value)),+],
         )
     };
+    (
+        [$($site:tt)*] $name:expr, waits
+        $(, @category = $category:expr)? $(, @color = $color:expr)?
+        $(, $key:ident = $value:expr)* $(,)?
+    ) => {
+        $crate::__private::scope!(
+            [$($site)* .with_waits()] $name
+            $(, @category = $category)? $(, @color = $color)? $(, $key = $value)*
+        )
+    };
     // One value without a name, as puffin takes it.
     ([$($site:tt)*] $name:expr, $data:expr $(,)?) => {
         $crate::__private::scope!([$($site)*] $name, data = $data)
@@ -178,7 +191,7 @@ macro_rules! __vor_scope {
     ([$($site:tt)*] $($other:tt)*) => {
         ::core::compile_error!(
             "the arguments of a scope are `key = value`, or one value without a name; `cpu`, \
-             `@category = …` and `@color = …` come before them"
+             `waits`, `@category = …` and `@color = …` come before them"
         )
     };
 }
@@ -198,13 +211,16 @@ macro_rules! profile_scope {
     ($name:expr, cpu $($rest:tt)*) => {
         $crate::profile_scope!($name $($rest)*)
     };
+    ($name:expr, waits $($rest:tt)*) => {
+        $crate::profile_scope!($name $($rest)*)
+    };
     ($name:expr, $data:expr $(,)?) => {
         $crate::profile_scope!($name, data = $data)
     };
     ($($other:tt)*) => {
         ::core::compile_error!(
             "the arguments of a scope are `key = value`, or one value without a name; `cpu`, \
-             `@category = …` and `@color = …` come before them"
+             `waits`, `@category = …` and `@color = …` come before them"
         )
     };
 }
@@ -336,6 +352,9 @@ macro_rules! __vor_call_site {
     }};
     ($name:expr, cpu $($rest:tt)*) => {
         $crate::__private::call_site!(@ [.with_cpu()] $name $($rest)*)
+    };
+    ($name:expr, waits $($rest:tt)*) => {
+        $crate::__private::call_site!(@ [.with_waits()] $name $($rest)*)
     };
     ($name:expr $(, $($rest:tt)*)?) => {
         $crate::__private::call_site!(@ [] $name $(, $($rest)*)?)

@@ -135,6 +135,34 @@ fn a_wait_is_for_a_processor_or_for_something_else() {
     assert!(untouched.count() > ROUNDS / 2, "{all:?}");
 }
 
+#[test]
+fn a_single_scope_may_measure_its_waits() {
+    own_process!();
+    if std::fs::metadata("/proc/thread-self/schedstat").is_err() {
+        vor_fixtures::skip("waits for a processor", "the kernel has no schedstat");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).enable();
+    for _ in 0..ROUNDS {
+        profile_scope!("asleep", waits);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    {
+        profile_scope!("with arguments", waits, @category = "io", bytes = 7);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    vor_recorder::drain::close_capture().unwrap();
+    let all = spans(&path);
+    assert_eq!(all.len(), ROUNDS + 1);
+    let blocked = all.iter().filter(|(_, ns, measured)| {
+        let blocked_ns = measured.off_cpu_ns - measured.run_queue_ns;
+        blocked_ns > 19_000_000 && blocked_ns <= *ns
+    });
+    assert!(blocked.count() > ROUNDS / 2, "{all:?}");
+}
+
 /// The child of a fork reads the count of its own thread.
 #[test]
 fn a_child_of_a_fork_counts_from_its_own_beginning() {

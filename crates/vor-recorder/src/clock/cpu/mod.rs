@@ -69,7 +69,7 @@ use std::cell::Cell;
 
 use crate::clock;
 use crate::sync::global::compiler_fence;
-use crate::sync::{Ordering, const_fn, thread_locals};
+use crate::sync::{Ordering, const_fn, global, thread_locals};
 
 #[doc(hidden)]
 pub use source::{Source, init, source};
@@ -164,7 +164,21 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
 
 /// Returns whether the system reports for how long a thread waited for a processor.
 pub(crate) fn has_run_queue() -> bool {
-    run_queue::is_reported()
+    const UNKNOWN: u8 = 0;
+    const ABSENT: u8 = 1;
+    const PRESENT: u8 = 2;
+    static FOUND: global::AtomicU8 = global::AtomicU8::new(UNKNOWN);
+    match FOUND.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            // The question allocates, and an allocator may have scopes that ask it again.
+            FOUND.store(ABSENT, Ordering::Relaxed);
+            let is_reported = run_queue::is_reported();
+            let found = if is_reported { PRESENT } else { ABSENT };
+            FOUND.store(found, Ordering::Relaxed);
+            is_reported
+        }
+        found => found == PRESENT,
+    }
 }
 
 /// Returns for how long this thread waited for a processor so far, in nanoseconds, if its off-CPU
