@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "affinities are the C library's")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -161,6 +161,104 @@ fn a_single_scope_may_measure_its_waits() {
         blocked_ns > 19_000_000 && blocked_ns <= *ns
     });
     assert!(blocked.count() > ROUNDS / 2, "{all:?}");
+}
+
+/// A group of threads that gets a fifth of a processor, removed when dropped.
+struct Quota {
+    folder: PathBuf,
+    /// The file with the group's threads.
+    threads: &'static str,
+    /// The name of the throttled time, and its unit in nanoseconds.
+    throttled: (&'static str, u64),
+}
+
+impl Quota {
+    /// Makes a group for the calling thread; `None` where that is not allowed.
+    fn new() -> Option<Self> {
+        let name = format!("vor-test-{}", std::process::id());
+        // The first version of control groups, and the second.
+        let mut groups = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].into_iter();
+        let group = groups.find(|group| Path::new(group).join("cgroup.procs").is_file())?;
+        let folder = Path::new(group).join(name);
+        std::fs::create_dir(&folder).ok()?;
+        let is_first = folder.join("cpu.cfs_quota_us").is_file();
+        let quota = Self {
+            folder,
+            threads: if is_first { "tasks" } else { "cgroup.threads" },
+            throttled: match is_first {
+                true => ("throttled_time", 1),
+                false => ("throttled_usec", 1_000),
+            },
+        };
+        let write = |name: &str, text: &str| std::fs::write(quota.folder.join(name), text).ok();
+        match is_first {
+            true => {
+                write("cpu.cfs_period_us", "50000")?;
+                write("cpu.cfs_quota_us", "10000")?;
+            }
+            false => {
+                write("cgroup.type", "threaded")?;
+                write("cpu.max", "10000 50000")?;
+            }
+        }
+        write(quota.threads, "0")?;
+        Some(quota)
+    }
+
+    /// Returns for how long the group was held back so far.
+    fn throttled_ns(&self) -> u64 {
+        let text = std::fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
+        let (name, unit_ns) = self.throttled;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse::<u64>().unwrap() * unit_ns
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // A group with a thread in it cannot be removed.
+        let outside = self.folder.with_file_name(self.threads);
+        std::fs::write(outside, "0").unwrap();
+        std::fs::remove_dir(&self.folder).unwrap();
+    }
+}
+
+/// A container with a share of a processor: the time without it is the wait for a processor.
+#[test]
+fn a_quota_of_the_kernel_is_a_wait_for_a_processor() {
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).waits(true).enable();
+    // The recorder has its threads by now, which would be in the group too.
+    let Some(quota) = Quota::new() else {
+        vor_fixtures::skip("waits under a quota", "no group of threads can be made");
+        return;
+    };
+    // Each processor counts the time for which it held the group back.
+    stay_on_one_processor();
+    let mut throttled = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = quota.throttled_ns();
+        {
+            profile_scope!("held back");
+            work_for(Duration::from_millis(250));
+        }
+        throttled.push(quota.throttled_ns() - before);
+    }
+    drop(quota);
+    vor_recorder::drain::close_capture().unwrap();
+    let found: Vec<Measured> = spans(&path).iter().map(|span| span.2).collect();
+    assert!(throttled.iter().sum::<u64>() > 100_000_000 * ROUNDS as u64);
+    let agree = found.iter().zip(&throttled);
+    let agree = agree.filter(|(found, throttled)| {
+        let bound_ns = BOUND_NS + **throttled / 100;
+        let blocked_ns = found.off_cpu_ns - found.run_queue_ns;
+        // Other programs may have the processor too.
+        found.run_queue_ns + bound_ns >= **throttled && blocked_ns <= bound_ns
+    });
+    // Single rounds may be interrupted between the two readings.
+    assert!(agree.count() > ROUNDS / 2, "{throttled:?} {found:?}");
 }
 
 /// The child of a fork reads the count of its own thread.
