@@ -2,6 +2,7 @@
 
 use egui::{Color32, Visuals, ecolor::Hsva};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::waits::Wait;
 
 /// Colours for everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +95,17 @@ impl Theme {
         }
     }
 
+    /// Returns the colour of a call site by what its spans wait for: something that another thread
+    /// holds, anything else, or nothing.
+    #[must_use]
+    pub fn wait(&self, site: Option<&SiteInfo>) -> Color32 {
+        match site.and_then(Wait::of) {
+            Some(wait) if wait.has_holder => self.bad,
+            Some(_) => self.warn,
+            None => Color32::from_gray(if self.dark { 150 } else { 205 }),
+        }
+    }
+
     /// Returns the colour of a thread.
     #[must_use]
     pub fn thread(&self, catalog: &Catalog, thread: ThreadId) -> Color32 {
@@ -152,6 +164,7 @@ fn fnv1a(bytes: &[u8]) -> u32 {
 pub struct SiteColors {
     colors: Vec<Color32>,
     dimmed: Vec<Color32>,
+    waits: Vec<Color32>,
     made_for: Option<(bool, usize)>,
 }
 
@@ -164,7 +177,8 @@ impl SiteColors {
         }
         self.made_for = key;
         let sites = std::iter::once(None).chain(catalog.sites.iter().map(|site| site.as_deref()));
-        self.colors = sites.map(|site| theme.site(site)).collect();
+        self.colors = sites.clone().map(|site| theme.site(site)).collect();
+        self.waits = sites.map(|site| theme.wait(site)).collect();
         self.dimmed = self
             .colors
             .iter()
@@ -177,6 +191,16 @@ impl SiteColors {
     #[must_use]
     pub fn color(&self, site: SiteId) -> Color32 {
         self.colors
+            .get(site.0 as usize)
+            .copied()
+            .unwrap_or(Color32::GRAY)
+    }
+
+    /// Returns the colour of a call site by what its spans wait for.
+    #[inline]
+    #[must_use]
+    pub fn wait(&self, site: SiteId) -> Color32 {
+        self.waits
             .get(site.0 as usize)
             .copied()
             .unwrap_or(Color32::GRAY)

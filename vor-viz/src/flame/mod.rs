@@ -45,11 +45,13 @@ pub enum ColorBy {
     Thread,
     /// Its duration.
     Duration,
+    /// Whether it is a recorded wait, and for what.
+    Wait,
 }
 
 impl ColorBy {
     /// All variants, in the order of the menu.
-    pub const ALL: [Self; 3] = [Self::Scope, Self::Thread, Self::Duration];
+    pub const ALL: [Self; 4] = [Self::Scope, Self::Thread, Self::Duration, Self::Wait];
 
     /// Returns its name.
     #[must_use]
@@ -58,6 +60,7 @@ impl ColorBy {
             Self::Scope => "scope",
             Self::Thread => "thread",
             Self::Duration => "duration",
+            Self::Wait => "wait",
         }
     }
 }
@@ -486,6 +489,7 @@ impl FlameChart {
                     ColorBy::Scope => colors.color(site),
                     ColorBy::Thread => thread,
                     ColorBy::Duration => durations.color(duration_ns),
+                    ColorBy::Wait => colors.wait(site),
                 };
                 if wanted.is_some() {
                     let dimmed = |site: SiteId, duration_ns: u32| match color_by {

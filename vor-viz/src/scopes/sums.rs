@@ -106,6 +106,16 @@ impl ScopeRow {
             .then(|| self.ended_ns.saturating_sub(off_cpu_ns))
     }
 
+    /// Returns the part of the rest of their time in which the spans that ended in the frames were
+    /// runnable and had no processor, and the part in which they were blocked, both in nanoseconds,
+    /// or `None` if it was not measured.
+    #[must_use]
+    pub fn waits_ns(&self) -> Option<[u64; 2]> {
+        let queued_ns = self.measured.run_queue_ns.min(self.measured.off_cpu_ns);
+        self.has_measured(Measures::WAIT)
+            .then(|| [queued_ns, self.measured.off_cpu_ns - queued_ns])
+    }
+
     /// Returns the bytes that the spans that ended in the frames allocated, including spans inside,
     /// or `None` if not counted.
     #[must_use]

@@ -99,6 +99,18 @@ const CPU: Column = Column {
         frames, from begin to end",
     digits: 9.0,
 };
+const QUEUED: Column = Column {
+    title: "queued",
+    hint: "How long its spans were runnable and had no processor, with all inside them: those that \
+        ended in these frames, from begin to end",
+    digits: 9.0,
+};
+const BLOCKED: Column = Column {
+    title: "blocked",
+    hint: "How long its spans waited for something else than a processor, with all inside them: \
+        those that ended in these frames, from begin to end",
+    digits: 9.0,
+};
 const ALLOC: Column = Column {
     title: "alloc",
     hint: "How much its spans allocated, with all inside them: those that ended in these frames, \
@@ -106,33 +118,70 @@ const ALLOC: Column = Column {
     digits: 10.0,
 };
 
-/// The optional columns of a table.
+/// A quantity that some scopes measure beside their duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ShownColumns {
-    cpu: bool,
-    alloc: bool,
+enum Quantity {
+    Cpu,
+    Queued,
+    Blocked,
+    Alloc,
 }
 
-impl ShownColumns {
-    fn of(rows: &[ScopeRow]) -> Self {
+impl Quantity {
+    const ALL: [Self; 4] = [Self::Cpu, Self::Queued, Self::Blocked, Self::Alloc];
+
+    /// Returns those that a row has.
+    fn measured(rows: &[ScopeRow]) -> Vec<Self> {
         let any = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
-        Self {
-            cpu: any(Measures::CPU),
-            alloc: any(Measures::ALLOC),
+        let is_measured = |quantity: &Self| any(quantity.measures());
+        Self::ALL.into_iter().filter(is_measured).collect()
+    }
+
+    fn measures(self) -> Measures {
+        match self {
+            Self::Cpu => Measures::CPU,
+            Self::Queued | Self::Blocked => Measures::WAIT,
+            Self::Alloc => Measures::ALLOC,
         }
     }
 
-    fn columns(self, extent: Extent) -> Vec<Column> {
-        let mut columns = COLUMNS;
-        if extent == Extent::Whole {
-            for (column, hint) in WHOLE_HINTS {
-                columns[column].hint = hint;
-            }
+    fn column(self) -> Column {
+        match self {
+            Self::Cpu => CPU,
+            Self::Queued => QUEUED,
+            Self::Blocked => BLOCKED,
+            Self::Alloc => ALLOC,
         }
-        let cpu = self.cpu.then_some(CPU);
-        let alloc = self.alloc.then_some(ALLOC);
-        columns.into_iter().chain(cpu).chain(alloc).collect()
     }
+
+    /// Returns the value of a row, in nanoseconds or bytes.
+    fn of(self, row: &ScopeRow) -> Option<u64> {
+        match self {
+            Self::Cpu => row.cpu_ns(),
+            Self::Queued => row.waits_ns().map(|[queued, _]| queued),
+            Self::Blocked => row.waits_ns().map(|[_, blocked]| blocked),
+            Self::Alloc => row.alloc_bytes(),
+        }
+    }
+
+    fn text(self, value: u64) -> String {
+        match self {
+            Self::Alloc => units::scaled(value as f64, "B"),
+            _ => units::duration(value as f64),
+        }
+    }
+}
+
+/// Returns the columns of a table with some measured quantities.
+fn columns(quantities: &[Quantity], extent: Extent) -> Vec<Column> {
+    let mut columns = COLUMNS;
+    if extent == Extent::Whole {
+        for (column, hint) in WHOLE_HINTS {
+            columns[column].hint = hint;
+        }
+    }
+    let measured = quantities.iter().map(|quantity| quantity.column());
+    columns.into_iter().chain(measured).collect()
 }
 
 /// The initial order of the rows.
@@ -256,8 +305,8 @@ impl ScopeTable {
         } else {
             0.0
         };
-        let shown = ShownColumns::of(&result.rows);
-        let columns = shown.columns(view.extent);
+        let quantities = Quantity::measured(&result.rows);
+        let columns = columns(&quantities, view.extent);
         let grid = Grid {
             id: ui.scope_id().with("scopes"),
             columns: &columns,
@@ -292,17 +341,12 @@ impl ScopeTable {
                 }
                 let share = share(row, result.time_ns);
                 cells.bar(share as f32, &percent(share), theme.line);
-                let mut measured = |is_shown: bool, text: Option<String>| match text {
-                    _ if !is_shown => {}
-                    Some(text) => cells.number(&text),
-                    None => cells.weak("–"),
-                };
-                let cpu = row.cpu_ns().map(|ns| units::duration(ns as f64));
-                measured(shown.cpu, cpu);
-                let alloc = row
-                    .alloc_bytes()
-                    .map(|bytes| units::scaled(bytes as f64, "B"));
-                measured(shown.alloc, alloc);
+                for quantity in &quantities {
+                    match quantity.of(row) {
+                        Some(value) => cells.number(&quantity.text(value)),
+                        None => cells.weak("–"),
+                    }
+                }
             },
             |i, ui| describe(ui, catalog, rows[i]),
         );
@@ -396,13 +440,14 @@ impl ScopeTable {
         let rows = result.rows.iter().enumerate();
         let found = rows.filter(|(_, row)| row.lower_name.contains(&filter));
         self.order.extend(found.map(|(i, _)| i));
-        let (sort, shown) = (self.sort, ShownColumns::of(&result.rows));
+        let (sort, quantities) = (self.sort, Quantity::measured(&result.rows));
         self.order.sort_by(|&a, &b| {
             let (a, b) = (&result.rows[a], &result.rows[b]);
-            let order = match sort.column.checked_sub(COLUMNS.len()) {
+            let quantity = sort.column.checked_sub(COLUMNS.len());
+            let order = match quantity.map(|at| quantities.get(at)) {
                 None => compare(sort.column, a, b),
-                Some(0) if shown.cpu => a.cpu_ns().cmp(&b.cpu_ns()),
-                Some(_) => a.alloc_bytes().cmp(&b.alloc_bytes()),
+                Some(Some(quantity)) => quantity.of(a).cmp(&quantity.of(b)),
+                Some(None) => Ordering::Equal,
             };
             let order = if sort.descending {
                 order.reverse()
@@ -436,6 +481,8 @@ impl ScopeTable {
             "p99_ns",
             "max_ns",
             "cpu_ns",
+            "queued_ns",
+            "blocked_ns",
             "alloc_bytes",
         ];
         text.push_str(&titles.join(&separator.to_string()));
@@ -470,7 +517,8 @@ impl ScopeTable {
             for ns in [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns] {
                 let _ = write!(text, "{separator}{ns}");
             }
-            for measured in [row.cpu_ns(), row.alloc_bytes()] {
+            for quantity in Quantity::ALL {
+                let measured = quantity.of(row);
                 let measured = measured.map_or(String::new(), |value| value.to_string());
                 let _ = write!(text, "{separator}{measured}");
             }

@@ -1,6 +1,8 @@
 //! The flame chart under clicks, drags and typing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use crate::pictures;
 use crate::pointer::{click, double_click, drag, hover, scroll};
 use egui::{Modifiers, Pos2, Rect, pos2, vec2};
@@ -8,7 +10,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use vor_capture::filled;
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
@@ -427,6 +429,54 @@ fn colours_show_threads_or_durations() {
     harness.state_mut().chart.set_color_by(ColorBy::Duration);
     harness.run();
     harness.snapshot("flame_by_duration_dark");
+}
+
+#[test]
+fn recorded_waits_have_colours_of_their_own() {
+    coloured_by_wait(true).snapshot("flame_by_wait_dark");
+}
+
+#[test]
+fn recorded_waits_have_colours_of_their_own_on_white() {
+    coloured_by_wait(false).snapshot("flame_by_wait_light");
+}
+
+/// A scope around a wait for a lock, one for a message, and a scope whose name looks like a wait.
+fn coloured_by_wait(dark: bool) -> Harness<'static, App> {
+    let site = |name: &'static str, category: &'static str, args: &[&'static str]| {
+        Some(Arc::new(filled!(SiteInfo {
+            name: name.into(),
+            category: category.into(),
+            arg_names: args.iter().map(|name| (*name).into()).collect(),
+        })))
+    };
+    let sites = vec![
+        site("answer", "", &[]),
+        site("wait: cache", "", &["lock", "holder", "holder_scope"]),
+        site("wait: jobs to receive", "wait", &[]),
+        site("wait: a scope of the program", "", &[]),
+    ];
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(sites),
+    }));
+    let mut builder = TreeBuilder::new(100);
+    builder.add(&filled!(ThreadBatch {
+        start_ticks: vec![100_000, 3_000_000, 6_000_000, 0],
+        duration_ticks: vec![2_000_000, 2_000_000, 3_000_000, 10_000_000],
+        sites: vec![SiteId(2), SiteId(3), SiteId(4), SiteId(1)],
+    }));
+    let mut store = Store::new(4, usize::MAX);
+    let frame = filled!(FrameSnapshot {
+        catalog,
+        end_ticks: 10_000_000,
+        span_count: 4,
+        threads: builder.finish().threads,
+    });
+    store.push_block(FrameBlock::new(&frame, 0));
+    let mut harness = harness_of(store, dark);
+    harness.state_mut().chart.set_color_by(ColorBy::Wait);
+    harness.run();
+    harness
 }
 
 #[test]

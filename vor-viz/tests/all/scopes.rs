@@ -17,7 +17,7 @@ use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_capture::model::measures::Measures;
 use vor_capture::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
-use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
+use vor_viz::scopes::{Job, ScopeRow, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -605,6 +605,67 @@ proptest! {
             .collect();
         prop_assert_eq!(mine, expected);
     }
+}
+
+#[test]
+fn the_parts_of_a_wait_have_their_own_columns() {
+    let site = |name: &'static str| {
+        let args = Measures::CPU.union(Measures::WAIT).arg_names();
+        Some(Arc::new(filled!(SiteInfo {
+            name: name.into(),
+            arg_names: args.map(Into::into).collect(),
+        })))
+    };
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(vec![site("queues"), site("blocks")]),
+    }));
+    let args = |span, off_cpu_ns, run_queue_ns| {
+        filled!(SpanArgs {
+            span,
+            values: [off_cpu_ns, run_queue_ns].map(ArgValue::U64).to_vec(),
+        })
+    };
+    let mut builder = TreeBuilder::new(100);
+    builder.add(&filled!(ThreadBatch {
+        start_ticks: vec![0, 4_000_000],
+        duration_ticks: vec![3_000_000, 2_000_000],
+        sites: vec![SiteId(1), SiteId(2)],
+        args: vec![args(0, 2_000_000, 1_500_000), args(1, 1_900_000, 100_000)],
+    }));
+    let frame = filled!(FrameSnapshot {
+        catalog,
+        end_ticks: 10_000_000,
+        span_count: 2,
+        threads: builder.finish().threads,
+    });
+    let mut store = Store::new(10, usize::MAX);
+    store.push_block(FrameBlock::new(&frame, 0));
+    let shown = Shown::new(store);
+    let mut harness = shown.harness(1240.0, 200.0, Shade::Light, 1.0);
+    {
+        let table = shown.table.borrow();
+        let parts = |row: &ScopeRow| (row.name.to_string(), row.cpu_ns(), row.waits_ns());
+        let mut found: Vec<_> = table.rows().unwrap().rows.iter().map(parts).collect();
+        found.sort();
+        let blocks = (
+            "blocks".to_owned(),
+            Some(100_000),
+            Some([100_000, 1_800_000]),
+        );
+        let queues = (
+            "queues".to_owned(),
+            Some(1_000_000),
+            Some([1_500_000, 500_000]),
+        );
+        assert_eq!(found, [blocks, queues]);
+    }
+    harness.get_by_label_contains("blocked").click();
+    harness.run();
+    assert_eq!(shown.names(), ["blocks", "queues"]);
+    harness.get_by_label_contains("queued").click();
+    harness.run();
+    assert_eq!(shown.names(), ["queues", "blocks"]);
+    harness.snapshot("scopes_waits_light");
 }
 
 #[test]

@@ -7,4 +7,5 @@ pub mod open_scopes;
 pub mod batch;
 pub mod frame;
 pub mod measures;
+pub mod waits;
 pub mod heap;

@@ -1,0 +1,49 @@
+//! Recorded waits: the spans `wait: NAME` of locks, channels and conditions.
+//!
+//! A wait for something that somebody holds has the holder in its first arguments. Any other, such
+//! as one for a message, has a category. So a scope of the program that has such a name is no wait.
+
+use super::catalog::SiteInfo;
+
+/// The text before a name in the name of its waits.
+pub const PREFIX: &str = "wait: ";
+/// The category of a wait without a holder.
+pub const NO_HOLDER: &str = "wait";
+/// The first arguments of a wait that has a holder: the name of the lock, of the thread that held
+/// it, and of that thread's innermost scope. Measures may follow.
+pub const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
+
+/// A call site of waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait<'a> {
+    /// What its spans wait for.
+    pub name: &'a str,
+    /// Whether their arguments say who held it.
+    pub has_holder: bool,
+}
+
+impl<'a> Wait<'a> {
+    /// Returns the wait that a call site records, or `None` for any other site.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vor_capture::filled;
+    /// use vor_capture::model::catalog::SiteInfo;
+    /// use vor_capture::model::waits::Wait;
+    ///
+    /// let site = filled!(SiteInfo { name: "wait: jobs to receive".into(), category: "wait".into() });
+    /// assert_eq!(Wait::of(&site).unwrap().name, "jobs to receive");
+    /// assert!(!Wait::of(&site).unwrap().has_holder);
+    /// let own = filled!(SiteInfo { name: "wait: a while".into() });
+    /// assert_eq!(Wait::of(&own), None);
+    /// ```
+    #[must_use]
+    pub fn of(site: &'a SiteInfo) -> Option<Self> {
+        let name = site.name.strip_prefix(PREFIX)?;
+        let has_holder = site.category != NO_HOLDER;
+        let has_names = || site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
+        (!has_holder || has_names()).then_some(Self { name, has_holder })
+    }
+}
