@@ -24,6 +24,7 @@
 //! | `once` | initialisations, behind a mutex |
 //! | `condvar`, `barrier`, `semaphore` | waits without a holder |
 //! | `channel` | channels: waits for messages and for room |
+//! | `parking_lot` | the locks of the crate `parking_lot` |
 //! | `depth` | the number of messages in a channel |
 //! | `holder` | the word with the holder's token |
 //! | `info` | the parts of a lock beside the lock of the standard library |
@@ -54,5 +55,7 @@ pub mod barrier;
 pub mod semaphore;
 #[cfg(not(loom))]
 pub mod channel;
+#[cfg(all(feature = "parking_lot", not(loom)))]
+pub mod parking_lot;
 #[cfg(all(test, loom))]
 mod models;

@@ -34,6 +34,10 @@ mod locks_channel_like_std;
 mod locks_condvar;
 #[cfg(feature = "locks")]
 mod locks_like_std;
+#[cfg(feature = "parking_lot")]
+mod locks_parking_lot;
+#[cfg(feature = "parking_lot")]
+mod locks_parking_lot_like;
 #[cfg(feature = "locks")]
 mod locks_std;
 #[cfg(all(feature = "locks", not(feature = "off")))]
