@@ -14,30 +14,27 @@ use vor_recorder::locks::parking_lot::{
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-use crate::locks_support::{LENGTH, Recording, let_others_wait, named, read, start};
+use crate::locks_support::{LENGTH, Point, Recording, let_others_wait, named, read, start};
 use crate::locks_waits::{check_names, check_schedule, held_by_another};
 
 fn args(recording: &Recording) -> Vec<String> {
     recording.waits().map(|wait| wait.args.join(", ")).collect()
 }
 
-/// Returns the number of arrows that end in a wait, of which no other may begin before it.
+/// Returns the number of arrows that begin and end in a wait.
 fn arrows(recording: &Recording) -> usize {
-    let whole = recording.flows.values().filter(|points| points.len() == 2);
-    let into_wait = whole.filter(|points| {
-        let is_end = |(_, point): &&(String, _)| {
-            let point: &crate::locks_support::Point = point;
-            point.stage == FlowStage::End
+    let is_in_wait = |points: &&Vec<(String, Point)>| {
+        let is_end = |(_, point): &&(String, Point)| point.stage == FlowStage::End;
+        let Some((thread, _)) = points.iter().find(is_end) else {
+            return false;
         };
-        let (thread, end) = points.iter().find(is_end).unwrap();
-        recording.waits().any(|wait| {
+        let mut waits = recording.waits().filter(|wait| wait.thread == *thread);
+        waits.any(|wait| {
             let range = wait.start_ticks..=wait.end_ticks;
-            wait.thread == *thread
-                && points.iter().all(|(_, point)| range.contains(&point.ticks))
-                && range.contains(&end.ticks)
+            points.iter().all(|(_, point)| range.contains(&point.ticks))
         })
-    });
-    into_wait.count()
+    };
+    recording.flows.values().filter(is_in_wait).count()
 }
 
 #[test]
@@ -211,7 +208,7 @@ fn a_lock_without_a_name_has_that_of_its_place() {
     static LOCK: Mutex<u64> = const_mutex(0);
     static NEW: RwLock<u64> = RwLock::new(0);
     let (_folder, path) = start(Config::new());
-    let local: &FairMutex<u64> = Box::leak(Box::default());
+    let local: &FairMutex<u64> = Box::leak(Box::new(FairMutex::default()));
     held_by_another(|| LOCK.lock(), || *LOCK.lock() += 1);
     held_by_another(|| NEW.write(), || *NEW.write() += 1);
     held_by_another(|| local.lock(), || *local.lock() += 1);

@@ -17,7 +17,7 @@ use vor_recorder::locks::rwlock::RwLock;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
-use crate::locks_support::{Point, Recorded, named, read, start};
+use crate::locks_support::{Point, Recorded, let_others_wait, named, read, start};
 
 const RELEASED: &str = "released meanwhile";
 
@@ -399,7 +399,7 @@ pub(crate) fn held_by_another<G>(hold: impl FnOnce() -> G + Send + 'static, wait
         profile_scope!("holds");
         let _guard = hold();
         locked.send(()).unwrap();
-        std::thread::sleep(Duration::from_millis(30));
+        let_others_wait();
     });
     is_locked.recv().unwrap();
     wait();

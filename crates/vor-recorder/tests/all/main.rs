@@ -30,6 +30,10 @@ mod locks_blocked;
 mod locks_channel;
 #[cfg(feature = "locks")]
 mod locks_channel_like_std;
+#[cfg(all(feature = "crossbeam", feature = "flume"))]
+mod locks_channel_many;
+#[cfg(all(feature = "crossbeam", feature = "flume"))]
+mod locks_channel_many_like;
 #[cfg(feature = "locks")]
 mod locks_condvar;
 #[cfg(feature = "locks")]
