@@ -204,18 +204,24 @@ like_std! {
         assert_eq!(ReentrantMutex::new(1).into_inner(), 1);
     }
 
-    fn threads_get_a_fair_mutex_in_their_order() {
-        let mutex = FairMutex::new(Vec::new());
-        let held = mutex.lock();
+    fn a_thread_that_waits_for_a_fair_mutex_is_the_next() {
+        let mutex = FairMutex::new(0);
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
+            let mut held = Some(mutex.lock());
             let mutex = &mutex;
-            for me in 0..4 {
-                scope.spawn(move || mutex.lock().push(me));
-                thread::sleep(2 * short());
+            scope.spawn(move || {
+                let mut count = mutex.lock();
+                *count += 1;
+                is_done.recv().unwrap();
+            });
+            // Until the other thread waits, the mutex is free after each unlock.
+            while held.take().is_some() {
+                held = mutex.try_lock();
             }
-            drop(held);
+            done.send(()).unwrap();
         });
-        assert_eq!(mutex.into_inner(), [0, 1, 2, 3]);
+        assert_eq!(mutex.into_inner(), 1);
     }
 
     fn a_notification_tells_whom_it_woke() {
