@@ -78,10 +78,6 @@ pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, Ra
 pub struct Token(ThreadToken);
 
 impl LockWatch for LockInfo {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "each use makes a new lock, as with those of `lock_api`"
-    )]
     const INIT: Self = Self::new(ValueName::Named("unnamed"));
 
     type Token = Token;
