@@ -1,6 +1,6 @@
 //! Locks with the interface of the crate `parking_lot` that record who waited for whom.
 //!
-//! A lock is one of `lock_api` over a raw lock of `parking_lot` that tells its [`LockInfo`] of each
+//! A lock is one of `lock_api` over a raw lock of `parking_lot` that tells its `LockInfo` of each
 //! step. So the guards are those of `lock_api`, with all that they can do. Around it is a type that
 //! takes the name from the place at which it is made; its methods are those of the lock inside.
 //!
@@ -213,8 +213,7 @@ macro_rules! named_locks {
 }
 
 named_locks! {
-    /// A mutex with the interface of [`parking_lot::Mutex`](::parking_lot::Mutex) that records the
-    /// waits for it.
+    /// A mutex with the interface of [`::parking_lot::Mutex`] that records the waits for it.
     ///
     /// It records them as [`Mutex`](crate::locks::mutex::Mutex) does. The methods beside the
     /// constructors are those of [`lock_api::Mutex`], and the guards are of `lock_api` too.
@@ -238,7 +237,7 @@ named_locks! {
     fn const_mutex;
 
     /// A mutex that threads get in the order in which they come, with the interface of
-    /// [`parking_lot::FairMutex`](::parking_lot::FairMutex), that records the waits for it.
+    /// [`::parking_lot::FairMutex`], that records the waits for it.
     ///
     /// ```
     /// # mod vor { pub mod sync { pub use vor_recorder::locks::parking_lot; } }
@@ -252,7 +251,7 @@ named_locks! {
     fn const_fair_mutex;
 
     /// A mutex that its holder may lock again, with the interface of
-    /// [`parking_lot::ReentrantMutex`](::parking_lot::ReentrantMutex), that records the waits for
+    /// [`::parking_lot::ReentrantMutex`], that records the waits for
     /// it.
     ///
     /// ```
@@ -266,8 +265,8 @@ named_locks! {
     /// Makes an unlocked [`ReentrantMutex`], whose name is the place of this call.
     fn const_reentrant_mutex;
 
-    /// A reader-writer lock with the interface of [`parking_lot::RwLock`](::parking_lot::RwLock)
-    /// that records the waits for it.
+    /// A reader-writer lock with the interface of [`::parking_lot::RwLock`] that records the waits
+    /// for it.
     ///
     /// It records them as [`RwLock`](crate::locks::rwlock::RwLock) does. A thread that upgrades
     /// waits for the readers, in a scope of its own.
