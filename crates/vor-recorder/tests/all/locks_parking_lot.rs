@@ -167,13 +167,10 @@ fn a_holder_that_downgrades_remains_one() {
     assert_eq!((recording.waits().count(), arrows(&recording)), (4, 4));
 }
 
-/// A wait whose time is over ends without an arrow, and the next wait has none of an earlier
-/// unlock.
 #[test]
 fn a_wait_that_times_out_takes_no_arrow() {
     own_process!();
     static LOCK: Mutex<u64> = Mutex::named("state", 0);
-    static READERS: RwLock<u64> = RwLock::named("limits", 0);
     let (_folder, path) = start(Config::new());
     let short = Duration::from_millis(5);
     held_by_another(
@@ -181,25 +178,40 @@ fn a_wait_that_times_out_takes_no_arrow() {
         || assert!(LOCK.try_lock_for(short).is_none()),
     );
     held_by_another(|| LOCK.lock(), || *LOCK.lock() += 1);
-    // An upgrade that times out leaves the thread a holder.
+    *LOCK.lock() += 1;
+    let recording = read(&path);
+    assert_eq!(args(&recording), ["state, holder, holds"; 2]);
+    assert!(recording.waits().next().unwrap().duration_ns >= 5_000_000);
+    // No unlock takes a thread that has given up for one that waits.
+    assert_eq!((arrows(&recording), recording.flows.len()), (1, 1));
+}
+
+#[test]
+fn an_upgrade_that_times_out_leaves_a_holder() {
+    own_process!();
+    static LOCK: RwLock<u64> = RwLock::named("limits", 0);
+    let (_folder, path) = start(Config::new());
     let upgrade = || {
-        let guard = READERS.upgradable_read();
-        let failed = RwLockUpgradableReadGuard::try_upgrade_for(guard, short);
+        let guard = LOCK.upgradable_read();
+        let failed = RwLockUpgradableReadGuard::try_upgrade_for(guard, Duration::from_millis(5));
         let guard = failed.err().unwrap();
-        let writer = named("writer", || *READERS.write() += 1);
+        let writer = named("writer", || *LOCK.write() += 1);
         let_others_wait();
         drop(guard);
         writer
     };
-    let writer = std::cell::OnceCell::new();
-    held_by_another(|| READERS.read(), || writer.set(upgrade()).unwrap());
-    writer.into_inner().unwrap().join().unwrap();
+    let upgrader = named("upgrader", move || {
+        profile_scope!("reads on");
+        let mut writer = None;
+        held_by_another(|| LOCK.read(), || writer = Some(upgrade()));
+        writer.unwrap().join().unwrap();
+    });
+    upgrader.join().unwrap();
     let recording = read(&path);
-    let waits: Vec<_> = recording.waits().collect();
-    assert_eq!(waits.len(), 4, "{waits:?}");
-    assert!(waits[0].duration_ns >= 5_000_000 && waits[0].args[1] == "holder");
-    // No unlock takes a thread that has given up for one that waits.
-    assert_eq!((arrows(&recording), recording.flows.len()), (2, 2));
+    let mut waits: Vec<_> = recording.waits().collect();
+    waits.sort_by_key(|wait| wait.start_ticks);
+    let found: Vec<_> = waits.iter().map(|wait| wait.args.join(", ")).collect();
+    assert_eq!(found, ["limits, unknown, ", "limits, upgrader, reads on"]);
 }
 
 #[test]
