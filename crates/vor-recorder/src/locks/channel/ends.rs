@@ -293,12 +293,16 @@ macro_rules! channels_of_many_receivers {
         use crate::hot::named_site::ValueName;
 
         blocking_sender! {
-            #[doc = concat!("The sending end of a channel, with the interface of `", $crate_name, "::Sender`.")]
+            #[doc = concat!(
+                "The sending end of a channel, with the interface of `", $crate_name, "::Sender`."
+            )]
             Sender, $lib_sender, Lanes
         }
 
         receiver! {
-            #[doc = concat!("The receiving end of a channel, with the interface of `", $crate_name, "::Receiver`.")]
+            #[doc = concat!(
+                "The receiving end of a channel, with the interface of `", $crate_name, "::Receiver`."
+            )]
             $lib, Lanes, $gone
         }
 
@@ -307,7 +311,9 @@ macro_rules! channels_of_many_receivers {
         /// # Examples
         ///
         /// ```
-        #[doc = concat!("# mod vor { pub mod sync { pub use vor_recorder::locks::channel::", $module, "; } }")]
+        #[doc = concat!(
+            "# mod vor { pub mod sync { pub use vor_recorder::locks::channel::", $module, "; } }"
+        )]
         #[doc = concat!("use vor::sync::", $module, " as channel;")]
         ///
         /// let (sender, receiver) = channel::unbounded();
@@ -333,7 +339,9 @@ macro_rules! channels_of_many_receivers {
         /// # Examples
         ///
         /// ```
-        #[doc = concat!("# mod vor { pub mod sync { pub use vor_recorder::locks::channel::", $module, "; } }")]
+        #[doc = concat!(
+            "# mod vor { pub mod sync { pub use vor_recorder::locks::channel::", $module, "; } }"
+        )]
         #[doc = concat!("use vor::sync::", $module, " as channel;")]
         ///
         /// let (sender, receiver) = channel::named("jobs");
