@@ -60,7 +60,8 @@ like_both! {
             });
             for from in 0..2 {
                 let sender = sender.clone();
-                scope.spawn(move || (from * 5_000..(from + 1) * 5_000).for_each(|i| sender.send(i).unwrap()));
+                let mut messages = from * 5_000..(from + 1) * 5_000;
+                scope.spawn(move || messages.all(|message| sender.send(message).is_ok()));
             }
             drop(sender);
             receivers.map(|receiver| receiver.join().unwrap()).iter().sum()
