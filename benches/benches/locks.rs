@@ -1,6 +1,8 @@
-//! The cost of locks and channels that do not block, beside those of the standard library: lock and
-//! unlock, send and receive, with recording off and on. Then two threads that share a lock, and two
-//! that wake each other.
+//! The cost of locks and channels that do not block, beside those of the standard library and of
+//! the crates `parking_lot`, `crossbeam-channel` and `flume`: lock and unlock, send and receive,
+//! with recording off and on. Then two threads that share a lock, and two that wake each other.
+//!
+//! An argument such as `parking_lot` runs the contests of that name alone.
 //!
 //! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
 //! them. The figures are medians over rounds.
@@ -29,19 +31,17 @@ fn timed<'a>(mut pass: impl FnMut() + 'a) -> Loop<'a> {
 }
 
 fn print(state: &str, names: &[&str], times: &[Times]) {
-    // Each pair is a lock of the standard library and ours.
+    // Each pair is a lock of another library and ours.
     for (names, times) in names.chunks(2).zip(times.chunks(2)) {
-        let ([std, _], [name, _]) = (times, names) else {
+        let ([theirs, ours], [name, our_name]) = (times, names) else {
             continue;
         };
-        println!("{state:<4} {name:<24} {:6.2} ns", std.median_ns());
-        let [_, ours] = times else { continue };
+        println!("{state:<4} {name:<24} {:6.2} ns", theirs.median_ns());
         println!(
-            "{state:<4} {:<24} {:6.2} ns, {:5.3} × std's, {:+.2} ns",
-            names[1],
+            "{state:<4} {our_name:<24} {:6.2} ns, {:5.3} × theirs, {:+.2} ns",
             ours.median_ns(),
-            ours.ratio_to(std),
-            ours.more_than_ns(std)
+            ours.ratio_to(theirs),
+            ours.more_than_ns(theirs)
         );
     }
 }
@@ -201,6 +201,129 @@ macro_rules! ping_pong {
     };
 }
 
+fn run_parking_lot(state: &str) {
+    use parking_lot as pl;
+    use vor::sync::parking_lot as ours;
+
+    let (pl_mutex, mutex) = (&pl::Mutex::new(0_u64), &ours::Mutex::new(0_u64));
+    let (pl_lock, lock) = (&pl::RwLock::new(0_u64), &ours::RwLock::new(0_u64));
+    let (pl_changed, changed) = (&pl::Condvar::new(), &ours::Condvar::new());
+    let names = [
+        "parking_lot Mutex::lock",
+        "vor Mutex::lock",
+        "parking_lot try_lock",
+        "vor try_lock",
+        "parking_lot RwLock::read",
+        "vor RwLock::read",
+        "parking_lot RwLock::write",
+        "vor RwLock::write",
+        "parking_lot notify_one",
+        "vor notify_one, nobody",
+    ];
+    let mut loops = [
+        timed(|| *black_box(pl_mutex).lock() += 1),
+        timed(|| *black_box(mutex).lock() += 1),
+        timed(|| *black_box(pl_mutex).try_lock().unwrap() += 1),
+        timed(|| *black_box(mutex).try_lock().unwrap() += 1),
+        timed(|| _ = black_box(*black_box(pl_lock).read())),
+        timed(|| _ = black_box(*black_box(lock).read())),
+        timed(|| *black_box(pl_lock).write() += 1),
+        timed(|| *black_box(lock).write() += 1),
+        timed(|| _ = black_box(pl_changed).notify_one()),
+        timed(|| _ = black_box(changed).notify_one()),
+    ];
+    let times = contest(ROUNDS, ITERATIONS, &mut loops, ROUNDS, &mut || {});
+    print(state, &names, &times);
+    let add_theirs = || {
+        let mut count = pl_mutex.lock();
+        *count = black_box(chain(*count, 50));
+    };
+    let add = || {
+        let mut count = mutex.lock();
+        *count = black_box(chain(*count, 50));
+    };
+    let mut loops = [two_threads(&add_theirs), two_threads(&add)];
+    let times = contest(CONTENDED_ROUNDS, ITERATIONS, &mut loops, ROUNDS, &mut || {});
+    print(
+        state,
+        &["parking_lot, two threads", "vor, two threads"],
+        &times,
+    );
+}
+
+/// Contests of the channels of a crate: in one thread, between two, and with a flow per message.
+macro_rules! run_channels_of {
+    ($run:ident, $name:literal, $theirs:ident, $ours:path) => {
+        fn $run(state: &str) {
+            use $ours as ours;
+
+            let (their_sender, their_receiver) = $theirs::unbounded();
+            let (sender, receiver) = ours::unbounded();
+            let (their_bounded, their_bounded_receiver) = $theirs::bounded(16);
+            let (bounded, bounded_receiver) = ours::bounded(16);
+            let names = [
+                concat!($name, " send, recv"),
+                "vor send, recv",
+                concat!($name, " bounded"),
+                "vor bounded",
+                concat!($name, " clone, drop"),
+                "vor clone, drop",
+            ];
+            let mut loops = [
+                timed(|| {
+                    black_box(&their_sender).send(1_u64).unwrap();
+                    black_box(black_box(&their_receiver).recv().unwrap());
+                }),
+                timed(|| {
+                    black_box(&sender).send(1_u64).unwrap();
+                    black_box(black_box(&receiver).recv().unwrap());
+                }),
+                timed(|| {
+                    black_box(&their_bounded).send(1_u64).unwrap();
+                    black_box(black_box(&their_bounded_receiver).recv().unwrap());
+                }),
+                timed(|| {
+                    black_box(&bounded).send(1_u64).unwrap();
+                    black_box(black_box(&bounded_receiver).recv().unwrap());
+                }),
+                timed(|| drop(black_box(&their_receiver).clone())),
+                timed(|| drop(black_box(&receiver).clone())),
+            ];
+            let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
+            print(state, &names, &times);
+            let mut loops: [Loop<'_>; 2] =
+                [ping_pong!($theirs::unbounded), ping_pong!(ours::unbounded)];
+            let rounds = CONTENDED_ROUNDS;
+            let times = contest(rounds, BLOCKED_ITERATIONS, &mut loops, rounds, &mut || {});
+            let names = [concat!($name, ", to and fro"), "vor, to and fro"];
+            print(state, &names, &times);
+        }
+    };
+}
+
+run_channels_of! { run_crossbeam, "crossbeam", crossbeam_channel, vor::sync::crossbeam }
+run_channels_of! { run_flume, "flume", flume, vor::sync::flume }
+
+/// What a flow per message costs. Each pass records two points of a flow.
+fn run_flows(state: &str) {
+    let (sender, receiver) = vor::sync::channel!("plain");
+    let (with_flows, with_flows_receiver) = vor::sync::channel!("with flows", flows);
+    let mut loops = [
+        timed(|| {
+            black_box(&sender).send(1_u64).unwrap();
+            black_box(black_box(&receiver).recv().unwrap());
+        }),
+        timed(|| {
+            black_box(&with_flows).send(1_u64).unwrap();
+            black_box(black_box(&with_flows_receiver).recv().unwrap());
+        }),
+    ];
+    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {
+        vor::flush();
+    });
+    print(state, &["vor without flows", "vor with flows"], &times);
+}
+
 /// Two threads that take turns: each blocks until the other has notified it.
 macro_rules! turns {
     ($mutex:path, $condvar:path) => {
@@ -277,12 +400,31 @@ fn run_contended(state: &str) {
     print(state, &["std, two threads", "vor, two threads"], &times);
 }
 
+/// A group of contests, which takes the state of the recording.
+type Group = fn(&str);
+
+const GROUPS: [(&str, Group); 9] = [
+    ("locks", run),
+    ("others", run_others),
+    ("channels", run_channels),
+    ("contended", run_contended),
+    ("blocked", run_blocked),
+    ("parking_lot", run_parking_lot),
+    ("crossbeam", run_crossbeam),
+    ("flume", run_flume),
+    ("flows", run_flows),
+];
+
 fn run_all(state: &str) {
-    run(state);
-    run_others(state);
-    run_channels(state);
-    run_contended(state);
-    run_blocked(state);
+    // Cargo passes `--bench`.
+    let only = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
+    for (name, run) in GROUPS {
+        if only.as_ref().is_none_or(|only| only == name) {
+            run(state);
+        }
+    }
 }
 
 fn main() {

@@ -98,6 +98,8 @@
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
 //! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom |
+//! | `parking_lot` | no | `vor::sync::parking_lot`: the same for the locks of parking_lot |
+//! | `crossbeam`, `flume` | no | `vor::sync::crossbeam`, `vor::sync::flume`: the same for the channels of these crates |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
 //! | `cli` | no | the `vor` command |
@@ -288,18 +290,27 @@ pub mod tower {
 /// Locks with the interface of [`std::sync`] that record who waited for whom.
 ///
 /// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`. The module
-/// [`channel`](sync::channel) replaces [`std::sync::mpsc`].
+/// [`channel`](mod@sync::channel) replaces [`std::sync::mpsc`], and others replace the crates
+/// `parking_lot`, `crossbeam-channel` and `flume`.
 #[cfg(feature = "locks")]
 pub mod sync {
     pub use std::sync::{
         LockResult, OnceState, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult,
     };
 
+    #[doc(inline)]
+    pub use vor_recorder::__vor_channel as channel;
     pub use vor_recorder::locks::barrier::{Barrier, BarrierWaitResult};
     pub use vor_recorder::locks::channel;
+    #[cfg(feature = "crossbeam")]
+    pub use vor_recorder::locks::channel::crossbeam;
+    #[cfg(feature = "flume")]
+    pub use vor_recorder::locks::channel::flume;
     pub use vor_recorder::locks::condvar::Condvar;
     pub use vor_recorder::locks::mutex::{Mutex, MutexGuard};
     pub use vor_recorder::locks::once::{Once, OnceLock};
+    #[cfg(feature = "parking_lot")]
+    pub use vor_recorder::locks::parking_lot;
     pub use vor_recorder::locks::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub use vor_recorder::locks::semaphore::{Semaphore, SemaphoreGuard};
 }

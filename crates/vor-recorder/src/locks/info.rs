@@ -1,4 +1,4 @@
-//! The parts of a lock beside the lock of the standard library: its name, its holder, its waiters.
+//! The parts of a lock beside the lock below: its name, its holder, its waiters.
 
 use vor_capture::model::catalog::SiteId;
 
@@ -23,9 +23,9 @@ const SHAPE: &Shape = &Shape {
     kinds: TEXT | TEXT << KIND_BITS | TEXT << (2 * KIND_BITS),
 };
 
-/// The parts of a lock beside the lock of the standard library.
+/// The parts of a lock beside the lock below.
 #[derive(Debug)]
-pub(super) struct LockInfo {
+pub struct LockInfo {
     name: ValueName,
     site: NamedSite,
     pub(super) holder: HolderWord,
@@ -92,6 +92,15 @@ impl LockInfo {
 
     pub(super) fn remove_waiter(&self) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts the calling thread, which has not got the lock, as waiting no longer.
+    #[cfg(feature = "parking_lot")]
+    pub(super) fn remove_failed_waiter(&self) {
+        // The next waiter would end the flow of an unlock from before its wait.
+        if self.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.released.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Returns the id of the site of this lock's waits. Locks of one name share it.

@@ -24,7 +24,7 @@
 //! | `once` | initialisations, behind a mutex |
 //! | `condvar`, `barrier`, `semaphore` | waits without a holder |
 //! | `channel` | channels: waits for messages and for room |
-//! | `depth` | the number of messages in a channel |
+//! | `parking_lot` | the locks of the crate `parking_lot` |
 //! | `holder` | the word with the holder's token |
 //! | `info` | the parts of a lock beside the lock of the standard library |
 //! | `wait` | the scope of a wait for a lock |
@@ -32,8 +32,6 @@
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
-#[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
-mod depth;
 #[cfg(not(loom))]
 mod info;
 #[cfg(not(loom))]
@@ -52,7 +50,8 @@ pub mod condvar;
 pub mod barrier;
 #[cfg(not(loom))]
 pub mod semaphore;
-#[cfg(not(loom))]
 pub mod channel;
+#[cfg(all(feature = "parking_lot", not(loom)))]
+pub mod parking_lot;
 #[cfg(all(test, loom))]
 mod models;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loom::thread;
 use vor_capture::model::catalog::SiteId;
 
-use super::depth::Depth;
+use super::channel::depth::{Alone, Depth, Lanes};
 use super::holder::HolderWord;
 use crate::hot::thread::{
     Holder, Innermost, ThreadState, ThreadToken, end_thread, own_token, push_record, read_holder,
@@ -139,12 +139,12 @@ fn a_waiter_skips_the_wait_of_the_holder() {
 #[test]
 fn a_lane_that_changes_hands_loses_no_message() {
     loom::model(|| {
-        let depth = Arc::new(Depth::new());
+        let depth = Arc::new(Depth::<Alone>::new());
         let send = |me: u64| {
             let depth = Arc::clone(&depth);
             thread::spawn(move || {
                 depth.add_sent(0, me);
-                depth.leave(0, me);
+                depth.leave_sending(0, me);
                 depth.add_sent(0, me);
             })
         };
@@ -161,14 +161,36 @@ fn a_lane_that_changes_hands_loses_no_message() {
 #[test]
 fn a_depth_is_never_negative() {
     loom::model(|| {
-        let depth = Arc::new(Depth::new());
+        let depth = Arc::new(Depth::<Alone>::new());
         let sender = {
             let depth = Arc::clone(&depth);
             thread::spawn(move || depth.add_sent(0, 1))
         };
-        depth.add_received();
+        depth.add_received(0, 2);
         assert!(depth.read() <= 1);
         sender.join().unwrap();
         assert_eq!(depth.read(), 0);
+    });
+}
+
+/// Two threads receive by one lane, which one of them leaves, and a third reads the depth.
+#[test]
+fn no_message_of_several_receivers_is_lost() {
+    loom::model(|| {
+        let depth = Arc::new(Depth::<Lanes>::new());
+        (0..3).for_each(|_| depth.add_sent(0, 1));
+        let receive = |me: u64| {
+            let depth = Arc::clone(&depth);
+            thread::spawn(move || {
+                depth.add_received(0, me);
+                depth.leave_receiving(0, me);
+            })
+        };
+        let receivers = [receive(2), receive(3)];
+        assert!((1..=3).contains(&depth.read()));
+        for receiver in receivers {
+            receiver.join().unwrap();
+        }
+        assert_eq!(depth.read(), 1);
     });
 }

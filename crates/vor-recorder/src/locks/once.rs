@@ -60,7 +60,7 @@ pub struct OnceLock<T> {
 
 /// Lets the calling thread initialise, after others that do. A panic of another one is in the
 /// poison of what it initialised.
-fn enter(gate: &Mutex<()>) -> MutexGuard<'_, ()> {
+pub(super) fn enter(gate: &Mutex<()>) -> MutexGuard<'_, ()> {
     gate.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

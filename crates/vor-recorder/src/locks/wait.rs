@@ -53,6 +53,14 @@ impl<'a> Wait<'a> {
             _scope: scope,
         }
     }
+
+    /// Ends a wait whose time is over: the thread does not hold the lock.
+    #[cfg(feature = "parking_lot")]
+    pub(super) fn give_up(mut self) {
+        if let Some(info) = self.info.take() {
+            info.remove_failed_waiter();
+        }
+    }
 }
 
 impl Drop for Wait<'_> {

@@ -7,6 +7,8 @@
 //! the types in [`global`].
 
 pub(crate) mod sum;
+#[cfg(all(feature = "parking_lot", not(loom)))]
+pub(crate) mod watched_lock;
 
 #[cfg(loom)]
 pub(crate) use loom::{

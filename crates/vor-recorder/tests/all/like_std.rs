@@ -1,15 +1,15 @@
-//! The same tests of types of the standard library and of ours.
+//! The same tests of types of the standard library, or of another crate, and of ours.
 
-/// Makes two tests of each body: one with the names of the standard library, which the first block
+/// Makes two tests of each body: one with the names of the other types, which the first block
 /// imports, and one with ours, with recording off and then on.
 macro_rules! like_std {
     (
-        { $($of_std:item)* }
+        { $($of_others:item)* }
         { $($of_vor:item)* }
         $(fn $name:ident() $body:block)*
     ) => {
-        mod of_std {
-            $($of_std)*
+        mod of_others {
+            $($of_others)*
 
             use super::*;
 

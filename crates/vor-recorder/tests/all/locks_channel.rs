@@ -16,7 +16,7 @@ use vor_recorder::{drain, profile_scope};
 use crate::locks_support::{LENGTH, Recording, assert_length, let_others_wait, named, read, start};
 
 /// Returns a metric of each frame of a capture, as far as it has one.
-fn metric(path: &Path, name: &str) -> Vec<Option<f64>> {
+pub(crate) fn metric(path: &Path, name: &str) -> Vec<Option<f64>> {
     drain::flush();
     let mut values = Vec::new();
     let mut reader = Reader::open(path).unwrap();
@@ -28,7 +28,7 @@ fn metric(path: &Path, name: &str) -> Vec<Option<f64>> {
     values
 }
 
-fn wait_names(recording: &Recording) -> Vec<&str> {
+pub(crate) fn wait_names(recording: &Recording) -> Vec<&str> {
     let names = recording.waits().inspect(|wait| {
         assert_length(wait);
         assert!(wait.args.is_empty());

@@ -3,6 +3,7 @@
 #![cfg(not(feature = "off"))]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use vor_recorder::locks::rwlock::RwLock;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
-use crate::locks_support::{Point, Recorded, named, read, start};
+use crate::locks_support::{Point, Recorded, let_others_wait, named, read, start};
 
 const RELEASED: &str = "released meanwhile";
 
@@ -78,18 +79,25 @@ struct Turn {
     hold: Duration,
 }
 
-/// One thread holds the lock for a time and in a scope that the schedule says, and another one
-/// waits for it. They change places from turn to turn.
 #[test]
 fn holders_waiters_and_durations_are_those_of_the_schedule() {
     own_process!();
-    const TURNS: usize = 3_000;
+    static CACHE: Mutex<u64> = Mutex::named("cache", 0);
+    check_schedule(3_000, || CACHE.lock().unwrap());
+}
+
+/// One thread holds the lock `cache` for a time and in a scope that a random schedule says, and
+/// another one waits for it. They change places from turn to turn.
+pub(crate) fn check_schedule<G: DerefMut<Target = u64>>(
+    turn_count: usize,
+    lock: impl Fn() -> G + Sync,
+) {
     const SCOPES: [&str; 5] = ["evict", "insert", "", "look up", "write back"];
     const THREADS: [&str; 2] = ["left", "right"];
-    static CACHE: Mutex<u64> = Mutex::named("cache", 0);
     let (_folder, path) = start(Config::new());
+    let lock = &lock;
     let mut random = Random(7);
-    let turns: Vec<Turn> = (0..TURNS)
+    let turns: Vec<Turn> = (0..turn_count)
         .map(|_| Turn {
             holder_scope: random.below(SCOPES.len() as u64) as usize,
             waiter_scope: random.below(SCOPES.len() as u64) as usize,
@@ -116,7 +124,7 @@ fn holders_waiters_and_durations_are_those_of_the_schedule() {
                         let _around = scope("around the holder");
                         let _scope = scope("holder");
                         let inner = open();
-                        let guard = CACHE.lock().unwrap();
+                        let guard = lock();
                         barrier.wait();
                         while !is_waiting.load(Ordering::Acquire) {
                             std::hint::spin_loop();
@@ -131,7 +139,7 @@ fn holders_waiters_and_durations_are_those_of_the_schedule() {
                         barrier.wait();
                         held[at][0].store(clock::ticks(), Ordering::Relaxed);
                         is_waiting.store(true, Ordering::Release);
-                        *CACHE.lock().unwrap() += 1;
+                        *lock() += 1;
                     }
                     barrier.wait();
                     // A waiter that is descheduled after it has tried to lock begins its wait late.
@@ -147,10 +155,7 @@ fn holders_waiters_and_durations_are_those_of_the_schedule() {
         }
     });
     let recording = read(&path);
-    assert_eq!(
-        (*CACHE.lock().unwrap(), recording.dropped),
-        (TURNS as u64, 0)
-    );
+    assert_eq!((*lock(), recording.dropped), (turn_count as u64, 0));
 
     // A waiter that is descheduled before it locks may find the lock free.
     let mut waits: Vec<&Recorded> = recording.waits().collect();
@@ -210,16 +215,20 @@ fn holders_waiters_and_durations_are_those_of_the_schedule() {
     }
     assert!(found.next().is_none(), "every wait is one of the schedule");
     println!("{right} waits right, {released} released meanwhile, {arrows} arrows");
-    assert!(right + released >= TURNS / 2, "most turns have a wait");
+    assert!(right + released >= turn_count / 2, "most turns have a wait");
     assert!(right * 1_000 >= 999 * (right + released));
     assert!(arrows * 100 >= 99 * right);
 }
 
-/// The holder opens and closes scopes as fast as it can, inside and outside of its holds.
 #[test]
 fn no_wait_names_a_scope_in_which_the_lock_was_not_held() {
     own_process!();
     static BUSY: Mutex<u64> = Mutex::named("busy", 0);
+    check_names(|| BUSY.lock().unwrap());
+}
+
+/// The holder opens and closes scopes as fast as it can, inside and outside of its holds.
+pub(crate) fn check_names<G: DerefMut<Target = u64>>(lock: impl Fn() -> G + Copy + Send + 'static) {
     let (_folder, path) = start(Config::new().ring_kib(4096));
     let is_done = &*Box::leak(Box::new(AtomicBool::new(false)));
     let holder = named("holder", move || {
@@ -228,7 +237,7 @@ fn no_wait_names_a_scope_in_which_the_lock_was_not_held() {
             let _around = scope("outside around");
             {
                 profile_scope!("inside");
-                let mut guard = BUSY.lock().unwrap();
+                let mut guard = lock();
                 for _ in 0..random.below(3) {
                     *guard += 1;
                     profile_scope!("inside deeper");
@@ -244,7 +253,7 @@ fn no_wait_names_a_scope_in_which_the_lock_was_not_held() {
         let mut locks = 0_u64;
         while begin.elapsed() < Duration::from_secs(2) {
             profile_scope!("waits");
-            *BUSY.lock().unwrap() += 1;
+            *lock() += 1;
             locks += 1;
         }
         is_done.store(true, Ordering::Relaxed);
@@ -384,13 +393,13 @@ fn every_contended_lock_is_a_wait_and_every_wait_has_a_waiter() {
 }
 
 /// Holds `lock` by `hold` in a scope of another thread while this thread waits by `wait`.
-fn held_by_another<G>(hold: impl FnOnce() -> G + Send + 'static, wait: impl FnOnce()) {
+pub(crate) fn held_by_another<G>(hold: impl FnOnce() -> G + Send + 'static, wait: impl FnOnce()) {
     let (locked, is_locked) = mpsc::channel();
     let holder = named("holder", move || {
         profile_scope!("holds");
         let _guard = hold();
         locked.send(()).unwrap();
-        std::thread::sleep(Duration::from_millis(30));
+        let_others_wait();
     });
     is_locked.recv().unwrap();
     wait();

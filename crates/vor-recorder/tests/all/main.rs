@@ -30,10 +30,18 @@ mod locks_blocked;
 mod locks_channel;
 #[cfg(feature = "locks")]
 mod locks_channel_like_std;
+#[cfg(all(feature = "crossbeam", feature = "flume"))]
+mod locks_channel_many;
+#[cfg(all(feature = "crossbeam", feature = "flume"))]
+mod locks_channel_many_like;
 #[cfg(feature = "locks")]
 mod locks_condvar;
 #[cfg(feature = "locks")]
 mod locks_like_std;
+#[cfg(feature = "parking_lot")]
+mod locks_parking_lot;
+#[cfg(feature = "parking_lot")]
+mod locks_parking_lot_like;
 #[cfg(feature = "locks")]
 mod locks_std;
 #[cfg(all(feature = "locks", not(feature = "off")))]

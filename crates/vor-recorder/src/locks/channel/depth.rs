@@ -1,7 +1,6 @@
 //! The number of messages in a channel, from counts of those that were sent and received.
 //!
-//! One thread at a time receives, so the count of received messages is a plain number. Any number
-//! of threads send, also through one sender. Each sender adds to one of a few lanes:
+//! Any number of threads send, also through one sender. Each sender adds to one of a few lanes:
 //!
 //! ```text
 //! send    lane's owner is this thread, or none and now this one ── count + 1, a load and a store
@@ -9,6 +8,9 @@
 //!                                                                  an atomic addition
 //! drop    lane's owner is this thread ── no owner
 //! ```
+//!
+//! Where several threads receive, the receivers add to such lanes too. Where one thread at a time
+//! receives, the count of received messages is a plain number.
 //!
 //! A message is counted after it was sent and after it was received. A reader may see a message
 //! received that is not counted as sent yet, so it takes a negative depth for 0. It reads again if
@@ -57,15 +59,38 @@ impl<T> Apart<T> {
     }
 }
 
+/// Counts of messages to which any number of threads add.
+#[derive(Debug)]
+pub(in crate::locks) struct Lanes {
+    lanes: [Apart<Lane>; LANES],
+    /// Messages of threads that do not own the lane of their end. Relaxed.
+    others: Apart<AtomicU64>,
+}
+
+/// A count of messages to which one thread at a time adds, and any thread reads. Relaxed.
+#[derive(Debug)]
+pub(in crate::locks) struct Alone(Apart<AtomicU64>);
+
+/// The count of received messages.
+pub(in crate::locks) trait Received: Send + Sync + 'static {
+    fn new() -> Self;
+
+    /// Counts a message that thread `me` has received by the receiver with this number.
+    fn add(&self, receiver: usize, me: u64);
+
+    /// Leaves the lane of a receiver to other threads.
+    fn leave(&self, receiver: usize, me: u64);
+
+    // Acquire: the numbers are read in the order of the calls.
+    fn sum(&self) -> u64;
+}
+
 /// The counts of a channel's messages.
 #[derive(Debug)]
-pub(super) struct Depth {
-    lanes: [Apart<Lane>; LANES],
-    /// Messages of threads that do not own the lane of their sender. Relaxed.
-    others: Apart<AtomicU64>,
-    /// Written by the receiver, read by anyone, relaxed.
-    received: Apart<AtomicU64>,
-    /// Whether the receiver is gone, and all messages with it. Relaxed.
+pub(in crate::locks) struct Depth<R> {
+    sent: Lanes,
+    received: R,
+    /// Whether the receivers are gone, and all messages with them. Relaxed.
     is_closed: AtomicBool,
 }
 
@@ -95,56 +120,102 @@ impl Lane {
     }
 }
 
-impl Depth {
-    const_fn! {
-        pub(super) const fn new() -> Self {
-            Self {
-                lanes: array![Apart::new(Lane::new()); LANES],
-                others: Apart::new(AtomicU64::new(0)),
-                received: Apart::new(AtomicU64::new(0)),
-                is_closed: AtomicBool::new(false),
-            }
+impl Received for Lanes {
+    fn new() -> Self {
+        Self {
+            lanes: array![Apart::new(Lane::new()); LANES],
+            others: Apart::new(AtomicU64::new(0)),
         }
     }
 
-    /// Counts a message that thread `me` has sent by the sender with this number.
     #[inline(always)]
-    pub(super) fn add_sent(&self, sender: usize, me: u64) {
-        if !self.lanes[sender % LANES].value.add(me) {
+    fn add(&self, end: usize, me: u64) {
+        if !self.lanes[end % LANES].value.add(me) {
             self.others.value.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Leaves the lane of a sender to other threads.
-    pub(super) fn leave(&self, sender: usize, me: u64) {
-        let owner = &self.lanes[sender % LANES].value.owner;
+    fn leave(&self, end: usize, me: u64) {
+        let owner = &self.lanes[end % LANES].value.owner;
         if owner.load(Ordering::Relaxed) == me {
             owner.store(0, Ordering::Release);
         }
     }
 
-    /// Counts a message that was received. One thread at a time calls this.
-    #[inline(always)]
-    pub(super) fn add_received(&self) {
-        add_alone(&self.received.value);
+    fn sum(&self) -> u64 {
+        let in_lanes = self
+            .lanes
+            .iter()
+            .map(|lane| lane.value.count.load(Ordering::Acquire));
+        let others = self.others.value.load(Ordering::Acquire);
+        in_lanes.fold(others, u64::wrapping_add)
+    }
+}
+
+impl Received for Alone {
+    fn new() -> Self {
+        Self(Apart::new(AtomicU64::new(0)))
     }
 
-    /// The receiver is gone, and the messages that it has not received.
-    pub(super) fn close(&self) {
+    #[inline(always)]
+    fn add(&self, _receiver: usize, _me: u64) {
+        add_alone(&self.0.value);
+    }
+
+    fn leave(&self, _receiver: usize, _me: u64) {}
+
+    fn sum(&self) -> u64 {
+        self.0.value.load(Ordering::Acquire)
+    }
+}
+
+impl<R: Received> Depth<R> {
+    pub(in crate::locks) fn new() -> Self {
+        Self {
+            sent: Lanes::new(),
+            received: R::new(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a message that thread `me` has sent by the sender with this number.
+    #[inline(always)]
+    pub(in crate::locks) fn add_sent(&self, sender: usize, me: u64) {
+        self.sent.add(sender, me);
+    }
+
+    /// Leaves the lane of a sender to other threads.
+    pub(in crate::locks) fn leave_sending(&self, sender: usize, me: u64) {
+        self.sent.leave(sender, me);
+    }
+
+    /// Counts a message that thread `me` has received by the receiver with this number.
+    #[inline(always)]
+    pub(in crate::locks) fn add_received(&self, receiver: usize, me: u64) {
+        self.received.add(receiver, me);
+    }
+
+    /// Leaves the lane of a receiver to other threads.
+    pub(in crate::locks) fn leave_receiving(&self, receiver: usize, me: u64) {
+        self.received.leave(receiver, me);
+    }
+
+    /// The receivers are gone, and the messages that they have not received.
+    pub(in crate::locks) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
     /// Returns the number of messages that were sent and not received.
-    pub(super) fn read(&self) -> u64 {
+    pub(in crate::locks) fn read(&self) -> u64 {
         if self.is_closed.load(Ordering::Relaxed) {
             return 0;
         }
-        let mut received = self.received();
+        let mut received = self.received.sum();
         let mut sent = 0;
         for _ in 0..TRIES {
             let before = received;
-            sent = self.sent();
-            received = self.received();
+            sent = self.sent.sum();
+            received = self.received.sum();
             // Nothing was received meanwhile, so this was the depth at some moment.
             if received == before {
                 break;
@@ -152,20 +223,6 @@ impl Depth {
         }
         let depth = sent.wrapping_sub(received).cast_signed();
         u64::try_from(depth).unwrap_or(0)
-    }
-
-    // Acquire: the numbers are read in the order of the calls.
-    fn received(&self) -> u64 {
-        self.received.value.load(Ordering::Acquire)
-    }
-
-    fn sent(&self) -> u64 {
-        let in_lanes = self
-            .lanes
-            .iter()
-            .map(|lane| lane.value.count.load(Ordering::Acquire));
-        let others = self.others.value.load(Ordering::Acquire);
-        in_lanes.fold(others, u64::wrapping_add)
     }
 }
 

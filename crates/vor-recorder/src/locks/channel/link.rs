@@ -1,0 +1,148 @@
+//! The parts of a channel beside the channel below: its name, its depth, the sites of its waits.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Weak};
+
+use super::depth::{Depth, Received};
+use crate::hot::named_site::{NamedSite, ValueName};
+use crate::hot::scope::Scope;
+use crate::locks::blocked::{TO_RECEIVE, TO_SEND, begin_wait};
+use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::sync::Ordering;
+
+/// The parts that the ends of a channel share. `R` counts the messages that were received.
+#[derive(Debug)]
+struct ChannelInfo<R> {
+    name: ValueName,
+    depth: Depth<R>,
+    to_receive: NamedSite,
+    to_send: NamedSite,
+    /// Numbers of senders and receivers that were made. Relaxed.
+    senders: AtomicUsize,
+    receivers: AtomicUsize,
+    /// Receivers that are there. The last one to go sees the others gone (acquire and release).
+    live_receivers: AtomicUsize,
+    _registration: Option<GaugeRegistration>,
+}
+
+/// A sender's part of a channel.
+#[derive(Debug)]
+pub(super) struct SenderLink<R: Received> {
+    info: Arc<ChannelInfo<R>>,
+    /// The number of the sender.
+    number: usize,
+}
+
+/// A receiver's part of a channel.
+#[derive(Debug)]
+pub(super) struct ReceiverLink<R: Received> {
+    info: Arc<ChannelInfo<R>>,
+    /// The number of the receiver.
+    number: usize,
+}
+
+/// Makes the parts of a channel with one sender and one receiver.
+pub(super) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, ReceiverLink<R>) {
+    let info = Arc::new_cyclic(|info: &Weak<ChannelInfo<R>>| ChannelInfo {
+        name,
+        depth: Depth::new(),
+        to_receive: NamedSite::new(TO_RECEIVE),
+        to_send: NamedSite::new(TO_SEND),
+        senders: AtomicUsize::new(1),
+        receivers: AtomicUsize::new(1),
+        live_receivers: AtomicUsize::new(1),
+        _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
+    });
+    let sender = SenderLink {
+        info: Arc::clone(&info),
+        number: 0,
+    };
+    (sender, ReceiverLink { info, number: 0 })
+}
+
+impl<R: Received> Gauge for ChannelInfo<R> {
+    fn name(&self) -> String {
+        format!("depth: {}", self.name)
+    }
+
+    fn unit(&self) -> &'static str {
+        "messages"
+    }
+
+    fn read(&self) -> f64 {
+        self.depth.read() as f64
+    }
+}
+
+/// Returns a number that no other thread has as long as this one lives. It is not 0.
+#[inline(always)]
+fn this_thread() -> u64 {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
+impl<R: Received> SenderLink<R> {
+    /// Counts a message that this thread has sent.
+    #[inline(always)]
+    pub(super) fn count(&self) {
+        if !cfg!(feature = "off") {
+            self.info.depth.add_sent(self.number, this_thread());
+        }
+    }
+
+    /// Opens the scope of a wait for room.
+    pub(super) fn wait(&self) -> Scope {
+        begin_wait(&self.info.to_send, self.info.name)
+    }
+}
+
+impl<R: Received> ReceiverLink<R> {
+    /// Counts a message that this thread has received.
+    #[inline(always)]
+    pub(super) fn count(&self) {
+        if !cfg!(feature = "off") {
+            self.info.depth.add_received(self.number, this_thread());
+        }
+    }
+
+    /// Opens the scope of a wait for a message.
+    pub(super) fn wait(&self) -> Scope {
+        begin_wait(&self.info.to_receive, self.info.name)
+    }
+}
+
+impl<R: Received> Clone for SenderLink<R> {
+    fn clone(&self) -> Self {
+        Self {
+            info: Arc::clone(&self.info),
+            number: self.info.senders.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl<R: Received> Clone for ReceiverLink<R> {
+    fn clone(&self) -> Self {
+        self.info.live_receivers.fetch_add(1, Ordering::Relaxed);
+        Self {
+            info: Arc::clone(&self.info),
+            number: self.info.receivers.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl<R: Received> Drop for SenderLink<R> {
+    fn drop(&mut self) {
+        self.info.depth.leave_sending(self.number, this_thread());
+    }
+}
+
+impl<R: Received> Drop for ReceiverLink<R> {
+    fn drop(&mut self) {
+        self.info.depth.leave_receiving(self.number, this_thread());
+        if self.info.live_receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.info.depth.close();
+        }
+    }
+}
