@@ -288,7 +288,8 @@ pub mod tower {
 /// Locks with the interface of [`std::sync`] that record who waited for whom.
 ///
 /// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`. The module
-/// [`channel`](sync::channel) replaces [`std::sync::mpsc`].
+/// [`channel`](sync::channel) replaces [`std::sync::mpsc`]. With the feature `tokio`, the module
+/// `tokio` replaces `tokio::sync`.
 #[cfg(feature = "locks")]
 pub mod sync {
     pub use std::sync::{
@@ -302,6 +303,26 @@ pub mod sync {
     pub use vor_recorder::locks::once::{Once, OnceLock};
     pub use vor_recorder::locks::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub use vor_recorder::locks::semaphore::{Semaphore, SemaphoreGuard};
+
+    /// Locks and channels with the interface of `tokio::sync` whose waits are tasks.
+    ///
+    /// Replace `tokio::sync::Mutex` by `vor::sync::tokio::Mutex`, and see the waits with
+    /// `vor locks`.
+    #[cfg(feature = "tokio")]
+    pub mod tokio {
+        pub use vor_recorder::locks::tokio::mutex::{
+            MappedMutexGuard, Mutex, MutexGuard, OwnedMutexGuard, TryLockError,
+        };
+        pub use vor_recorder::locks::tokio::notify::{Notified, Notify};
+        pub use vor_recorder::locks::tokio::rwlock::{
+            OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockMappedWriteGuard,
+            RwLockReadGuard, RwLockWriteGuard,
+        };
+        pub use vor_recorder::locks::tokio::semaphore::{
+            AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError,
+        };
+        pub use vor_recorder::locks::tokio::{broadcast, mpsc, oneshot, watch};
+    }
 }
 
 /// The panel, drawn by egui: the running program, or a capture of any length.

@@ -54,30 +54,38 @@ pub struct AsyncScope {
 /// # worker.join().unwrap();
 /// ```
 pub fn async_span(name: &str, id: u64) -> AsyncScope {
-    let mut span = AsyncScope {
-        site: 0,
-        id: 0,
-        start_ticks: 0,
-    };
     if cfg!(feature = "off") || !record_state::is_on() {
-        return span;
+        return AsyncScope::off();
     }
     let site = zero_if_unregistered(name_id(name));
     if site == 0 {
         thread::count_drop();
-    } else {
-        let start_ticks = clock::ticks();
-        span = AsyncScope {
-            site,
-            id: new_id(),
-            start_ticks,
-        };
-        thread::push_special(Special::Begin, start_ticks, site, [span.id, id]);
+        return AsyncScope::off();
     }
-    span
+    AsyncScope::begin(site, id)
 }
 
 impl AsyncScope {
+    /// Makes a span that records nothing.
+    const fn off() -> Self {
+        Self {
+            site: 0,
+            id: 0,
+            start_ticks: 0,
+        }
+    }
+
+    /// Begins a span of a registered site while recording is on, with the program's number.
+    pub(crate) fn begin(site: u32, given_id: u64) -> Self {
+        let (id, start_ticks) = (new_id(), clock::ticks());
+        thread::push_special(Special::Begin, start_ticks, site, [id, given_id]);
+        Self {
+            site,
+            id,
+            start_ticks,
+        }
+    }
+
     /// Marks a step of the span, on any thread. Viewers show it at its moment within the span.
     pub fn step(&self, name: &str) {
         if self.site != 0 && record_state::is_on() {

@@ -17,26 +17,28 @@ use crate::sync::Ordering;
 
 /// The parts of a channel beside the channel of the standard library.
 #[derive(Debug)]
-struct ChannelInfo {
-    name: ValueName,
+pub(super) struct ChannelInfo {
+    pub(super) name: ValueName,
     depth: Depth,
-    to_receive: NamedSite,
-    to_send: NamedSite,
+    pub(super) to_receive: NamedSite,
+    pub(super) to_send: NamedSite,
     /// Numbers of senders that were made.
     senders: AtomicUsize,
     _registration: Option<GaugeRegistration>,
 }
 
 /// The sender's part of a channel.
-struct SenderLink {
-    info: Arc<ChannelInfo>,
+#[derive(Debug)]
+pub(super) struct SenderLink {
+    pub(super) info: Arc<ChannelInfo>,
     /// The number of the sender.
     number: usize,
 }
 
 /// The receiver's part of a channel.
-struct ReceiverLink {
-    info: Arc<ChannelInfo>,
+#[derive(Debug)]
+pub(super) struct ReceiverLink {
+    pub(super) info: Arc<ChannelInfo>,
 }
 
 /// The sending end of an unbounded channel, with the interface of [`std::sync::mpsc::Sender`].
@@ -166,6 +168,12 @@ fn bounded<T>(name: ValueName, bound: usize) -> (SyncSender<T>, Receiver<T>) {
 }
 
 fn linked<T>(name: ValueName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver<T>) {
+    let (sender, link) = links(name);
+    (sender, Receiver { inner, link })
+}
+
+/// Makes the parts of a channel with a name: that of its first sender, and that of its receiver.
+pub(super) fn links(name: ValueName) -> (SenderLink, ReceiverLink) {
     let info = Arc::new_cyclic(|info: &Weak<ChannelInfo>| ChannelInfo {
         name,
         depth: Depth::new(),
@@ -178,16 +186,15 @@ fn linked<T>(name: ValueName, inner: mpsc::Receiver<T>) -> (SenderLink, Receiver
         info: Arc::clone(&info),
         number: 0,
     };
-    let link = ReceiverLink { info };
-    (sender, Receiver { inner, link })
+    (sender, ReceiverLink { info })
 }
 
 impl ChannelInfo {
-    fn wait_to_receive(&self) -> Scope {
+    pub(super) fn wait_to_receive(&self) -> Scope {
         begin_wait(&self.to_receive, self.name)
     }
 
-    fn wait_to_send(&self) -> Scope {
+    pub(super) fn wait_to_send(&self) -> Scope {
         begin_wait(&self.to_send, self.name)
     }
 }
@@ -216,9 +223,25 @@ fn this_thread() -> u64 {
 }
 
 impl SenderLink {
+    /// Makes the part of another sender of a channel.
+    pub(super) fn new(info: &Arc<ChannelInfo>) -> Self {
+        Self {
+            info: Arc::clone(info),
+            number: info.senders.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
     #[inline(always)]
-    fn count<E>(&self, sent: &Result<(), E>) {
-        if !cfg!(feature = "off") && sent.is_ok() {
+    pub(super) fn count<E>(&self, sent: &Result<(), E>) {
+        if sent.is_ok() {
+            self.count_one();
+        }
+    }
+
+    /// Counts a message that was sent.
+    #[inline(always)]
+    pub(super) fn count_one(&self) {
+        if !cfg!(feature = "off") {
             self.info.depth.add_sent(self.number, this_thread());
         }
     }
@@ -226,10 +249,7 @@ impl SenderLink {
 
 impl Clone for SenderLink {
     fn clone(&self) -> Self {
-        Self {
-            info: Arc::clone(&self.info),
-            number: self.info.senders.fetch_add(1, Ordering::Relaxed),
-        }
+        Self::new(&self.info)
     }
 }
 
@@ -241,9 +261,15 @@ impl Drop for SenderLink {
 
 impl ReceiverLink {
     #[inline(always)]
-    fn count<T, E>(&self, received: &Result<T, E>) {
-        if !cfg!(feature = "off") && received.is_ok() {
-            self.info.depth.add_received();
+    pub(super) fn count<T, E>(&self, received: &Result<T, E>) {
+        self.count_some(usize::from(received.is_ok()));
+    }
+
+    /// Counts messages that were received.
+    #[inline(always)]
+    pub(super) fn count_some(&self, messages: usize) {
+        if !cfg!(feature = "off") && messages != 0 {
+            self.info.depth.add_received(messages as u64);
         }
     }
 }

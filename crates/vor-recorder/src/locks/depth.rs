@@ -82,7 +82,7 @@ impl Lane {
         if self.owner.load(Ordering::Relaxed) != me && !self.claim(me) {
             return false;
         }
-        add_alone(&self.count);
+        add_alone(&self.count, 1);
         true
     }
 
@@ -123,10 +123,10 @@ impl Depth {
         }
     }
 
-    /// Counts a message that was received. One thread at a time calls this.
+    /// Counts messages that were received. One thread at a time calls this.
     #[inline(always)]
-    pub(super) fn add_received(&self) {
-        add_alone(&self.received.value);
+    pub(super) fn add_received(&self, messages: u64) {
+        add_alone(&self.received.value, messages);
     }
 
     /// The receiver is gone, and the messages that it has not received.
@@ -171,7 +171,7 @@ impl Depth {
 
 /// Adds to a number that no other thread writes at the same time.
 #[inline(always)]
-fn add_alone(count: &AtomicU64) {
-    let next = count.load(Ordering::Relaxed).wrapping_add(1);
+fn add_alone(count: &AtomicU64, messages: u64) {
+    let next = count.load(Ordering::Relaxed).wrapping_add(messages);
     count.store(next, Ordering::Relaxed);
 }

@@ -166,7 +166,7 @@ fn a_depth_is_never_negative() {
             let depth = Arc::clone(&depth);
             thread::spawn(move || depth.add_sent(0, 1))
         };
-        depth.add_received();
+        depth.add_received(1);
         assert!(depth.read() <= 1);
         sender.join().unwrap();
         assert_eq!(depth.read(), 0);

@@ -38,6 +38,10 @@ mod locks_like_std;
 mod locks_std;
 #[cfg(all(feature = "locks", not(feature = "off")))]
 mod locks_support;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio_like;
 #[cfg(feature = "locks")]
 mod locks_waits;
 #[cfg(not(feature = "off"))]
