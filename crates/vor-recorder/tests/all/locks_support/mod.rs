@@ -31,8 +31,12 @@ pub(crate) struct RecordedTask {
 }
 
 impl RecordedTask {
+    /// Returns the names of the steps, by their time. Threads record them in any order.
+    #[cfg(feature = "tokio")]
     pub(crate) fn steps(&self) -> Vec<&str> {
-        self.steps.iter().map(|(_, name)| name.as_str()).collect()
+        let mut steps: Vec<_> = self.steps.iter().collect();
+        steps.sort_by_key(|(ticks, _)| *ticks);
+        steps.iter().map(|(_, name)| name.as_str()).collect()
     }
 }
 
@@ -114,6 +118,7 @@ impl Recording {
     }
 
     /// Returns the tasks that have ended, by their start.
+    #[cfg(feature = "tokio")]
     pub(crate) fn ended_tasks(&self) -> Vec<&RecordedTask> {
         let mut tasks: Vec<_> = self.tasks.values().collect();
         tasks.retain(|task| !task.name.is_empty());
