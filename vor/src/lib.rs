@@ -97,7 +97,7 @@
 //! | `otlp` | no | `sinks::OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
-//! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom |
+//! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom; with `tokio` those of `tokio::sync` |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
 //! | `cli` | no | the `vor` command |
@@ -216,7 +216,7 @@ pub mod heap {
     pub use vor_recorder::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator, heap_snapshot};
 }
 
-/// Readers and writers whose calls are scopes with their bytes.
+/// Readers and writers whose calls are scopes with their bytes, or tasks if they are asynchronous.
 pub mod io {
     pub use vor_recorder::metrics::Timed;
 }

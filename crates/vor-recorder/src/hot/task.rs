@@ -138,9 +138,18 @@ pub fn record_async_span(name: &str, id: u64, times: Range<Instant>) {
         now_ticks.saturating_sub(clock::approximate_ticks(age_ns))
     };
     let (start_ticks, end_ticks) = (ticks_at(times.start), ticks_at(times.end));
+    push_numbered(site, id, start_ticks, end_ticks.max(start_ticks));
+}
+
+/// Records a span that is over, with the program's number.
+#[cfg_attr(
+    all(target_arch = "wasm32", target_os = "unknown", not(feature = "tokio")),
+    allow(dead_code, reason = "nothing ends before it is recorded")
+)]
+pub(crate) fn push_numbered(site: u32, given_id: u64, start_ticks: u64, end_ticks: u64) {
     let task = new_id();
-    thread::push_special(Special::Begin, start_ticks, site, [task, id]);
-    push_task(site, task, start_ticks, end_ticks.max(start_ticks));
+    thread::push_special(Special::Begin, start_ticks, site, [task, given_id]);
+    push_task(site, task, start_ticks, end_ticks);
 }
 
 /// Records a step of a task now.

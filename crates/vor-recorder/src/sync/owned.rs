@@ -74,9 +74,10 @@ unsafe fn extended<L: ?Sized + 'static>(lock: &L) -> &'static L {
     unsafe { &*ptr::from_ref(lock) }
 }
 
-/// Defines functions that lock a part of what a pointer points to, which `part` returns.
+/// Defines functions that lock a part of what a pointer points to, which `part` returns, by the
+/// methods of their names.
 macro_rules! locked_by_owner {
-    ($($lock:ident, $guard:ident: $wait:ident waits, $attempt:ident tries, by $by:ident $try_by:ident;)*) => {$(
+    ($($lock:ident, $guard:ident: $wait:ident, $attempt:ident;)*) => {$(
         pub(crate) async fn $wait<O: ?Sized, T: ?Sized + 'static>(
             owner: Arc<O>,
             part: fn(&O) -> &$lock<T>,
@@ -85,7 +86,7 @@ macro_rules! locked_by_owner {
             // after the guard.
             unsafe {
                 let lock = extended(part(&owner));
-                let guard = lock.$by().await;
+                let guard = lock.$wait().await;
                 Owned::new(owner, guard)
             }
         }
@@ -96,7 +97,7 @@ macro_rules! locked_by_owner {
         ) -> Result<Owned<O, $guard<'static, T>>, NotFree> {
             // SAFETY: the owner is dropped after the reference, and after the guard.
             unsafe {
-                let guard = extended(part(&owner)).$try_by()?;
+                let guard = extended(part(&owner)).$attempt()?;
                 Ok(Owned::new(owner, guard))
             }
         }
@@ -104,9 +105,9 @@ macro_rules! locked_by_owner {
 }
 
 locked_by_owner! {
-    Mutex, MutexGuard: lock waits, try_lock tries, by lock try_lock;
-    RwLock, RwLockReadGuard: read waits, try_read tries, by read try_read;
-    RwLock, RwLockWriteGuard: write waits, try_write tries, by write try_write;
+    Mutex, MutexGuard: lock, try_lock;
+    RwLock, RwLockReadGuard: read, try_read;
+    RwLock, RwLockWriteGuard: write, try_write;
 }
 
 /// Locks a part of what a pointer points to, on a thread that may block.

@@ -276,7 +276,7 @@ fn waits_holders_and_arrows_are_those_of_a_model() {
         .filter(|wait| wait.steps[0] == RELEASED)
         .count();
     println!(
-        "{locked} locks, {} waits, {cancelled} cancelled, {handed} released meanwhile, {ended} arrows",
+        "{locked} locks, {} waits, {cancelled} cancelled, {handed} released, {ended} arrows",
         waits.len()
     );
     assert!(locked > 1_000 && cancelled > 500 && handed > 500 && ended > 500);
@@ -454,8 +454,8 @@ fn no_wait_names_a_scope_in_which_the_lock_was_not_taken() {
         assert!(ends.len() <= 1);
         for (_, end) in ends {
             let is_around =
-                |wait: &&&RecordedTask| (wait.start_ticks..=wait.end_ticks).contains(&end.ticks);
-            assert!(waits.iter().any(|wait| is_around(&wait)));
+                |wait: &RecordedTask| (wait.start_ticks..=wait.end_ticks).contains(&end.ticks);
+            assert!(waits.iter().any(|wait| is_around(wait)));
         }
     }
 }

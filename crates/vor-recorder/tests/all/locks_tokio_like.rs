@@ -64,6 +64,10 @@ fn take<T>(values: &mut Vec<T>, at: usize) -> Option<T> {
     (at < values.len()).then(|| values.remove(at))
 }
 
+fn no_part(_: &mut usize) -> Option<&mut u8> {
+    None
+}
+
 macro_rules! programs {
     ($module:ident, $($sync:tt)+) => {
         mod $module {
@@ -85,7 +89,8 @@ macro_rules! programs {
                         3 if at == 0 => drop(take(&mut waiting, at)),
                         4 => {
                             let tried = lock.try_lock();
-                            trace.note(tried.as_ref().map(|value| **value).map_err(ToString::to_string));
+                            let value = tried.as_ref().map(|value| **value);
+                            trace.note(value.map_err(ToString::to_string));
                             guards.extend(tried.ok());
                         }
                         5 => {
@@ -103,7 +108,8 @@ macro_rules! programs {
                         8 => {
                             if let Some(mut guard) = take(&mut owned, at) {
                                 *guard += 1;
-                                trace.note((&guard, Arc::ptr_eq(OwnedMutexGuard::mutex(&guard), &shared)));
+                                let mutex = OwnedMutexGuard::mutex(&guard);
+                                trace.note((&guard, Arc::ptr_eq(mutex, &shared)));
                             }
                         }
                         9 if at == 0 => drop(take(&mut owning, at)),
@@ -138,7 +144,7 @@ macro_rules! programs {
                                     0 => readers.push(guard.downgrade()),
                                     1 => trace.note(RwLockWriteGuard::map(guard, |value| value)),
                                     _ => {
-                                        let part = RwLockWriteGuard::try_map(guard, |_| None::<&mut u8>);
+                                        let part = RwLockWriteGuard::try_map(guard, no_part);
                                         trace.note(part.is_err());
                                         writers.extend(part.err());
                                     }
@@ -150,7 +156,9 @@ macro_rules! programs {
                         10 if at == 0 => {
                             drop((take(&mut reading, random.index(4)), take(&mut writing, at)));
                         }
-                        _ if at == 0 => owning.push(Box::pin(Arc::clone(&shared).read_owned()) as Boxed<_>),
+                        _ if at == 0 => {
+                            owning.push(Box::pin(Arc::clone(&shared).read_owned()) as Boxed<_>);
+                        }
                         _ if at == 1 => owned.extend(trace.poll(&mut owning, 0)),
                         _ => {
                             drop(take(&mut owned, 0));
@@ -197,10 +205,12 @@ macro_rules! programs {
                         }
                         6 => owned.extend(trace.poll(&mut owning, at).and_then(Result::ok)),
                         7 => {
-                            if let (Some(mut first), Some(second)) = (take(&mut owned, 0), take(&mut owned, 0)) {
+                            let two = (take(&mut owned, 0), take(&mut owned, 0));
+                            if let (Some(mut first), Some(second)) = two {
                                 first.merge(second);
                                 let part = first.split(at);
-                                trace.note((first.num_permits(), part.as_ref().map(|part| part.num_permits())));
+                                let split = part.as_ref().map(OwnedSemaphorePermit::num_permits);
+                                trace.note((first.num_permits(), split));
                                 trace.note(Arc::ptr_eq(first.semaphore(), &shared));
                                 match part {
                                     Some(part) if at == 1 => part.forget(),
@@ -213,7 +223,8 @@ macro_rules! programs {
                         _ if op > OPS - 20 => shared.close(),
                         _ => owned.extend(Arc::clone(&shared).try_acquire_owned().ok()),
                     }
-                    trace.note((semaphore.available_permits(), shared.available_permits(), shared.is_closed()));
+                    trace.note((semaphore.available_permits(), shared.is_closed()));
+                    trace.note(shared.available_permits());
                     trace.note(Arc::strong_count(&shared));
                 }
                 trace
@@ -334,7 +345,8 @@ macro_rules! programs {
                         6 => drop(take(&mut waiting, at)),
                         _ => {
                             let context = &mut Context::from_waker(Waker::noop());
-                            let polled = waiting.get_mut(at).map(|future| future.as_mut().poll(context));
+                            let future = waiting.get_mut(at);
+                            let polled = future.map(|future| future.as_mut().poll(context));
                             trace.note(polled);
                             if polled.is_some_and(|polled| polled.is_ready()) {
                                 drop(waiting.remove(at));
@@ -376,8 +388,8 @@ macro_rules! programs {
                             5 if at == 0 => drop((news.pop(), readers.pop())),
                             5 => news.extend(weak.upgrade()),
                             6 => {
-                                let count = |news: &broadcast::Sender<usize>| (news.len(), news.receiver_count());
-                                trace.note(news.first().map(count));
+                                let news = news.first();
+                                trace.note(news.map(|news| (news.len(), news.receiver_count())));
                             }
                             7 => trace.note(changes.first().map(|change| change.send(message))),
                             8 => {
@@ -388,7 +400,8 @@ macro_rules! programs {
                             }
                             9 => {
                                 if let Some(watcher) = watchers.get_mut(at) {
-                                    let mut waiting = Box::pin(watcher.wait_for(|value| value % 3 == 0));
+                                    let is_third = |value: &usize| value % 3 == 0;
+                                    let mut waiting = Box::pin(watcher.wait_for(is_third));
                                     let polled = waiting.as_mut().poll(context);
                                     trace.note(polled.map(|value| value.map(|value| *value)));
                                     drop(waiting);

@@ -49,6 +49,8 @@ mod locks_waits;
 mod measured;
 mod measured_scopes;
 mod metrics_timed;
+#[cfg(feature = "tokio")]
+mod metrics_timed_polled;
 mod nvtx_ranges;
 mod otlp_send;
 mod parquet_recorded;

@@ -273,8 +273,8 @@ fn tasks_file() -> (tempfile::TempDir, PathBuf) {
             thread: ThreadId(id)
         })
     };
-    // Task 1 waits in `serve`, task 2 after it, task 3 without a holder, task 5 in a scope whose end
-    // is in the next part. Task 4 is none that waits, and task 6 has lost its begin.
+    // Task 1 waits in `serve`, task 2 after it, task 3 without a holder, task 5 in a scope that
+    // ends in the next part. Task 4 is none that waits, and task 6 has lost its begin.
     let mut first = thread(0);
     first.task_events = vec![
         event(1, 2, 2 * MS, begin),

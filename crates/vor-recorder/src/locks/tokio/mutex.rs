@@ -25,7 +25,9 @@ use crate::sync::owned::{self, Owned};
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::mutex::Mutex; } } }
+/// # mod vor { pub mod sync { pub mod tokio {
+/// #     pub use vor_recorder::locks::tokio::mutex::Mutex;
+/// # } } }
 /// use vor::sync::tokio::Mutex;
 ///
 /// static CACHE: Mutex<Vec<u32>> = Mutex::named("cache", Vec::new());

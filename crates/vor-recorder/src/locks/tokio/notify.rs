@@ -24,7 +24,9 @@ use crate::locks::blocked::TO_GO_ON;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::notify::Notify; } } }
+/// # mod vor { pub mod sync { pub mod tokio {
+/// #     pub use vor_recorder::locks::tokio::notify::Notify;
+/// # } } }
 /// use vor::sync::tokio::Notify;
 ///
 /// static READY: Notify = Notify::named("ready");

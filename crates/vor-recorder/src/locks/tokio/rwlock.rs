@@ -22,7 +22,9 @@ use crate::sync::owned::{self, Owned};
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::rwlock::RwLock; } } }
+/// # mod vor { pub mod sync { pub mod tokio {
+/// #     pub use vor_recorder::locks::tokio::rwlock::RwLock;
+/// # } } }
 /// use vor::sync::tokio::RwLock;
 ///
 /// static LIMIT: RwLock<u32> = RwLock::named("limit", 10);

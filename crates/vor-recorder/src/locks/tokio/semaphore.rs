@@ -24,7 +24,9 @@ use crate::locks::blocked::TO_GO_ON;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::semaphore::Semaphore; } } }
+/// # mod vor { pub mod sync { pub mod tokio {
+/// #     pub use vor_recorder::locks::tokio::semaphore::Semaphore;
+/// # } } }
 /// use vor::sync::tokio::Semaphore;
 ///
 /// static UPLOADS: Semaphore = Semaphore::named("uploads", 2);

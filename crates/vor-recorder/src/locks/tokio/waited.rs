@@ -66,7 +66,7 @@ impl<A: Awaited> Wait<A> {
     }
 
     /// Begins or ends the wait after a poll.
-    #[inline]
+    #[inline(always)]
     pub(super) fn polled<T>(&mut self, polled: &Poll<T>) {
         if cfg!(feature = "off") {
             return;
@@ -133,7 +133,7 @@ impl<F, A: Awaited> Waited<F, A> {
 impl<F: Future, A: Awaited> Future for Waited<F, A> {
     type Output = F::Output;
 
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let polled = this.inner.poll(context);

@@ -48,8 +48,8 @@ macro_rules! receiver {
                 received
             }
 
-            /// Receives as [`recv_many`](Self::recv_many) does, and blocks the thread. The wait is a
-            /// scope of the thread.
+            /// Receives as [`recv_many`](Self::recv_many) does, and blocks the thread. The wait is
+            /// a scope of the thread.
             ///
             /// # Panics
             ///
