@@ -2,6 +2,7 @@
 //! counts those that a receiver missed.
 
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use ::tokio::sync::broadcast;
@@ -261,7 +262,7 @@ impl<T: Clone> Receiver<T> {
             site: &self.info.to_receive,
             name: self.info.name,
         };
-        let received = Waited::new(self.inner.recv(), awaited).await;
+        let received = Waited::new(pin!(self.inner.recv()), awaited).await;
         self.counted(received)
     }
 

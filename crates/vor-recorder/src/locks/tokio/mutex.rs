@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::tokio::sync;
@@ -105,7 +106,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Locks the mutex, and waits until it is free. Tasks get it in the order in which they asked.
     /// If the future is dropped, the task loses its place.
     pub async fn lock(&self) -> MutexGuard<'_, T> {
-        let inner = Waited::new(self.inner.lock(), &self.info).await;
+        let inner = Waited::new(pin!(self.inner.lock()), &self.info).await;
         self.guard(inner)
     }
 
@@ -161,7 +162,7 @@ impl<T: ?Sized> Mutex<T> {
 impl<T: ?Sized + 'static> Mutex<T> {
     /// Locks the mutex as [`lock`](Self::lock) does. The guard keeps the mutex alive.
     pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
-        let locked = owned::lock(Arc::clone(&self), Self::inner);
+        let locked = pin!(owned::lock(Arc::clone(&self), Self::inner));
         let inner = Waited::new(locked, &self.info).await;
         OwnedMutexGuard::new(inner)
     }

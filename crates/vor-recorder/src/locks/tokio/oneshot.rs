@@ -119,7 +119,7 @@ impl<T> Future for Receiver<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.inner).poll(context);
-        self.wait.polled(&polled);
+        self.wait.polled(polled.is_ready());
         polled
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::tokio::sync::{self, TryLockError};
@@ -141,13 +142,13 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Locks for reading, and waits until no writer holds the lock or has asked for it before.
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
-        let inner = Waited::new(self.inner.read(), &self.info).await;
+        let inner = Waited::new(pin!(self.inner.read()), &self.info).await;
         self.read_guard(inner)
     }
 
     /// Locks for writing, and waits until nobody holds the lock.
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let inner = Waited::new(self.inner.write(), &self.info).await;
+        let inner = Waited::new(pin!(self.inner.write()), &self.info).await;
         self.write_guard(inner)
     }
 
@@ -230,14 +231,14 @@ impl<T: ?Sized> RwLock<T> {
 impl<T: ?Sized + 'static> RwLock<T> {
     /// Locks for reading as [`read`](Self::read) does. The guard keeps the lock alive.
     pub async fn read_owned(self: Arc<Self>) -> OwnedRwLockReadGuard<T> {
-        let locked = owned::read(Arc::clone(&self), Self::inner);
+        let locked = pin!(owned::read(Arc::clone(&self), Self::inner));
         let inner = Waited::new(locked, &self.info).await;
         OwnedRwLockReadGuard::new(inner)
     }
 
     /// Locks for writing as [`write`](Self::write) does. The guard keeps the lock alive.
     pub async fn write_owned(self: Arc<Self>) -> OwnedRwLockWriteGuard<T> {
-        let locked = owned::write(Arc::clone(&self), Self::inner);
+        let locked = pin!(owned::write(Arc::clone(&self), Self::inner));
         let inner = Waited::new(locked, &self.info).await;
         OwnedRwLockWriteGuard::new(inner)
     }

@@ -3,6 +3,7 @@
 //! A permit may be given back by another task than the one that took it, so a wait has no holder.
 
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::tokio::sync;
@@ -108,7 +109,7 @@ impl Semaphore {
     ///
     /// Returns an error if the semaphore is closed.
     pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
-        self.acquire_many(1).await
+        Waited::new(pin!(self.inner.acquire()), self.awaited()).await
     }
 
     /// Takes `permits` at once, and waits until there are so many.
@@ -117,11 +118,15 @@ impl Semaphore {
     ///
     /// Returns an error if the semaphore is closed.
     pub async fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
-        let awaited = Unheld {
+        let acquired = pin!(self.inner.acquire_many(permits));
+        Waited::new(acquired, self.awaited()).await
+    }
+
+    fn awaited(&self) -> Unheld<'_> {
+        Unheld {
             site: &self.site,
             name: self.name,
-        };
-        Waited::new(self.inner.acquire_many(permits), awaited).await
+        }
     }
 
     /// Takes a permit if there is one.

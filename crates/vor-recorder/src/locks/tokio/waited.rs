@@ -67,14 +67,14 @@ impl<A: Awaited> Wait<A> {
 
     /// Begins or ends the wait after a poll.
     #[inline(always)]
-    pub(super) fn polled<T>(&mut self, polled: &Poll<T>) {
+    pub(super) fn polled(&mut self, is_ready: bool) {
         if cfg!(feature = "off") {
             return;
         }
-        match polled {
-            Poll::Pending if self.task.is_none() => self.begin(),
-            Poll::Ready(_) if self.task.is_some() => self.end(),
-            _ => {}
+        match (is_ready, &self.task) {
+            (false, None) => self.begin(),
+            (true, Some(_)) => self.end(),
+            (false, Some(_)) | (true, None) => {}
         }
     }
 
@@ -107,12 +107,12 @@ impl<A: Awaited> Drop for Wait<A> {
 }
 
 pin_project! {
-    /// A future of tokio and its wait.
+    /// A future of tokio and its wait. Callers pin the future first, because moving it costs as much
+    /// as polling it.
     #[derive(Debug)]
     pub(super) struct Waited<F, A: Awaited> {
         #[pin]
         inner: F,
-        // Dropped after the inner future, which may pass on what it was given.
         wait: Wait<A>,
     }
 }
@@ -137,7 +137,7 @@ impl<F: Future, A: Awaited> Future for Waited<F, A> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let polled = this.inner.poll(context);
-        this.wait.polled(&polled);
+        this.wait.polled(polled.is_ready());
         polled
     }
 }

@@ -1,6 +1,7 @@
 //! A value of tokio that its receivers watch. It records the waits for changes.
 
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::tokio::sync::watch;
@@ -204,7 +205,7 @@ impl<T> Receiver<T> {
     ///
     /// Returns an error if all senders are gone.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
-        Waited::new(self.inner.changed(), self.info.awaited()).await
+        Waited::new(pin!(self.inner.changed()), self.info.awaited()).await
     }
 
     /// Waits until the value satisfies a condition, and returns it.
@@ -216,7 +217,8 @@ impl<T> Receiver<T> {
         &mut self,
         condition: impl FnMut(&T) -> bool,
     ) -> Result<Ref<'_, T>, RecvError> {
-        Waited::new(self.inner.wait_for(condition), self.info.awaited()).await
+        let satisfied = pin!(self.inner.wait_for(condition));
+        Waited::new(satisfied, self.info.awaited()).await
     }
 
     /// Returns whether two receivers watch the same value.

@@ -1,6 +1,7 @@
 //! Channels with room for a number of messages.
 
 use std::iter::FusedIterator;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -85,7 +86,7 @@ impl<T> Sender<T> {
     ///
     /// Returns the message in an error if the receiver is gone or has closed the channel.
     pub async fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = Waited::new(self.inner.send(message), room(&self.link.info)).await;
+        let sent = Waited::new(pin!(self.inner.send(message)), room(&self.link.info)).await;
         self.link.count(&sent);
         sent
     }
@@ -128,7 +129,7 @@ impl<T> Sender<T> {
     ///
     /// Returns an error if the receiver is gone or has closed the channel.
     pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
-        let inner = Waited::new(self.inner.reserve(), room(&self.link.info)).await?;
+        let inner = Waited::new(pin!(self.inner.reserve()), room(&self.link.info)).await?;
         Ok(self.permit(inner))
     }
 
@@ -139,8 +140,9 @@ impl<T> Sender<T> {
     /// Returns an error if the receiver is gone or has closed the channel, or if `count` is more
     /// than the channel has room for.
     pub async fn reserve_many(&self, count: usize) -> Result<PermitIterator<'_, T>, SendError<()>> {
-        let reserved = Waited::new(self.inner.reserve_many(count), room(&self.link.info));
-        Ok(self.permits(reserved.await?))
+        let reserved = pin!(self.inner.reserve_many(count));
+        let inner = Waited::new(reserved, room(&self.link.info)).await?;
+        Ok(self.permits(inner))
     }
 
     /// Takes room for a message, and waits until there is some. The permit is the sender meanwhile.
@@ -150,7 +152,7 @@ impl<T> Sender<T> {
     /// Returns an error if the receiver is gone or has closed the channel.
     pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
         let Self { inner, link } = self;
-        let inner = Waited::new(inner.reserve_owned(), room(&link.info)).await?;
+        let inner = Waited::new(pin!(inner.reserve_owned()), room(&link.info)).await?;
         Ok(OwnedPermit { inner, link })
     }
 

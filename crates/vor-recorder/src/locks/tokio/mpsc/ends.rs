@@ -8,7 +8,7 @@ macro_rules! receiver {
             /// are gone, or the channel is closed, and all messages are received.
             pub async fn recv(&mut self) -> Option<T> {
                 let awaited = super::message(&self.link.info);
-                let received = Waited::new(self.inner.recv(), awaited).await;
+                let received = Waited::new(pin!(self.inner.recv()), awaited).await;
                 self.link.count_some(usize::from(received.is_some()));
                 received
             }
@@ -17,7 +17,8 @@ macro_rules! receiver {
             /// how many it has appended to `buffer`, 0 as [`recv`](Self::recv) returns `None`.
             pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 let awaited = super::message(&self.link.info);
-                let received = Waited::new(self.inner.recv_many(buffer, limit), awaited).await;
+                let received = pin!(self.inner.recv_many(buffer, limit));
+                let received = Waited::new(received, awaited).await;
                 self.link.count_some(received);
                 received
             }

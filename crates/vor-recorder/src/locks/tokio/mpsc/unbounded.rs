@@ -1,5 +1,6 @@
 //! Channels with room for any number of messages.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
