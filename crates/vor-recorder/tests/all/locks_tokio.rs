@@ -847,6 +847,31 @@ fn a_wait_ends_even_if_recording_is_off_by_then() {
     assert_eq!(waits(&recording), [format!("wait: sometimes, {UNKNOWN}")]);
 }
 
+/// The arrow of an unlock whose waiter has given up is not taken for that of a later one, which was
+/// not recorded.
+#[test]
+fn a_cancelled_wait_takes_its_arrow_with_it() {
+    own_process!();
+    static LOCK: Mutex<u64> = Mutex::named("given up", 0);
+    let (_folder, path) = start(Config::new());
+    let guard = ready(pin!(LOCK.lock()));
+    let mut waiting = Box::pin(LOCK.lock());
+    pending(waiting.as_mut());
+    drop(guard);
+    drop(waiting);
+    let guard = ready(pin!(LOCK.lock()));
+    let mut waiting = Box::pin(LOCK.lock());
+    pending(waiting.as_mut());
+    vor_recorder::setup::disable();
+    drop(guard);
+    vor_recorder::setup::enable();
+    drop(ready(waiting.as_mut()));
+    let recording = read(&path);
+    assert_eq!(waits(&recording).len(), 2);
+    let points: Vec<_> = recording.flows.values().map(Vec::len).collect();
+    assert_eq!(points, [1]);
+}
+
 /// Waits on workers of a runtime while recording is on, and no cancellation is missed.
 #[test]
 fn select_cancels_the_waits_that_lose() {
