@@ -56,7 +56,7 @@ impl BroadcastInfo {
     }
 }
 
-/// The sending end, with the interface of [`tokio::sync::broadcast::Sender`](broadcast::Sender).
+/// The sending end, with the interface of [`tokio::sync::broadcast::Sender`].
 /// Sending never waits.
 #[derive(Debug)]
 pub struct Sender<T> {
@@ -72,7 +72,7 @@ pub struct WeakSender<T> {
 }
 
 /// The receiving end, with the interface of
-/// [`tokio::sync::broadcast::Receiver`](broadcast::Receiver).
+/// [`tokio::sync::broadcast::Receiver`].
 ///
 /// A receiver that finds no message while recording is on begins a task `wait: NAME to receive`,
 /// which ends when it is polled with one, or with the step `cancelled` when the future is dropped.

@@ -13,7 +13,7 @@ use super::waited::Waited;
 use crate::hot::named_site::ValueName;
 use crate::sync::owned::{self, Owned};
 
-/// A mutex with the interface of [`tokio::sync::Mutex`](sync::Mutex) that records the waits for it.
+/// A mutex with the interface of [`tokio::sync::Mutex`] that records the waits for it.
 ///
 /// A future that finds the mutex locked while recording is on begins a task `wait: NAME`, which
 /// ends when it is polled with the lock, or with the step `cancelled` when it is dropped. A step

@@ -12,7 +12,7 @@ use super::waited::{Unheld, Waited};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::locks::blocked::TO_GO_ON;
 
-/// Notifications with the interface of [`tokio::sync::Notify`](sync::Notify) that record the waits
+/// Notifications with the interface of [`tokio::sync::Notify`] that record the waits
 /// for them.
 ///
 /// A future that finds no notification while recording is on begins a task `wait: NAME`, which ends

@@ -13,7 +13,7 @@ use super::waited::{Awaited, Wait};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::locks::blocked::{TO_RECEIVE, begin_wait};
 
-/// The receiving end, with the interface of [`tokio::sync::oneshot::Receiver`](oneshot::Receiver).
+/// The receiving end, with the interface of [`tokio::sync::oneshot::Receiver`].
 ///
 /// A receiver that finds no message while recording is on begins a task `wait: NAME to receive`,
 /// which ends when it is polled with the message, or with the step `cancelled` when it is dropped.

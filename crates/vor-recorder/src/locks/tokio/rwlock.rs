@@ -14,7 +14,7 @@ use super::waited::Waited;
 use crate::hot::named_site::ValueName;
 use crate::sync::owned::{self, Owned};
 
-/// A reader-writer lock with the interface of [`tokio::sync::RwLock`](sync::RwLock) that records
+/// A reader-writer lock with the interface of [`tokio::sync::RwLock`] that records
 /// the waits for it.
 ///
 /// It records them as [`Mutex`](super::mutex::Mutex) does. While several readers hold the lock, the

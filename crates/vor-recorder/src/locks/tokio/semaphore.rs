@@ -13,7 +13,7 @@ use super::waited::{Unheld, Waited};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::locks::blocked::TO_GO_ON;
 
-/// A semaphore with the interface of [`tokio::sync::Semaphore`](sync::Semaphore) that records the
+/// A semaphore with the interface of [`tokio::sync::Semaphore`] that records the
 /// waits for its permits.
 ///
 /// A future that finds too few permits while recording is on begins a task `wait: NAME`, which ends

@@ -39,7 +39,7 @@ impl WatchInfo {
 }
 
 /// The end that changes the value, with the interface of
-/// [`tokio::sync::watch::Sender`](watch::Sender).
+/// [`tokio::sync::watch::Sender`].
 #[derive(Debug)]
 pub struct Sender<T> {
     inner: watch::Sender<T>,
@@ -47,7 +47,7 @@ pub struct Sender<T> {
 }
 
 /// The end that watches the value, with the interface of
-/// [`tokio::sync::watch::Receiver`](watch::Receiver).
+/// [`tokio::sync::watch::Receiver`].
 ///
 /// A future that waits for a change while recording is on begins a task `wait: NAME to change`,
 /// which ends when it is polled with the change, or with the step `cancelled` when it is dropped.

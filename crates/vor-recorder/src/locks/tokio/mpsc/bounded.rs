@@ -14,7 +14,7 @@ use crate::locks::channel::{ChannelInfo, ReceiverLink, SenderLink, links};
 use crate::locks::tokio::waited::Waited;
 
 /// The sending end of a bounded channel, with the interface of
-/// [`tokio::sync::mpsc::Sender`](mpsc::Sender).
+/// [`tokio::sync::mpsc::Sender`].
 ///
 /// A future that finds the channel full while recording is on begins a task `wait: NAME to send`,
 /// which ends when it is polled with room, or with the step `cancelled` when it is dropped.
@@ -30,7 +30,7 @@ pub struct WeakSender<T> {
 }
 
 /// The receiving end of a bounded channel, with the interface of
-/// [`tokio::sync::mpsc::Receiver`](mpsc::Receiver).
+/// [`tokio::sync::mpsc::Receiver`].
 ///
 /// A future that finds the channel empty while recording is on begins a task
 /// `wait: NAME to receive`, which ends when it is polled with a message, or with the step

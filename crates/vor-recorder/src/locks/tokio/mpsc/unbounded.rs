@@ -12,7 +12,7 @@ use crate::locks::channel::{ChannelInfo, ReceiverLink, SenderLink, links};
 use crate::locks::tokio::waited::Waited;
 
 /// The sending end of an unbounded channel, with the interface of
-/// [`tokio::sync::mpsc::UnboundedSender`](mpsc::UnboundedSender). Sending never waits.
+/// [`tokio::sync::mpsc::UnboundedSender`]. Sending never waits.
 pub struct UnboundedSender<T> {
     inner: mpsc::UnboundedSender<T>,
     link: SenderLink,
@@ -25,7 +25,7 @@ pub struct WeakUnboundedSender<T> {
 }
 
 /// The receiving end of an unbounded channel, with the interface of
-/// [`tokio::sync::mpsc::UnboundedReceiver`](mpsc::UnboundedReceiver).
+/// [`tokio::sync::mpsc::UnboundedReceiver`].
 ///
 /// It records its waits as [`Receiver`](super::Receiver) does.
 pub struct UnboundedReceiver<T> {
