@@ -21,7 +21,7 @@ pages! {
     Instrument = "docs/instrument.md";
     Metrics = "docs/metrics.md";
     Read = "docs/read.md";
-    #[cfg(feature = "locks")]
+    #[cfg(all(feature = "locks", feature = "tokio"))]
     Locks = "docs/locks.md";
     Dumps = "docs/dumps.md";
     Segments = "docs/segments.md";

@@ -97,7 +97,7 @@
 //! | `otlp` | no | `sinks::OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
-//! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom |
+//! | `locks` | no | `vor::sync`: locks and channels with std's interface that record who waited for whom; with `tokio` those of `tokio::sync` |
 //! | `parking_lot` | no | `vor::sync::parking_lot`: the same for the locks of parking_lot |
 //! | `crossbeam`, `flume` | no | `vor::sync::crossbeam`, `vor::sync::flume`: the same for the channels of these crates |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
@@ -218,7 +218,7 @@ pub mod heap {
     pub use vor_recorder::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator, heap_snapshot};
 }
 
-/// Readers and writers whose calls are scopes with their bytes.
+/// Readers and writers whose calls are scopes with their bytes, or tasks if they are asynchronous.
 pub mod io {
     pub use vor_recorder::metrics::Timed;
 }
@@ -291,7 +291,8 @@ pub mod tower {
 ///
 /// Replace `std::sync::Mutex` by `vor::sync::Mutex`, and see the waits with `vor locks`. The module
 /// [`channel`](mod@sync::channel) replaces [`std::sync::mpsc`], and others replace the crates
-/// `parking_lot`, `crossbeam-channel` and `flume`.
+/// `parking_lot`, `crossbeam-channel` and `flume`. With the feature `tokio`, the module `tokio`
+/// replaces `tokio::sync`.
 #[cfg(feature = "locks")]
 pub mod sync {
     pub use std::sync::{
@@ -313,6 +314,26 @@ pub mod sync {
     pub use vor_recorder::locks::parking_lot;
     pub use vor_recorder::locks::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub use vor_recorder::locks::semaphore::{Semaphore, SemaphoreGuard};
+
+    /// Locks and channels with the interface of `tokio::sync` whose waits are tasks.
+    ///
+    /// Replace `tokio::sync::Mutex` by `vor::sync::tokio::Mutex`, and see the waits with
+    /// `vor locks`.
+    #[cfg(feature = "tokio")]
+    pub mod tokio {
+        pub use vor_recorder::locks::tokio::mutex::{
+            MappedMutexGuard, Mutex, MutexGuard, OwnedMutexGuard, TryLockError,
+        };
+        pub use vor_recorder::locks::tokio::notify::{Notified, Notify};
+        pub use vor_recorder::locks::tokio::rwlock::{
+            OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockMappedWriteGuard,
+            RwLockReadGuard, RwLockWriteGuard,
+        };
+        pub use vor_recorder::locks::tokio::semaphore::{
+            AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError,
+        };
+        pub use vor_recorder::locks::tokio::{broadcast, mpsc, oneshot, watch};
+    }
 }
 
 /// The panel, drawn by egui: the running program, or a capture of any length.

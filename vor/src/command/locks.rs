@@ -2,9 +2,11 @@
 //!
 //! The scope that waited is the parent of the wait's span: of the spans that end after the wait on
 //! its thread, the first that began no later. So each thread has a stack of waits whose parent has
-//! not ended yet, ascending by start, as `vor_capture::stats` has one of subtrees.
+//! not ended yet, ascending by start, as `vor_capture::stats` has one of subtrees. The begin of a
+//! task's wait joins the stack like a wait of no length. A reader returns it before the spans
+//! around it, so it waits in a queue for a span that ends later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
 use crate::command::wait_spans::{Cause, WaitSpans};
+use crate::command::wait_tasks::{EndedWait, WaitTasks};
 
 /// Shows who waited for which lock, and who held it.
 ///
@@ -65,7 +68,7 @@ struct LocksJson<'a> {
 #[derive(Debug, Serialize)]
 struct RowJson<'a> {
     lock: &'a str,
-    /// Empty if nobody holds what is waited for.
+    /// Empty if nobody holds what is waited for, or a task.
     holder_thread: &'a str,
     /// Empty if the holder had no scope open, or it is unknown, or nobody holds what is waited for.
     holder_scope: &'a str,
@@ -92,12 +95,28 @@ struct Sums {
     max_ns: u64,
 }
 
-/// A wait whose parent has not ended yet.
-#[derive(Debug)]
+/// The waits of a thread whose parents have not ended yet.
+#[derive(Debug, Default)]
 struct Pending {
+    waits: Vec<PendingWait>,
+    /// Waits of tasks that began later, ascending by their begin: that in ticks, and the task.
+    begun: VecDeque<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct PendingWait {
     start_ticks: u64,
-    duration_ns: u64,
-    cause: Arc<Cause>,
+    wait: Wait,
+}
+
+#[derive(Debug)]
+enum Wait {
+    Thread {
+        duration_ns: u64,
+        cause: Arc<Cause>,
+    },
+    /// The id of the wait's task, which may end later.
+    Task(u64),
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +125,8 @@ struct Waits {
     all: bool,
     rows: HashMap<Key, Sums>,
     wait_spans: WaitSpans,
-    pending: HashMap<ThreadId, Vec<Pending>>,
+    wait_tasks: WaitTasks,
+    pending: HashMap<ThreadId, Pending>,
     /// Waits whose parents were too late.
     orphans: u64,
     spans: u64,
@@ -191,57 +211,101 @@ fn gather(source: &mut Source, all: bool) -> Result<(Waits, WalkResult), Failure
     Ok((waits, walked))
 }
 
+impl Pending {
+    fn len(&self) -> usize {
+        self.waits.len() + self.begun.len()
+    }
+
+    /// The waits of tasks that began until then have the spans around them on the stack.
+    fn begin_until(&mut self, end_ticks: u64) {
+        while let Some((start_ticks, task)) = self.begun.pop_front_if(|(at, _)| *at <= end_ticks) {
+            let wait = Wait::Task(task);
+            self.waits.push(PendingWait { start_ticks, wait });
+        }
+    }
+}
+
 impl Waits {
     /// Adds the spans of a thread, which are in the order of their ends.
     fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
-        self.spans = self.spans.saturating_add(thread.len() as u64);
-        let Self {
-            all,
-            rows,
-            wait_spans,
-            pending,
-            ..
-        } = self;
-        let pending = pending.entry(thread.thread).or_default();
+        let spans = thread.len() + thread.async_spans.len();
+        self.spans = self.spans.saturating_add(spans as u64);
+        let mut pending = self.pending.remove(&thread.thread).unwrap_or_default();
+        pending.begun.extend(self.wait_tasks.begun(catalog, thread));
+        let mut wait_spans = std::mem::take(&mut self.wait_spans);
         wait_spans.visit(catalog, thread, |span| {
-            while let Some(wait) = pending.pop_if(|wait| wait.start_ticks >= span.start_ticks) {
-                add(rows, wait, span.site);
+            pending.begin_until(span.start_ticks.saturating_add(span.duration_ticks));
+            let waits = &mut pending.waits;
+            while let Some(wait) = waits.pop_if(|wait| wait.start_ticks >= span.start_ticks) {
+                self.settle(wait, span.site);
             }
-            let cause = span.cause.filter(|cause| *all || cause.has_holder());
-            pending.extend(cause.map(|cause| {
-                Pending {
+            waits.extend(span.cause.map(|cause| {
+                PendingWait {
                     start_ticks: span.start_ticks,
-                    duration_ns: catalog
-                        .timeline
-                        .duration_ns(span.start_ticks, span.duration_ticks),
-                    cause,
+                    wait: Wait::Thread {
+                        duration_ns: catalog
+                            .timeline
+                            .duration_ns(span.start_ticks, span.duration_ticks),
+                        cause,
+                    },
                 }
             }));
         });
+        self.wait_spans = wait_spans;
+        for wait in self.wait_tasks.ended(catalog, thread) {
+            self.add_task(wait);
+        }
         if pending.len() > MAX_PENDING {
-            for wait in pending.drain(..MAX_PENDING / 2) {
+            pending.begin_until(u64::MAX);
+            for wait in pending.waits.drain(..MAX_PENDING / 2) {
                 self.orphans += 1;
-                add(&mut self.rows, wait, SiteId::default());
+                self.settle(wait, SiteId::default());
+            }
+        }
+        self.pending.insert(thread.thread, pending);
+    }
+
+    /// The scope around a wait, or around the begin of a task's wait, is known.
+    fn settle(&mut self, pending: PendingWait, waiter: SiteId) {
+        match pending.wait {
+            Wait::Thread { duration_ns, cause } => self.add(cause, waiter, duration_ns),
+            Wait::Task(task) => {
+                if let Some(wait) = self.wait_tasks.waiter(task, waiter) {
+                    self.add_task(wait);
+                }
             }
         }
     }
 
     /// Adds the waits around which no scope has ended.
     fn settle_all(&mut self) {
-        for wait in self.pending.drain().flat_map(|(_, pending)| pending) {
-            add(&mut self.rows, wait, SiteId::default());
+        for (_, mut pending) in std::mem::take(&mut self.pending) {
+            pending.begin_until(u64::MAX);
+            for wait in pending.waits {
+                self.settle(wait, SiteId::default());
+            }
+        }
+        for wait in self.wait_tasks.take_ended() {
+            self.add_task(wait);
         }
     }
-}
 
-fn add(rows: &mut HashMap<Key, Sums>, wait: Pending, waiter: SiteId) {
-    let cause = wait.cause;
-    let sums = rows.entry(Key { cause, waiter }).or_default();
-    sums.add(Sums {
-        waits: 1,
-        total_ns: wait.duration_ns,
-        max_ns: wait.duration_ns,
-    });
+    fn add_task(&mut self, wait: EndedWait) {
+        let cause = self.wait_spans.intern(wait.cause);
+        self.add(cause, wait.waiter, wait.duration_ns);
+    }
+
+    fn add(&mut self, cause: Arc<Cause>, waiter: SiteId, duration_ns: u64) {
+        if !self.all && !cause.has_holder() {
+            return;
+        }
+        let sums = self.rows.entry(Key { cause, waiter }).or_default();
+        sums.add(Sums {
+            waits: 1,
+            total_ns: duration_ns,
+            max_ns: duration_ns,
+        });
+    }
 }
 
 impl Sums {

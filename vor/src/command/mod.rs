@@ -41,6 +41,7 @@ mod diff;
 mod heap;
 mod locks;
 mod wait_spans;
+mod wait_tasks;
 mod waits;
 mod critical_path;
 mod view;

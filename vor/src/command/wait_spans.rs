@@ -1,5 +1,6 @@
 //! The recorded waits of `vor::sync`: spans `wait: NAME`. A wait for something that somebody holds
-//! has the holder in its arguments. Any other, such as one for a message, has a category.
+//! has the holder in its arguments. Any other, such as one for a message, has a category. The waits
+//! of tasks are in `wait_tasks`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,34 +11,34 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use crate::command::table::printable;
 
 /// The text before a name in the name of its waits.
-const PREFIX: &str = "wait: ";
+pub(super) const PREFIX: &str = "wait: ";
 /// The first arguments of a wait that has a holder. Measures may follow.
 const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
 /// The category of a wait without a holder.
-const NO_HOLDER: &str = "wait";
+pub(super) const NO_HOLDER: &str = "wait";
 
 /// What a thread waited for, and who held it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Cause {
     pub(super) name: Arc<str>,
-    /// Empty if nobody holds it.
+    /// Empty if nobody holds it, or a task.
     pub(super) thread: Arc<str>,
-    /// Empty if the holder had no scope open, or it is unknown, or nobody holds it.
+    /// Empty if the holder had no scope open, or it is unknown, or nobody holds it. Of a task, the
+    /// scope in which it took the lock.
     pub(super) scope: Arc<str>,
 }
 
 impl Cause {
     pub(super) fn has_holder(&self) -> bool {
-        !self.thread.is_empty()
+        !(self.thread.is_empty() && self.scope.is_empty())
     }
 
-    /// Returns the holder: `evict on worker-3`.
+    /// Returns the holder: `evict on worker-3`, or `evict` for a task.
     pub(super) fn holder(&self) -> String {
-        let thread = printable(&self.thread);
-        match &*self.scope {
-            "" if self.has_holder() => thread,
-            "" => "(no holder)".to_owned(),
-            scope => format!("{} on {thread}", printable(scope)),
+        match (&*self.scope, &*self.thread) {
+            ("", "") => "(no holder)".to_owned(),
+            (holder, "") | ("", holder) => printable(holder),
+            (scope, thread) => format!("{} on {}", printable(scope), printable(thread)),
         }
     }
 }
@@ -82,7 +83,7 @@ impl WaitSpans {
         }
     }
 
-    fn intern(&mut self, cause: Cause) -> Arc<Cause> {
+    pub(super) fn intern(&mut self, cause: Cause) -> Arc<Cause> {
         if let Some(known) = self.causes.get(&cause) {
             return Arc::clone(known);
         }

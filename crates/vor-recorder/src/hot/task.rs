@@ -54,30 +54,38 @@ pub struct AsyncScope {
 /// # worker.join().unwrap();
 /// ```
 pub fn async_span(name: &str, id: u64) -> AsyncScope {
-    let mut span = AsyncScope {
-        site: 0,
-        id: 0,
-        start_ticks: 0,
-    };
     if cfg!(feature = "off") || !record_state::is_on() {
-        return span;
+        return AsyncScope::off();
     }
     let site = zero_if_unregistered(name_id(name));
     if site == 0 {
         thread::count_drop();
-    } else {
-        let start_ticks = clock::ticks();
-        span = AsyncScope {
-            site,
-            id: new_id(),
-            start_ticks,
-        };
-        thread::push_special(Special::Begin, start_ticks, site, [span.id, id]);
+        return AsyncScope::off();
     }
-    span
+    AsyncScope::begin(site, id)
 }
 
 impl AsyncScope {
+    /// Makes a span that records nothing.
+    const fn off() -> Self {
+        Self {
+            site: 0,
+            id: 0,
+            start_ticks: 0,
+        }
+    }
+
+    /// Begins a span of a registered site while recording is on, with the program's number.
+    pub(crate) fn begin(site: u32, given_id: u64) -> Self {
+        let (id, start_ticks) = (new_id(), clock::ticks());
+        thread::push_special(Special::Begin, start_ticks, site, [id, given_id]);
+        Self {
+            site,
+            id,
+            start_ticks,
+        }
+    }
+
     /// Marks a step of the span, on any thread. Viewers show it at its moment within the span.
     pub fn step(&self, name: &str) {
         if self.site != 0 && record_state::is_on() {
@@ -130,9 +138,18 @@ pub fn record_async_span(name: &str, id: u64, times: Range<Instant>) {
         now_ticks.saturating_sub(clock::approximate_ticks(age_ns))
     };
     let (start_ticks, end_ticks) = (ticks_at(times.start), ticks_at(times.end));
+    push_numbered(site, id, start_ticks, end_ticks.max(start_ticks));
+}
+
+/// Records a span that is over, with the program's number.
+#[cfg_attr(
+    all(target_arch = "wasm32", target_os = "unknown", not(feature = "tokio")),
+    allow(dead_code, reason = "nothing ends before it is recorded")
+)]
+pub(crate) fn push_numbered(site: u32, given_id: u64, start_ticks: u64, end_ticks: u64) {
     let task = new_id();
-    thread::push_special(Special::Begin, start_ticks, site, [task, id]);
-    push_task(site, task, start_ticks, end_ticks.max(start_ticks));
+    thread::push_special(Special::Begin, start_ticks, site, [task, given_id]);
+    push_task(site, task, start_ticks, end_ticks);
 }
 
 /// Records a step of a task now.

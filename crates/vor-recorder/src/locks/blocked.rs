@@ -5,7 +5,8 @@ use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::{record_state, thread};
 
-const fn shape(suffix: &'static str) -> Shape {
+/// The scope of a wait, with a text after the name of the value.
+pub(super) const fn shape(suffix: &'static str) -> Shape {
     Shape {
         prefix: PREFIX,
         suffix,

@@ -4,18 +4,16 @@ use vor_capture::model::catalog::SiteId;
 
 use super::holder::HolderWord;
 use super::wait::PREFIX;
+use super::waiters::Waiters;
 use crate::hot::args::{KIND_BITS, TEXT};
-use crate::hot::flow::{FlowId, flow};
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
-use crate::hot::record_state;
 use crate::hot::thread::{self, ThreadToken};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicU32, AtomicU64};
 
 /// Names of the arguments of a wait. All of them are texts.
 pub(super) const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
 
-const SHAPE: &Shape = &Shape {
+/// The scope of a wait for a lock.
+pub(super) const SHAPE: &Shape = &Shape {
     prefix: PREFIX,
     suffix: "",
     category: "lock",
@@ -29,12 +27,7 @@ pub struct LockInfo {
     name: ValueName,
     site: NamedSite,
     pub(super) holder: HolderWord,
-    /// Threads that wait. Changed by each of them, read by the holder before it unlocks, both
-    /// relaxed: a holder that misses a waiter only begins no flow.
-    waiters: AtomicU32,
-    /// The flow that the last unlock began, 0 if none did or a waiter has taken it. Written before
-    /// the unlock and read after the next lock (relaxed), so the lock orders it.
-    released: AtomicU64,
+    pub(super) waiters: Waiters,
 }
 
 impl LockInfo {
@@ -43,8 +36,7 @@ impl LockInfo {
             name,
             site: NamedSite::new(SHAPE),
             holder: HolderWord::new(),
-            waiters: AtomicU32::new(0),
-            released: AtomicU64::new(0),
+            waiters: Waiters::new(),
         }
     }
 
@@ -60,47 +52,6 @@ impl LockInfo {
             return ThreadToken::NONE;
         }
         thread::own_token()
-    }
-
-    /// Begins a flow in the innermost scope of the calling thread, which is about to unlock, if a
-    /// thread waits.
-    #[inline(always)]
-    pub(super) fn before_unlock(&self) {
-        if !cfg!(feature = "off") && self.waiters.load(Ordering::Relaxed) != 0 {
-            self.begin_flow();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_flow(&self) {
-        if record_state::keeps_spans() && !thread::is_busy() {
-            self.released.store(flow().number(), Ordering::Relaxed);
-        }
-    }
-
-    /// Ends the flow that the last unlock began, if no other waiter has. Called by a waiter that
-    /// holds the lock now, or has seen that its holder is done.
-    pub(super) fn end_flow(&self) {
-        FlowId::of_number(self.released.swap(0, Ordering::Relaxed)).end();
-    }
-
-    /// Counts the calling thread as waiting, until [`remove_waiter`](Self::remove_waiter).
-    pub(super) fn add_waiter(&self) {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn remove_waiter(&self) {
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Counts the calling thread, which has not got the lock, as waiting no longer.
-    #[cfg(feature = "parking_lot")]
-    pub(super) fn remove_failed_waiter(&self) {
-        // The next waiter would end the flow of an unlock from before its wait.
-        if self.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.released.store(0, Ordering::Relaxed);
-        }
     }
 
     /// Returns the id of the site of this lock's waits. Locks of one name share it.

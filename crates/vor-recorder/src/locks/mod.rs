@@ -26,12 +26,16 @@
 //! | `channel` | channels: waits for messages and for room |
 //! | `parking_lot` | the locks of the crate `parking_lot` |
 //! | `holder` | the word with the holder's token |
+//! | `waiters` | the arrow from an unlock to a wait |
 //! | `info` | the parts of a lock beside the lock of the standard library |
 //! | `wait` | the scope of a wait for a lock |
 //! | `blocked` | the scope of a wait without a holder |
+//! | `tokio` | the same for the locks and channels of `tokio::sync`, whose waits are tasks |
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
+#[cfg(not(loom))]
+mod waiters;
 #[cfg(not(loom))]
 mod info;
 #[cfg(not(loom))]
@@ -53,5 +57,7 @@ pub mod semaphore;
 pub mod channel;
 #[cfg(all(feature = "parking_lot", not(loom)))]
 pub mod parking_lot;
+#[cfg(all(feature = "tokio", not(loom)))]
+pub mod tokio;
 #[cfg(all(test, loom))]
 mod models;

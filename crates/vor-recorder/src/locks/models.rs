@@ -166,7 +166,7 @@ fn a_depth_is_never_negative() {
             let depth = Arc::clone(&depth);
             thread::spawn(move || depth.add_sent(0, 1))
         };
-        depth.add_received(0, 2);
+        depth.add_received(0, 2, 1);
         assert!(depth.read() <= 1);
         sender.join().unwrap();
         assert_eq!(depth.read(), 0);
@@ -182,7 +182,7 @@ fn no_message_of_several_receivers_is_lost() {
         let receive = |me: u64| {
             let depth = Arc::clone(&depth);
             thread::spawn(move || {
-                depth.add_received(0, me);
+                depth.add_received(0, me, 1);
                 depth.leave_receiving(0, me);
             })
         };

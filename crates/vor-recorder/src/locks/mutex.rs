@@ -67,7 +67,7 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.before_unlock();
+        self.info.waiters.before_unlock();
         self.info.holder.clear();
     }
 }

@@ -65,7 +65,7 @@ impl<'a> ReadHold<'a> {
 impl Drop for ReadHold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.before_unlock();
+        self.info.waiters.before_unlock();
         self.info.holder.clear_own(self.token);
     }
 }

@@ -41,7 +41,7 @@ impl<'a> Wait<'a> {
                 _scope: Scope::off(),
             };
         }
-        info.add_waiter();
+        info.waiters.add();
         let site = info.site();
         let mut scope = open_registered(site.0, [0; ARG_NAMES.len()]);
         // A counted scope has no arguments.
@@ -58,7 +58,7 @@ impl<'a> Wait<'a> {
     #[cfg(feature = "parking_lot")]
     pub(super) fn give_up(mut self) {
         if let Some(info) = self.info.take() {
-            info.remove_failed_waiter();
+            info.waiters.remove_failed();
         }
     }
 }
@@ -66,8 +66,8 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(info) = self.info {
-            info.remove_waiter();
-            info.end_flow();
+            info.waiters.remove();
+            info.waiters.end_flow();
         }
     }
 }

@@ -1,7 +1,12 @@
-//! A reader or writer whose calls are scopes with their bytes.
+//! A reader or writer whose calls are scopes with their bytes, or tasks if they are asynchronous.
+
+#[cfg(all(feature = "tokio", not(loom)))]
+mod polled;
 
 use std::io::{self, BufRead, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::panic::Location;
+
+use pin_project_lite::pin_project;
 
 use super::record_io;
 use crate::hot::args::UNSIGNED;
@@ -38,40 +43,49 @@ const WRITE: &Shape = &with_bytes("write: ");
 const FLUSH: &Shape = &without_bytes("flush: ");
 const SEEK: &Shape = &without_bytes("seek: ");
 
-/// A reader or writer whose calls are scopes, and whose time and bytes are those of
-/// [`record_io`].
-///
-/// A call of [`Read`] is a scope `read: NAME` with the argument `bytes`, which is 0 if it fails. A
-/// call of [`Write`] is a scope `write: NAME` or `flush: NAME`, and one of [`Seek`] `seek: NAME`.
-/// [`BufRead::fill_buf`] is a scope `fill: NAME` with the bytes of the buffer; `record_io` gets
-/// them when they are consumed. While recording is off, only `record_io` is called.
-///
-/// Each call costs a scope, so put the buffer around it: `BufReader::new(Timed::new(file))`.
-///
-/// The name is the one given to [`named`](Self::named), or else the place of the call of
-/// [`new`](Self::new).
-///
-/// # Examples
-///
-/// ```
-/// # mod vor { pub mod io { pub use vor_recorder::metrics::Timed; } }
-/// use std::io::{BufRead, BufReader};
-///
-/// # fn open() -> std::io::Result<std::io::Cursor<&'static str>> {
-/// #     Ok(std::io::Cursor::new("first\nsecond\n"))
-/// # }
-/// # fn main() -> std::io::Result<()> {
-/// let file = vor::io::Timed::named("settings", open()?);
-/// for line in BufReader::new(file).lines() {
-///     println!("{}", line?);
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct Timed<T> {
-    calls: Calls,
-    inner: T,
+pin_project! {
+    /// A reader or writer whose calls are scopes, and whose time and bytes are those of
+    /// [`record_io`].
+    ///
+    /// A call of [`Read`] is a scope `read: NAME` with the argument `bytes`, which is 0 if it
+    /// fails. A call of [`Write`] is a scope `write: NAME` or `flush: NAME`, and one of [`Seek`]
+    /// `seek: NAME`. [`BufRead::fill_buf`] is a scope `fill: NAME` with the bytes of the buffer;
+    /// `record_io` gets them when they are consumed. While recording is off, only `record_io` is
+    /// called.
+    ///
+    /// With the feature `tokio`, the calls of an asynchronous reader or writer are tasks of the
+    /// same names, from the first poll of a call to the one that is ready. The number of a task is
+    /// its bytes. There is also `shutdown: NAME`. A call whose future is dropped goes on with the
+    /// next one.
+    ///
+    /// Each call costs a scope, so put the buffer around it: `BufReader::new(Timed::new(file))`.
+    ///
+    /// The name is the one given to [`named`](Self::named), or else the place of the call of
+    /// [`new`](Self::new).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub mod io { pub use vor_recorder::metrics::Timed; } }
+    /// use std::io::{BufRead, BufReader};
+    ///
+    /// # fn open() -> std::io::Result<std::io::Cursor<&'static str>> {
+    /// #     Ok(std::io::Cursor::new("first\nsecond\n"))
+    /// # }
+    /// # fn main() -> std::io::Result<()> {
+    /// let file = vor::io::Timed::named("settings", open()?);
+    /// for line in BufReader::new(file).lines() {
+    ///     println!("{}", line?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[derive(Debug)]
+    pub struct Timed<T> {
+        calls: Calls,
+        #[pin]
+        inner: T,
+    }
 }
 
 /// The sites of the calls of a reader or writer.
@@ -83,6 +97,8 @@ struct Calls {
     write: NamedSite,
     flush: NamedSite,
     seek: NamedSite,
+    #[cfg(all(feature = "tokio", not(loom)))]
+    polled: polled::PolledCalls,
 }
 
 impl<T> Timed<T> {
@@ -105,6 +121,8 @@ impl<T> Timed<T> {
             write: NamedSite::new(WRITE),
             flush: NamedSite::new(FLUSH),
             seek: NamedSite::new(SEEK),
+            #[cfg(all(feature = "tokio", not(loom)))]
+            polled: polled::PolledCalls::new(),
         };
         Self { calls, inner }
     }

@@ -6,6 +6,8 @@
 //! and [`array`], which expand to the plain ones in a normal build. Code that no model runs uses
 //! the types in [`global`].
 
+#[cfg(all(feature = "locks", feature = "tokio", not(loom)))]
+pub(crate) mod owned;
 pub(crate) mod sum;
 #[cfg(all(feature = "parking_lot", not(loom)))]
 pub(crate) mod watched_lock;

@@ -17,7 +17,7 @@ use vor_recorder::locks::rwlock::RwLock;
 use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
-use crate::locks_support::{Point, Recorded, let_others_wait, named, read, start};
+use crate::locks_support::{Point, Random, Recorded, let_others_wait, named, read, start};
 
 const RELEASED: &str = "released meanwhile";
 
@@ -27,18 +27,6 @@ fn scope_at<'a>(scopes: &[&'a Recorded], ticks: u64) -> Option<&'a str> {
     let mut begun = scopes[..begun].iter().rev();
     let innermost = begun.find(|span| ticks <= span.end_ticks)?;
     Some(&innermost.name)
-}
-
-/// Numbers that look random and follow from the seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
 }
 
 fn spin(duration: Duration) {

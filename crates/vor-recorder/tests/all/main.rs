@@ -46,6 +46,10 @@ mod locks_parking_lot_like;
 mod locks_std;
 #[cfg(all(feature = "locks", not(feature = "off")))]
 mod locks_support;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio_like;
 #[cfg(feature = "locks")]
 mod locks_waits;
 #[cfg(not(feature = "off"))]
@@ -53,6 +57,8 @@ mod locks_waits;
 mod measured;
 mod measured_scopes;
 mod metrics_timed;
+#[cfg(feature = "tokio")]
+mod metrics_timed_polled;
 mod nvtx_ranges;
 mod otlp_send;
 mod parquet_recorded;

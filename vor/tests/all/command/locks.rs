@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
-use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::model::batch::{
+    ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::sink::FrameSink as _;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
@@ -224,4 +226,155 @@ fn captures_without_spans_and_wrong_numbers_are_refused() {
                 .contains(number)
         );
     }
+}
+
+/// The names of tasks that wait, those of their steps, and a scope around the begin of a wait.
+const TASKS: [ScopeSpec; 7] = [
+    scope("serve", 1, 0),
+    scope("wait: cache", 0, 0),
+    scope("wait: jobs to receive", 0, 0),
+    scope("holder_scope: evict", 0, 0),
+    scope("holder: released meanwhile", 0, 0),
+    scope("cancelled", 0, 0),
+    // No wait, whatever its name says.
+    scope("wait: of the program", 0, 0),
+];
+
+/// Writes a capture of tasks that wait. They begin on the first thread and end on the second one,
+/// whose batch is the first of its part.
+fn tasks_file() -> (tempfile::TempDir, PathBuf) {
+    let mut catalog = Catalog::clone(&made::catalog(&TASKS));
+    let sites = Arc::make_mut(&mut catalog.sites);
+    for (site, category) in [(2, "lock"), (3, "wait")] {
+        let info = sites[site - 1].as_mut().unwrap();
+        Arc::<SiteInfo>::make_mut(info).category = category.into();
+    }
+    Arc::make_mut(&mut catalog.threads).push(Some(Arc::new(ThreadInfo::default())));
+    let catalog = Arc::new(catalog);
+    let event = |task: u64, site: u32, start_ticks: u64, kind: TaskEventKind| {
+        filled!(TaskEvent {
+            task: task,
+            site: SiteId(site),
+            start_ticks: start_ticks,
+            kind: kind,
+        })
+    };
+    let begin = TaskEventKind::Begin { given_id: 0 };
+    let span = |id: u64, site: u32, start_ticks: u64, duration_ticks: u64| {
+        filled!(AsyncSpan {
+            id: id,
+            site: SiteId(site),
+            start_ticks: start_ticks,
+            duration_ticks: duration_ticks,
+        })
+    };
+    let thread = |id: u32| {
+        filled!(ThreadBatch {
+            thread: ThreadId(id)
+        })
+    };
+    // Task 1 waits in `serve`, task 2 after it, task 3 without a holder, task 5 in a scope that
+    // ends in the next part. Task 4 is none that waits, and task 6 has lost its begin.
+    let mut first = thread(0);
+    first.task_events = vec![
+        event(1, 2, 2 * MS, begin),
+        event(1, 4, 2 * MS, TaskEventKind::Step),
+        event(2, 2, 12 * MS, begin),
+        event(2, 5, 12 * MS, TaskEventKind::Step),
+        event(3, 3, 13 * MS, begin),
+        event(4, 7, 14 * MS, begin),
+        event(4, 4, 14 * MS, TaskEventKind::Step),
+        event(5, 2, 16 * MS, begin),
+        event(5, 4, 16 * MS, TaskEventKind::Step),
+    ];
+    made::end(&mut first, MS, 4 * MS, 1);
+    let mut second = thread(1);
+    second.task_events = vec![event(2, 6, 14 * MS, TaskEventKind::Step)];
+    second.async_spans = vec![
+        span(1, 2, 2 * MS, 8 * MS),
+        span(2, 2, 12 * MS, 2 * MS),
+        span(3, 3, 13 * MS, 3 * MS),
+        span(4, 7, 14 * MS, 3 * MS),
+        span(6, 2, 14 * MS, 4 * MS),
+    ];
+    let mut last = thread(0);
+    made::end(&mut last, 15 * MS, 2 * MS, 1);
+    last.async_spans = vec![span(5, 2, 16 * MS, 5 * MS)];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    let mut sink = CaptureSink::create(&path, CaptureOptions::default()).unwrap();
+    for threads in [vec![second, first], vec![last]] {
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads,
+        });
+        sink.accept_batch(&batch).unwrap();
+    }
+    sink.finish().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn tasks_that_wait_have_rows_with_the_scope_in_which_the_lock_was_taken() {
+    let (_folder, path) = tasks_file();
+    let shown = run("locks", &path, &["--all"]);
+    let lines: Vec<String> = shown
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "5 waits, 22.0 ms in total",
+            "lock held by waiter waits total mean max",
+            "cache evict serve 2 13.0 ms 6.50 ms 8.00 ms",
+            "cache (no holder) (outside of scopes) 1 4.00 ms 4.00 ms 4.00 ms",
+            "jobs to receive (no holder) (outside of scopes) 1 3.00 ms 3.00 ms 3.00 ms",
+            "cache released meanwhile (outside of scopes) 1 2.00 ms 2.00 ms 2.00 ms",
+        ]
+    );
+    let json = run("locks", &path, &["--json"]).json();
+    assert_eq!(json["waits"], 3);
+    assert_eq!(json["rows"][0]["holder_thread"], "");
+    assert_eq!(json["rows"][0]["holder_scope"], "evict");
+}
+
+/// What the recorder writes is what the command reads.
+#[test]
+#[cfg(all(feature = "locks", feature = "tokio", not(feature = "off")))]
+fn a_recorded_wait_of_a_task_has_a_row() {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    vor_fixtures::own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    vor::Config::new().capture(&path).enable();
+    let cache = vor::sync::tokio::Mutex::named("cache", 0);
+    let context = &mut Context::from_waker(Waker::noop());
+    let guard = {
+        let _scope = vor::scope("evict");
+        let mut locked = pin!(cache.lock());
+        match Future::poll(locked.as_mut(), context) {
+            std::task::Poll::Ready(guard) => guard,
+            std::task::Poll::Pending => panic!("the lock is free"),
+        }
+    };
+    let mut waiting = pin!(cache.lock());
+    {
+        let _scope = vor::scope("serve");
+        assert!(Future::poll(waiting.as_mut(), context).is_pending());
+    }
+    drop(guard);
+    assert!(Future::poll(waiting.as_mut(), context).is_ready());
+    vor::close_capture();
+    let json = run("locks", &path, &["--json"]).json();
+    let row = &json["rows"][0];
+    let texts = ["lock", "holder_thread", "holder_scope", "waiter_scope"];
+    assert_eq!(
+        texts.map(|name| row[name].as_str().unwrap()),
+        ["cache", "", "evict", "serve"]
+    );
+    assert_eq!(json["waits"], 1);
 }

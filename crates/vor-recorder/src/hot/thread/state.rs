@@ -318,6 +318,20 @@ impl ThreadState {
         (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
     }
 
+    /// Returns the site of the innermost open scope, 0 if no scope is open or it is too deep for the
+    /// stack. Called by the thread alone. A stand-in has none.
+    #[cfg(all(feature = "locks", feature = "tokio"))]
+    #[inline(always)]
+    pub(crate) fn innermost_site(&self) -> u32 {
+        let top = self.top.load(Ordering::Relaxed);
+        match top.checked_sub(ENTRY_BYTES) {
+            Some(place) if self.deeper.load(Ordering::Relaxed) == 0 => {
+                self.entry(place).site.load(Ordering::Relaxed)
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the sites of the scopes on the stack, outermost first. Called by the thread alone.
     pub(crate) fn own_open_sites(&self) -> impl Iterator<Item = u32> {
         let open = self.open.iter().take(self.depth(Ordering::Relaxed));

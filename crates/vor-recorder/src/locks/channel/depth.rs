@@ -75,8 +75,8 @@ pub(in crate::locks) struct Alone(Apart<AtomicU64>);
 pub(in crate::locks) trait Received: Send + Sync + 'static {
     fn new() -> Self;
 
-    /// Counts a message that thread `me` has received by the receiver with this number.
-    fn add(&self, receiver: usize, me: u64);
+    /// Counts messages that thread `me` has received by the receiver with this number.
+    fn add(&self, receiver: usize, me: u64, messages: u64);
 
     /// Leaves the lane of a receiver to other threads.
     fn leave(&self, receiver: usize, me: u64);
@@ -101,13 +101,13 @@ impl Lane {
         }
     }
 
-    /// Adds a message, if the calling thread is the owner or there is none.
+    /// Adds messages, if the calling thread is the owner or there is none.
     #[inline(always)]
-    fn add(&self, me: u64) -> bool {
+    fn add(&self, me: u64, messages: u64) -> bool {
         if self.owner.load(Ordering::Relaxed) != me && !self.claim(me) {
             return false;
         }
-        add_alone(&self.count);
+        add_alone(&self.count, messages);
         true
     }
 
@@ -129,9 +129,9 @@ impl Received for Lanes {
     }
 
     #[inline(always)]
-    fn add(&self, end: usize, me: u64) {
-        if !self.lanes[end % LANES].value.add(me) {
-            self.others.value.fetch_add(1, Ordering::Relaxed);
+    fn add(&self, end: usize, me: u64, messages: u64) {
+        if !self.lanes[end % LANES].value.add(me, messages) {
+            self.others.value.fetch_add(messages, Ordering::Relaxed);
         }
     }
 
@@ -158,8 +158,8 @@ impl Received for Alone {
     }
 
     #[inline(always)]
-    fn add(&self, _receiver: usize, _me: u64) {
-        add_alone(&self.0.value);
+    fn add(&self, _receiver: usize, _me: u64, messages: u64) {
+        add_alone(&self.0.value, messages);
     }
 
     fn leave(&self, _receiver: usize, _me: u64) {}
@@ -181,7 +181,7 @@ impl<R: Received> Depth<R> {
     /// Counts a message that thread `me` has sent by the sender with this number.
     #[inline(always)]
     pub(in crate::locks) fn add_sent(&self, sender: usize, me: u64) {
-        self.sent.add(sender, me);
+        self.sent.add(sender, me, 1);
     }
 
     /// Leaves the lane of a sender to other threads.
@@ -189,10 +189,10 @@ impl<R: Received> Depth<R> {
         self.sent.leave(sender, me);
     }
 
-    /// Counts a message that thread `me` has received by the receiver with this number.
+    /// Counts messages that thread `me` has received by the receiver with this number.
     #[inline(always)]
-    pub(in crate::locks) fn add_received(&self, receiver: usize, me: u64) {
-        self.received.add(receiver, me);
+    pub(in crate::locks) fn add_received(&self, receiver: usize, me: u64, messages: u64) {
+        self.received.add(receiver, me, messages);
     }
 
     /// Leaves the lane of a receiver to other threads.
@@ -228,7 +228,7 @@ impl<R: Received> Depth<R> {
 
 /// Adds to a number that no other thread writes at the same time.
 #[inline(always)]
-fn add_alone(count: &AtomicU64) {
-    let next = count.load(Ordering::Relaxed).wrapping_add(1);
+fn add_alone(count: &AtomicU64, messages: u64) {
+    let next = count.load(Ordering::Relaxed).wrapping_add(messages);
     count.store(next, Ordering::Relaxed);
 }

@@ -12,11 +12,11 @@ use crate::sync::Ordering;
 
 /// The parts that the ends of a channel share. `R` counts the messages that were received.
 #[derive(Debug)]
-struct ChannelInfo<R> {
-    name: ValueName,
+pub(in crate::locks) struct ChannelInfo<R> {
+    pub(in crate::locks) name: ValueName,
     depth: Depth<R>,
-    to_receive: NamedSite,
-    to_send: NamedSite,
+    pub(in crate::locks) to_receive: NamedSite,
+    pub(in crate::locks) to_send: NamedSite,
     /// Numbers of senders and receivers that were made. Relaxed.
     senders: AtomicUsize,
     receivers: AtomicUsize,
@@ -27,22 +27,22 @@ struct ChannelInfo<R> {
 
 /// A sender's part of a channel.
 #[derive(Debug)]
-pub(super) struct SenderLink<R: Received> {
-    info: Arc<ChannelInfo<R>>,
+pub(in crate::locks) struct SenderLink<R: Received> {
+    pub(in crate::locks) info: Arc<ChannelInfo<R>>,
     /// The number of the sender.
     number: usize,
 }
 
 /// A receiver's part of a channel.
 #[derive(Debug)]
-pub(super) struct ReceiverLink<R: Received> {
-    info: Arc<ChannelInfo<R>>,
+pub(in crate::locks) struct ReceiverLink<R: Received> {
+    pub(in crate::locks) info: Arc<ChannelInfo<R>>,
     /// The number of the receiver.
     number: usize,
 }
 
 /// Makes the parts of a channel with one sender and one receiver.
-pub(super) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, ReceiverLink<R>) {
+pub(in crate::locks) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, ReceiverLink<R>) {
     let info = Arc::new_cyclic(|info: &Weak<ChannelInfo<R>>| ChannelInfo {
         name,
         depth: Depth::new(),
@@ -84,16 +84,24 @@ fn this_thread() -> u64 {
 }
 
 impl<R: Received> SenderLink<R> {
+    /// Makes the part of another sender of a channel.
+    pub(in crate::locks) fn new(info: &Arc<ChannelInfo<R>>) -> Self {
+        Self {
+            info: Arc::clone(info),
+            number: info.senders.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
     /// Counts a message that this thread has sent.
     #[inline(always)]
-    pub(super) fn count(&self) {
+    pub(in crate::locks) fn count(&self) {
         if !cfg!(feature = "off") {
             self.info.depth.add_sent(self.number, this_thread());
         }
     }
 
     /// Opens the scope of a wait for room.
-    pub(super) fn wait(&self) -> Scope {
+    pub(in crate::locks) fn wait(&self) -> Scope {
         begin_wait(&self.info.to_send, self.info.name)
     }
 }
@@ -101,24 +109,28 @@ impl<R: Received> SenderLink<R> {
 impl<R: Received> ReceiverLink<R> {
     /// Counts a message that this thread has received.
     #[inline(always)]
-    pub(super) fn count(&self) {
-        if !cfg!(feature = "off") {
-            self.info.depth.add_received(self.number, this_thread());
+    pub(in crate::locks) fn count(&self) {
+        self.count_some(1);
+    }
+
+    /// Counts messages that this thread has received.
+    #[inline(always)]
+    pub(in crate::locks) fn count_some(&self, messages: usize) {
+        if !cfg!(feature = "off") && messages != 0 {
+            let depth = &self.info.depth;
+            depth.add_received(self.number, this_thread(), messages as u64);
         }
     }
 
     /// Opens the scope of a wait for a message.
-    pub(super) fn wait(&self) -> Scope {
+    pub(in crate::locks) fn wait(&self) -> Scope {
         begin_wait(&self.info.to_receive, self.info.name)
     }
 }
 
 impl<R: Received> Clone for SenderLink<R> {
     fn clone(&self) -> Self {
-        Self {
-            info: Arc::clone(&self.info),
-            number: self.info.senders.fetch_add(1, Ordering::Relaxed),
-        }
+        Self::new(&self.info)
     }
 }
 

@@ -24,7 +24,7 @@
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(super) mod depth;
 #[cfg(not(loom))]
-mod link;
+pub(super) mod link;
 #[cfg(not(loom))]
 mod message;
 #[cfg(not(loom))]

@@ -110,13 +110,13 @@ impl LockWatch for LockInfo {
 
     #[inline(always)]
     fn unlocking(&self) {
-        self.before_unlock();
+        self.waiters.before_unlock();
         self.holder.clear();
     }
 
     #[inline(always)]
     fn leaving(&self) {
-        self.before_unlock();
+        self.waiters.before_unlock();
         self.hide(Self::token());
     }
 

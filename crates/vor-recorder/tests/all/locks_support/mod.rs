@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vor_capture::model::batch::{ArgValue, FlowStage, SpanBatch};
+use vor_capture::model::batch::{ArgValue, FlowStage, SpanBatch, TaskEventKind};
 use vor_capture::reader::{Event, Reader};
 use vor_recorder::drain;
 use vor_recorder::setup::Config;
@@ -20,6 +20,26 @@ pub(crate) struct Recorded {
     pub(crate) args: Vec<String>,
 }
 
+/// A task that was recorded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordedTask {
+    pub(crate) name: String,
+    pub(crate) start_ticks: u64,
+    pub(crate) end_ticks: u64,
+    /// Names with their times.
+    pub(crate) steps: Vec<(u64, String)>,
+}
+
+impl RecordedTask {
+    /// Returns the names of the steps, by their time. Threads record them in any order.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn steps(&self) -> Vec<&str> {
+        let mut steps: Vec<_> = self.steps.iter().collect();
+        steps.sort_by_key(|(ticks, _)| *ticks);
+        steps.iter().map(|(_, name)| name.as_str()).collect()
+    }
+}
+
 /// A point of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
@@ -31,6 +51,8 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     pub(crate) spans: Vec<Recorded>,
+    /// By their ids.
+    pub(crate) tasks: HashMap<u64, RecordedTask>,
     pub(crate) flows: HashMap<u64, Vec<(String, Point)>>,
     pub(crate) dropped: u64,
 }
@@ -65,6 +87,19 @@ impl Recording {
                 });
                 self.spans[first + args.span as usize].args = texts.collect();
             }
+            for span in &thread.async_spans {
+                let task = self.tasks.entry(span.id).or_default();
+                task.name = catalog.site_name(span.site).to_owned();
+                task.start_ticks = span.start_ticks;
+                task.end_ticks = span.start_ticks + span.duration_ticks;
+            }
+            for event in &thread.task_events {
+                if event.kind == TaskEventKind::Step {
+                    let name = catalog.site_name(event.site).to_owned();
+                    let task = self.tasks.entry(event.task).or_default();
+                    task.steps.push((event.start_ticks, name));
+                }
+            }
             for flow in &thread.flows {
                 let point = Point {
                     ticks: flow.ticks,
@@ -82,12 +117,38 @@ impl Recording {
         self.spans.iter().filter(is_wait)
     }
 
+    /// Returns the tasks that have ended, by their start.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn ended_tasks(&self) -> Vec<&RecordedTask> {
+        let mut tasks: Vec<_> = self.tasks.values().collect();
+        tasks.retain(|task| !task.name.is_empty());
+        tasks.sort_by_key(|task| task.start_ticks);
+        tasks
+    }
+
     /// Returns the spans of a thread except waits, by their start.
     pub(crate) fn scopes_of(&self, thread: &str) -> Vec<&Recorded> {
         let is_scope = |span: &&Recorded| span.thread == thread && !span.name.starts_with("wait: ");
         let mut scopes: Vec<_> = self.spans.iter().filter(is_scope).collect();
         scopes.sort_by_key(|span| span.start_ticks);
         scopes
+    }
+}
+
+/// Numbers that look random and follow from the seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % end
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn index(&mut self, end: usize) -> usize {
+        self.below(end as u64) as usize
     }
 }
 

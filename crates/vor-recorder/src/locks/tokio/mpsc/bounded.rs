@@ -1,0 +1,280 @@
+//! Channels with room for a number of messages.
+
+use std::iter::FusedIterator;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::tokio::sync::mpsc;
+
+use super::error::{SendError, TryRecvError, TrySendError};
+use super::room;
+use super::{ChannelInfo, ReceiverLink, SenderLink};
+use crate::hot::named_site::ValueName;
+use crate::locks::channel::link::link;
+use crate::locks::tokio::waited::Waited;
+
+/// The sending end of a bounded channel, with the interface of
+/// [`tokio::sync::mpsc::Sender`].
+///
+/// A future that finds the channel full while recording is on begins a task `wait: NAME to send`,
+/// which ends when it is polled with room, or with the step `cancelled` when it is dropped.
+pub struct Sender<T> {
+    inner: mpsc::Sender<T>,
+    link: SenderLink,
+}
+
+/// A [`Sender`] that does not keep the channel open.
+pub struct WeakSender<T> {
+    inner: mpsc::WeakSender<T>,
+    info: Arc<ChannelInfo>,
+}
+
+/// The receiving end of a bounded channel, with the interface of
+/// [`tokio::sync::mpsc::Receiver`].
+///
+/// A future that finds the channel empty while recording is on begins a task
+/// `wait: NAME to receive`, which ends when it is polled with a message, or with the step
+/// `cancelled` when it is dropped.
+pub struct Receiver<T> {
+    inner: mpsc::Receiver<T>,
+    link: ReceiverLink,
+}
+
+/// Room for a message, made by [`Sender::reserve`].
+#[derive(Debug)]
+pub struct Permit<'a, T> {
+    inner: mpsc::Permit<'a, T>,
+    link: &'a SenderLink,
+}
+
+/// Room for some messages, made by [`Sender::reserve_many`].
+#[derive(Debug)]
+pub struct PermitIterator<'a, T> {
+    inner: mpsc::PermitIterator<'a, T>,
+    link: &'a SenderLink,
+}
+
+/// Room for a message and the sender, made by [`Sender::reserve_owned`].
+#[derive(Debug)]
+pub struct OwnedPermit<T> {
+    inner: mpsc::OwnedPermit<T>,
+    link: SenderLink,
+}
+
+#[track_caller]
+pub(super) fn with_name<T>(name: ValueName, buffer: usize) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = mpsc::channel(buffer);
+    let (link, receiver_link) = link(name);
+    let sender = Sender {
+        inner: sender,
+        link,
+    };
+    let receiver = Receiver {
+        inner: receiver,
+        link: receiver_link,
+    };
+    (sender, receiver)
+}
+
+sender!(Sender, WeakSender);
+receiver!(Receiver);
+
+impl<T> Sender<T> {
+    /// Sends a message, and waits until there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the receiver is gone or has closed the channel.
+    pub async fn send(&self, message: T) -> Result<(), SendError<T>> {
+        let sent = Waited::new(pin!(self.inner.send(message)), room(&self.link.info)).await;
+        if sent.is_ok() {
+            self.link.count();
+        }
+        sent
+    }
+
+    /// Sends a message if there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if there is no room, or if the receiver is gone or has
+    /// closed the channel.
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        let sent = self.inner.try_send(message);
+        if sent.is_ok() {
+            self.link.count();
+        }
+        sent
+    }
+
+    /// Sends a message, and blocks the thread until there is room for it. The wait is a scope of
+    /// the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the receiver is gone or has closed the channel.
+    ///
+    /// # Panics
+    ///
+    /// Panics in a task of a runtime, whose thread must not be blocked.
+    #[track_caller]
+    pub fn blocking_send(&self, message: T) -> Result<(), SendError<T>> {
+        let must_wait = self.inner.capacity() == 0 && !self.inner.is_closed();
+        let scope = must_wait.then(|| self.link.wait());
+        let sent = self.inner.blocking_send(message);
+        drop(scope);
+        if sent.is_ok() {
+            self.link.count();
+        }
+        sent
+    }
+
+    /// Takes room for a message, and waits until there is some.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the receiver is gone or has closed the channel.
+    pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
+        let inner = Waited::new(pin!(self.inner.reserve()), room(&self.link.info)).await?;
+        Ok(self.permit(inner))
+    }
+
+    /// Takes room for `count` messages at once, and waits until there is so much.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the receiver is gone or has closed the channel, or if `count` is more
+    /// than the channel has room for.
+    pub async fn reserve_many(&self, count: usize) -> Result<PermitIterator<'_, T>, SendError<()>> {
+        let reserved = pin!(self.inner.reserve_many(count));
+        let inner = Waited::new(reserved, room(&self.link.info)).await?;
+        Ok(self.permits(inner))
+    }
+
+    /// Takes room for a message, and waits until there is some. The permit is the sender meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the receiver is gone or has closed the channel.
+    pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
+        let Self { inner, link } = self;
+        let inner = Waited::new(pin!(inner.reserve_owned()), room(&link.info)).await?;
+        Ok(OwnedPermit { inner, link })
+    }
+
+    /// Takes room for a message if there is some.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is none, or if the receiver is gone or has closed the channel.
+    pub fn try_reserve(&self) -> Result<Permit<'_, T>, TrySendError<()>> {
+        Ok(self.permit(self.inner.try_reserve()?))
+    }
+
+    /// Takes room for `count` messages at once if there is so much.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is less, or if the receiver is gone or has closed the channel.
+    pub fn try_reserve_many(
+        &self,
+        count: usize,
+    ) -> Result<PermitIterator<'_, T>, TrySendError<()>> {
+        Ok(self.permits(self.inner.try_reserve_many(count)?))
+    }
+
+    /// Takes room for a message if there is some. The permit is the sender meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns the sender in an error if there is none, or if the receiver is gone or has closed
+    /// the channel.
+    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, TrySendError<Self>> {
+        let Self { inner, link } = self;
+        match inner.try_reserve_owned() {
+            Ok(inner) => Ok(OwnedPermit { inner, link }),
+            Err(TrySendError::Full(inner)) => Err(TrySendError::Full(Self { inner, link })),
+            Err(TrySendError::Closed(inner)) => Err(TrySendError::Closed(Self { inner, link })),
+        }
+    }
+
+    fn permit<'a>(&'a self, inner: mpsc::Permit<'a, T>) -> Permit<'a, T> {
+        let link = &self.link;
+        Permit { inner, link }
+    }
+
+    fn permits<'a>(&'a self, inner: mpsc::PermitIterator<'a, T>) -> PermitIterator<'a, T> {
+        let link = &self.link;
+        PermitIterator { inner, link }
+    }
+
+    /// Returns for how many messages there is room.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    /// Returns for how many messages the channel was made.
+    #[must_use]
+    pub fn max_capacity(&self) -> usize {
+        self.inner.max_capacity()
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Returns for how many messages there is room.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    /// Returns for how many messages the channel was made.
+    #[must_use]
+    pub fn max_capacity(&self) -> usize {
+        self.inner.max_capacity()
+    }
+}
+
+impl<T> Permit<'_, T> {
+    /// Sends a message, for which there is room.
+    pub fn send(self, message: T) {
+        self.inner.send(message);
+        self.link.count();
+    }
+}
+
+impl<'a, T> Iterator for PermitIterator<'a, T> {
+    type Item = Permit<'a, T>;
+
+    fn next(&mut self) -> Option<Permit<'a, T>> {
+        Some(Permit {
+            inner: self.inner.next()?,
+            link: self.link,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl<T> ExactSizeIterator for PermitIterator<'_, T> {}
+impl<T> FusedIterator for PermitIterator<'_, T> {}
+
+impl<T> OwnedPermit<T> {
+    /// Sends a message, for which there is room, and returns the sender.
+    pub fn send(self, message: T) -> Sender<T> {
+        let Self { inner, link } = self;
+        let inner = inner.send(message);
+        link.count();
+        Sender { inner, link }
+    }
+
+    /// Leaves the room to others, and returns the sender.
+    pub fn release(self) -> Sender<T> {
+        let Self { inner, link } = self;
+        let inner = inner.release();
+        Sender { inner, link }
+    }
+}

@@ -1,0 +1,237 @@
+//! What the ends of bounded and unbounded channels have in common.
+
+/// Defines what the receivers of both kinds of channels have in common.
+macro_rules! receiver {
+    ($receiver:ident) => {
+        impl<T> $receiver<T> {
+            /// Receives the next message, and waits until it comes. Returns `None` if all senders
+            /// are gone, or the channel is closed, and all messages are received.
+            pub async fn recv(&mut self) -> Option<T> {
+                let awaited = super::message(&self.link.info);
+                let received = Waited::new(pin!(self.inner.recv()), awaited).await;
+                self.link.count_some(usize::from(received.is_some()));
+                received
+            }
+
+            /// Receives up to `limit` messages that are there, and waits for the first one. Returns
+            /// how many it has appended to `buffer`, 0 as [`recv`](Self::recv) returns `None`.
+            pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+                let awaited = super::message(&self.link.info);
+                let received = pin!(self.inner.recv_many(buffer, limit));
+                let received = Waited::new(received, awaited).await;
+                self.link.count_some(received);
+                received
+            }
+
+            /// Receives the next message if it is there.
+            ///
+            /// # Errors
+            ///
+            /// Returns an error if it is not there, or if all senders are gone.
+            pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+                let received = self.inner.try_recv();
+                self.link.count_some(usize::from(received.is_ok()));
+                received
+            }
+
+            /// Receives as [`recv`](Self::recv) does, and blocks the thread. The wait is a scope of
+            /// the thread.
+            ///
+            /// # Panics
+            ///
+            /// Panics in a task of a runtime, whose thread must not be blocked.
+            #[track_caller]
+            pub fn blocking_recv(&mut self) -> Option<T> {
+                let scope = self.must_wait().then(|| self.link.wait());
+                let received = self.inner.blocking_recv();
+                drop(scope);
+                self.link.count_some(usize::from(received.is_some()));
+                received
+            }
+
+            /// Receives as [`recv_many`](Self::recv_many) does, and blocks the thread. The wait is
+            /// a scope of the thread.
+            ///
+            /// # Panics
+            ///
+            /// Panics in a task of a runtime, whose thread must not be blocked.
+            #[track_caller]
+            pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+                let must_wait = limit > 0 && self.must_wait();
+                let scope = must_wait.then(|| self.link.wait());
+                let received = self.inner.blocking_recv_many(buffer, limit);
+                drop(scope);
+                self.link.count_some(received);
+                received
+            }
+
+            fn must_wait(&self) -> bool {
+                self.inner.is_empty() && !self.inner.is_closed()
+            }
+
+            /// Polls for a message. The wait is not recorded.
+            pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+                let polled = self.inner.poll_recv(context);
+                let is_received = matches!(polled, Poll::Ready(Some(_)));
+                self.link.count_some(usize::from(is_received));
+                polled
+            }
+
+            /// Polls for messages. The wait is not recorded.
+            pub fn poll_recv_many(
+                &mut self,
+                context: &mut Context<'_>,
+                buffer: &mut Vec<T>,
+                limit: usize,
+            ) -> Poll<usize> {
+                let polled = self.inner.poll_recv_many(context, buffer, limit);
+                if let Poll::Ready(received) = polled {
+                    self.link.count_some(received);
+                }
+                polled
+            }
+
+            /// Closes the channel: nothing can be sent any more. Messages that were sent can be
+            /// received.
+            pub fn close(&mut self) {
+                self.inner.close();
+            }
+
+            /// Returns whether all senders are gone or the channel is closed.
+            #[must_use]
+            pub fn is_closed(&self) -> bool {
+                self.inner.is_closed()
+            }
+
+            /// Returns whether no message is there.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.inner.is_empty()
+            }
+
+            /// Returns the number of messages that are there.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.inner.len()
+            }
+
+            /// Returns the number of senders, without the weak ones.
+            #[must_use]
+            pub fn sender_strong_count(&self) -> usize {
+                self.inner.sender_strong_count()
+            }
+
+            /// Returns the number of weak senders.
+            #[must_use]
+            pub fn sender_weak_count(&self) -> usize {
+                self.inner.sender_weak_count()
+            }
+        }
+
+        impl<T> std::fmt::Debug for $receiver<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($receiver))
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// Defines what the senders of both kinds of channels have in common.
+macro_rules! sender {
+    ($sender:ident, $weak:ident) => {
+        impl<T> $sender<T> {
+            /// Waits until the receiver is gone or has closed the channel. This wait is not
+            /// recorded.
+            pub async fn closed(&self) {
+                self.inner.closed().await;
+            }
+
+            /// Returns whether the receiver is gone or has closed the channel.
+            #[must_use]
+            pub fn is_closed(&self) -> bool {
+                self.inner.is_closed()
+            }
+
+            /// Returns whether two senders are of the same channel.
+            #[must_use]
+            pub fn same_channel(&self, other: &Self) -> bool {
+                self.inner.same_channel(&other.inner)
+            }
+
+            /// Makes a sender that does not keep the channel open.
+            #[must_use]
+            pub fn downgrade(&self) -> $weak<T> {
+                $weak {
+                    inner: self.inner.downgrade(),
+                    info: Arc::clone(&self.link.info),
+                }
+            }
+
+            /// Returns the number of senders, without the weak ones.
+            #[must_use]
+            pub fn strong_count(&self) -> usize {
+                self.inner.strong_count()
+            }
+
+            /// Returns the number of weak senders.
+            #[must_use]
+            pub fn weak_count(&self) -> usize {
+                self.inner.weak_count()
+            }
+        }
+
+        impl<T> $weak<T> {
+            /// Makes a sender that keeps the channel open, unless all senders are gone.
+            #[must_use]
+            pub fn upgrade(&self) -> Option<$sender<T>> {
+                Some($sender {
+                    inner: self.inner.upgrade()?,
+                    link: SenderLink::new(&self.info),
+                })
+            }
+
+            /// Returns the number of senders, without the weak ones.
+            #[must_use]
+            pub fn strong_count(&self) -> usize {
+                self.inner.strong_count()
+            }
+
+            /// Returns the number of weak senders.
+            #[must_use]
+            pub fn weak_count(&self) -> usize {
+                self.inner.weak_count()
+            }
+        }
+
+        impl<T> Clone for $sender<T> {
+            fn clone(&self) -> Self {
+                Self {
+                    inner: self.inner.clone(),
+                    link: self.link.clone(),
+                }
+            }
+        }
+
+        impl<T> Clone for $weak<T> {
+            fn clone(&self) -> Self {
+                Self {
+                    inner: self.inner.clone(),
+                    info: Arc::clone(&self.info),
+                }
+            }
+        }
+
+        impl<T> std::fmt::Debug for $sender<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($sender)).finish_non_exhaustive()
+            }
+        }
+
+        impl<T> std::fmt::Debug for $weak<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($weak)).finish_non_exhaustive()
+            }
+        }
+    };
+}

@@ -1,0 +1,134 @@
+//! The waits of tasks in `vor::sync::tokio`: tasks `wait: NAME`, with the holder in a step.
+//!
+//! A wait begins on one thread and may end on another, whose batch may come first. So a wait is
+//! kept until its end and the scope around its begin are both known.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId};
+
+use crate::command::wait_spans::{Cause, NO_HOLDER, PREFIX};
+
+/// The category of a wait for something that somebody holds.
+const HELD: &str = "lock";
+/// The text before a holder that is no scope, in the name of a step.
+const HOLDER: &str = "holder: ";
+/// The text before the scope in which the holder has taken the lock.
+const HOLDER_SCOPE: &str = "holder_scope: ";
+
+/// A wait of a task that is over.
+#[derive(Debug)]
+pub(super) struct EndedWait {
+    pub(super) cause: Cause,
+    /// The scope in which it began; 0 if none was open.
+    pub(super) waiter: SiteId,
+    pub(super) duration_ns: u64,
+}
+
+/// What is known of a wait.
+#[derive(Debug)]
+struct Known {
+    cause: Cause,
+    waiter: Option<SiteId>,
+    duration_ns: Option<u64>,
+}
+
+/// Waits of which something is not known yet, by the id of their task.
+#[derive(Debug, Default)]
+pub(super) struct WaitTasks {
+    known: HashMap<u64, Known>,
+}
+
+impl WaitTasks {
+    /// Takes the begins of a thread, and returns them in the order of time, with the id of each
+    /// task.
+    pub(super) fn begun(&mut self, catalog: &Catalog, thread: &ThreadBatch) -> Vec<(u64, u64)> {
+        let mut begun = Vec::new();
+        for event in &thread.task_events {
+            match event.kind {
+                TaskEventKind::Begin { .. }
+                    if self.get(catalog, event.task, event.site).is_some() =>
+                {
+                    begun.push((event.start_ticks, event.task));
+                }
+                TaskEventKind::Step => {
+                    if let Some(known) = self.known.get_mut(&event.task) {
+                        let step = catalog.site_name(event.site);
+                        if let Some(holder) = step.strip_prefix(HOLDER) {
+                            known.cause.thread = holder.into();
+                        } else if let Some(scope) = step.strip_prefix(HOLDER_SCOPE) {
+                            known.cause.scope = scope.into();
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        begun.sort_unstable();
+        begun
+    }
+
+    /// Takes the ends of a thread, and returns the waits of which everything is known.
+    pub(super) fn ended(&mut self, catalog: &Catalog, thread: &ThreadBatch) -> Vec<EndedWait> {
+        let mut ended = Vec::new();
+        for span in &thread.async_spans {
+            let duration_ns = catalog
+                .timeline
+                .duration_ns(span.start_ticks, span.duration_ticks);
+            if let Some(known) = self.get(catalog, span.id, span.site) {
+                known.duration_ns = Some(duration_ns);
+                ended.extend(self.take(span.id));
+            }
+        }
+        ended
+    }
+
+    /// The scope around the begin of a wait is known. Returns the wait if its end is known, too.
+    pub(super) fn waiter(&mut self, task: u64, waiter: SiteId) -> Option<EndedWait> {
+        self.known.get_mut(&task)?.waiter = Some(waiter);
+        self.take(task)
+    }
+
+    /// Takes the waits that are over, and around whose begin no scope is known.
+    pub(super) fn take_ended(&mut self) -> Vec<EndedWait> {
+        let known = std::mem::take(&mut self.known).into_values();
+        let ended = known.filter_map(|known| {
+            Some(EndedWait {
+                cause: known.cause,
+                waiter: known.waiter.unwrap_or_default(),
+                duration_ns: known.duration_ns?,
+            })
+        });
+        ended.collect()
+    }
+
+    fn take(&mut self, task: u64) -> Option<EndedWait> {
+        let known = self.known.get(&task)?;
+        let (waiter, duration_ns) = (known.waiter?, known.duration_ns?);
+        let cause = self.known.remove(&task)?.cause;
+        Some(EndedWait {
+            cause,
+            waiter,
+            duration_ns,
+        })
+    }
+
+    /// Returns what is known of a task, or `None` if it is no wait.
+    fn get(&mut self, catalog: &Catalog, task: u64, site: SiteId) -> Option<&mut Known> {
+        let site = catalog.site(site)?;
+        let name = site.name.strip_prefix(PREFIX)?;
+        let is_wait = [HELD, NO_HOLDER].contains(&&*site.category);
+        let nothing = || Known {
+            cause: Cause {
+                name: name.into(),
+                thread: Arc::default(),
+                scope: Arc::default(),
+            },
+            waiter: None,
+            duration_ns: None,
+        };
+        is_wait.then(|| self.known.entry(task).or_insert_with(nothing))
+    }
+}
