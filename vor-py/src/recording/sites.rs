@@ -45,7 +45,8 @@ pub(crate) fn intern(place: Place) -> &'static CallSite {
     site
 }
 
-fn intern_text(text: &str) -> &'static str {
+/// Returns the one copy of a text, which is never freed.
+pub(crate) fn intern_text(text: &str) -> &'static str {
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = texts.get(text) {
         return known;

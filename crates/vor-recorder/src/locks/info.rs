@@ -96,6 +96,18 @@ impl LockInfo {
 
     /// Returns the id of the site of this lock's waits. Locks of one name share it.
     pub(super) fn site(&self) -> SiteId {
-        self.site.id(self.name)
+        self.site_of(self.name)
+    }
+
+    /// Does the same for a lock whose name is elsewhere.
+    pub(super) fn site_of(&self, name: ValueName) -> SiteId {
+        self.site.id(name)
+    }
+
+    /// Forgets the holder and the threads that wait.
+    pub(super) fn forget_threads(&self) {
+        self.holder.clear();
+        self.waiters.store(0, Ordering::Relaxed);
+        self.released.store(0, Ordering::Relaxed);
     }
 }

@@ -27,6 +27,7 @@
 //! | `depth` | the number of messages in a channel |
 //! | `holder` | the word with the holder's token |
 //! | `info` | the parts of a lock beside the lock of the standard library |
+//! | `foreign` | the recording part of a lock of another language |
 //! | `wait` | the scope of a wait for a lock |
 //! | `blocked` | the scope of a wait without a holder |
 
@@ -54,5 +55,8 @@ pub mod barrier;
 pub mod semaphore;
 #[cfg(not(loom))]
 pub mod channel;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod foreign;
 #[cfg(all(test, loom))]
 mod models;

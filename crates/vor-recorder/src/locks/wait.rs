@@ -35,6 +35,15 @@ pub(super) struct Wait<'a> {
 impl<'a> Wait<'a> {
     /// Begins a wait. `absent` is the holder's name if none is stored in the lock.
     pub(super) fn begin(info: &'a LockInfo, absent: Absent) -> Self {
+        Self::begin_at(info, absent, || info.site())
+    }
+
+    /// Does the same for a lock whose site `site` returns.
+    pub(super) fn begin_at(
+        info: &'a LockInfo,
+        absent: Absent,
+        site: impl FnOnce() -> SiteId,
+    ) -> Self {
         if cfg!(feature = "off") || !record_state::is_on() || thread::drop_if_busy() {
             return Self {
                 info: None,
@@ -42,7 +51,7 @@ impl<'a> Wait<'a> {
             };
         }
         info.add_waiter();
-        let site = info.site();
+        let site = site();
         let mut scope = open_registered(site.0, [0; ARG_NAMES.len()]);
         // A counted scope has no arguments.
         if record_state::keeps_spans() {
@@ -51,6 +60,16 @@ impl<'a> Wait<'a> {
         Self {
             info: Some(info),
             _scope: scope,
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// Ends the wait of a thread that does not have the lock. The flow that the last unlock began
+    /// stays for another waiter.
+    pub(super) fn give_up(mut self) {
+        if let Some(info) = self.info.take() {
+            info.remove_waiter();
         }
     }
 }
