@@ -87,11 +87,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             blocking!(c"__enter__", lock_acquire, enter_doc),
             positional!(c"__exit__", lock_exit, exit_doc),
             no_args!(c"_release_save", lock_release_save, c"For Condition."),
-            blocking!(
-                c"_acquire_restore",
-                lock_acquire_restore,
-                c"For Condition."
-            ),
+            blocking!(c"_acquire_restore", lock_acquire_restore, c"For Condition."),
             no_args!(c"_is_owned", locked, c"For Condition."),
             no_args!(c"_at_fork_reinit", at_fork_reinit, fork_doc),
         ]);
@@ -304,7 +300,12 @@ impl Object {
     ///
     /// As for [`RawLock::lock`].
     #[inline(always)]
-    unsafe fn lock(&self, owner: usize, blocking: Blocking, is_interruptible: bool) -> Option<bool> {
+    unsafe fn lock(
+        &self,
+        owner: usize,
+        blocking: Blocking,
+        is_interruptible: bool,
+    ) -> Option<bool> {
         // Taken before the lock, because it may run code of the program.
         let token = LockerToken::of_this_thread();
         let mut has_lock = self.raw.try_lock();
@@ -639,7 +640,8 @@ fn is_called_by_condition(py: Python<'_>) -> bool {
             return Ok(false);
         };
         let code = frame.getattr(intern!(py, "f_code"))?;
-        code.getattr(intern!(py, "co_qualname"))?.eq("Condition.wait")
+        code.getattr(intern!(py, "co_qualname"))?
+            .eq("Condition.wait")
     };
     find().unwrap_or(false)
 }

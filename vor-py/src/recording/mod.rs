@@ -42,6 +42,7 @@ mod config;
 mod functions;
 mod scope;
 mod ticker;
+mod gil;
 mod filter;
 mod codes;
 mod callee;

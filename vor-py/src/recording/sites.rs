@@ -15,6 +15,7 @@ pub(crate) struct Place {
     /// 1-based; 0 if unknown.
     pub(crate) line: u32,
     pub(crate) args: Vec<String>,
+    pub(crate) category: &'static str,
 }
 
 static SITES: LazyLock<Mutex<HashMap<Place, &'static CallSite>>> = LazyLock::new(Mutex::default);
@@ -33,7 +34,8 @@ pub(crate) fn intern(place: Place) -> &'static CallSite {
         intern_text(&place.module),
         intern_text(&place.file),
         place.line,
-    );
+    )
+    .with_category(place.category);
     let names: Vec<&'static str> = place
         .args
         .iter()
