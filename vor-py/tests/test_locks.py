@@ -296,7 +296,7 @@ def test_the_interface_is_that_of_threading(kind: Any) -> None:
     assert repr(lock).startswith(f"<unlocked vor.{kind.__name__} object ")
     with lock as has:
         assert has is True and lock.locked() and repr(lock).startswith("<locked ")
-        assert weakref.ref(lock)() is lock
+        assert id(weakref.ref(lock)()) == id(lock)
     assert not lock.locked()
     assert lock.acquire(timeout=threading.TIMEOUT_MAX) is True
     lock.release()
@@ -456,8 +456,8 @@ def test_a_thread_that_the_interpreter_ends_in_a_wait_does_no_harm(
             while True: lock.acquire(timeout=0.0005)
         for _ in range(4): threading.Thread(target=waits, daemon=True).start()
         class Late:
-            def __del__(self):
-                for _ in range(20): time.sleep(0.002)
+            def __del__(self, sleep=time.sleep):
+                for _ in range(20): sleep(0.002)
         late = Late()
         time.sleep(0.05)
         """,
@@ -534,7 +534,7 @@ def test_the_waits_for_the_interpreters_lock(tmp_path: Path) -> None:
         assert {m["gil_wait_ms"][1] for m in frames if "gil_wait_ms" in m} == {"ms"}
         return [m["gil_wait_ms"][0] for m in frames if "gil_wait_ms" in m]
 
-    idle, busy = of(0), of(2)
+    idle, busy = of(0), of(1)
     # A thread that computes keeps the lock for the switch interval, which is 5 ms.
     assert max(busy) >= 4.0, busy
     assert sorted(idle)[len(idle) // 2] < 2.0, idle

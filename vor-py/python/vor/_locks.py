@@ -13,10 +13,8 @@ from typing import Any
 
 from vor import _core
 
-_QUEUE: Any = queue.SimpleQueue
 
-
-class SimpleQueue(_QUEUE):
+class SimpleQueue(queue.SimpleQueue[Any]):
     """A `queue.SimpleQueue` that records the waits for an item."""
 
     def __init__(self) -> None:

@@ -238,23 +238,21 @@ pub(crate) fn forget_gil() -> bool {
     gil::forget()
 }
 
-/// Returns an object for `with` around a wait without a holder, for something that the caller of
-/// the caller makes; `suffix` follows its name.
+/// Returns an object for `with` around the waits for something without a holder that the program
+/// makes here; `suffix` follows its name.
 #[pyfunction]
 #[pyo3(signature = (suffix, /))]
 pub(crate) fn wait_scope<'py>(py: Python<'py>, suffix: &str) -> PyResult<Bound<'py, PyAny>> {
     let (file, line) = maker::place(py)?;
     let file = file.to_str().unwrap_or("<unknown>").to_owned();
-    Ok(scope::of_site(
-        py,
-        sites::intern(Place {
-            name: format!("wait: {file}:{line}{suffix}"),
-            file,
-            line,
-            category: "wait",
-            ..Place::default()
-        }),
-    )?)
+    let place = Place {
+        name: format!("wait: {file}:{line}{suffix}"),
+        file,
+        line,
+        category: "wait",
+        ..Place::default()
+    };
+    scope::of_site(py, sites::intern(place))
 }
 
 /// Returns the name of this thread from the tables of `threading`, without running Python code.

@@ -446,11 +446,13 @@ unsafe fn read_arguments(args: VectorcallArgs) -> PyResult<Blocking> {
 }
 
 fn bool_object(value: Option<bool>) -> *mut ffi::PyObject {
-    match value {
-        // SAFETY: both objects are always there.
-        Some(true) => unsafe { ffi::Py_NewRef(ffi::Py_True()) },
-        Some(false) => unsafe { ffi::Py_NewRef(ffi::Py_False()) },
-        None => ptr::null_mut(),
+    // SAFETY: both objects are always there.
+    unsafe {
+        match value {
+            Some(true) => ffi::Py_NewRef(ffi::Py_True()),
+            Some(false) => ffi::Py_NewRef(ffi::Py_False()),
+            None => ptr::null_mut(),
+        }
     }
 }
 
