@@ -46,6 +46,16 @@ def waits(capture: Capture) -> list[dict[str, Any]]:
     return [span for span in capture.spans if span["name"].startswith("wait: ")]
 
 
+def arrows(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the begins and the ends of arrows, as Chrome's format has them."""
+    out = capture.path.with_suffix(".json")
+    vor.read(capture.path).export(out)
+    events = json.loads(out.read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    begin, end = ([event for event in events if event.get("ph") == phase] for phase in ("s", "f"))
+    return begin, end
+
+
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_a_wait_names_the_holder_and_has_an_arrow(tmp_path: Path, kind: str) -> None:
     run = record(
@@ -65,12 +75,7 @@ thread.join()
     assert 30e6 < wait["end"] - wait["start"] < 10e9
     assert ("look_up", "wait: cache") in run.capture.parents()
     # The arrow begins in the holder's scope and ends in the wait.
-    vor.read(run.capture.path).export(tmp_path / "run.json")
-    events = json.loads((tmp_path / "run.json").read_text())
-    events = events["traceEvents"] if isinstance(events, dict) else events
-    begin, end = (
-        [event for event in events if event.get("ph") == phase] for phase in ("s", "f")
-    )
+    begin, end = arrows(run.capture)
     assert [event["id"] for event in begin] == [event["id"] for event in end] != []
     assert begin[0]["tid"] != end[0]["tid"]
 
@@ -128,6 +133,8 @@ def test_a_wait_that_times_out_is_a_wait(tmp_path: Path) -> None:
     (wait,) = waits(run.capture)
     assert wait["args"] == {"lock": "lock", "holder": "MainThread", "holder_scope": "holds"}
     assert wait["end"] - wait["start"] >= 20e6
+    # Nobody waits any more when the lock is released.
+    assert arrows(run.capture) == ([], [])
 
 
 def test_random_schedules_name_no_scope_in_which_the_lock_was_free(tmp_path: Path) -> None:
@@ -290,6 +297,49 @@ def test_queues_and_executors_work(patched: vor.ThreadingPatch) -> None:
         bounded.put(2, timeout=0.01)
 
 
+def test_the_standard_library_works_on_patched_locks(tmp_path: Path) -> None:
+    run = start(
+        tmp_path,
+        """
+        import vor
+        vor.enable(capture="run.vor")
+        vor.patch_threading()
+        import asyncio, concurrent.futures, logging, multiprocessing, sys, threading
+        def square(i):
+            logging.getLogger("squares").warning("%d", i)
+            return i * i
+        expected = [i * i for i in range(20)]
+        async def in_threads():
+            return await asyncio.gather(*(asyncio.to_thread(square, i) for i in range(20)))
+        if __name__ == "__main__":
+            logging.basicConfig(filename="log")
+            assert asyncio.run(in_threads()) == expected
+            for method in multiprocessing.get_all_start_methods():
+                context = multiprocessing.get_context(method)
+                with context.Pool(2) as pool:
+                    assert pool.map(square, range(20)) == expected
+                with concurrent.futures.ProcessPoolExecutor(2, context) as pool:
+                    assert list(pool.map(square, range(20))) == expected
+                queue, manager = context.Queue(), context.Manager()
+                shared = manager.Queue()
+                process = context.Process(target=queue.put, args=(7,))
+                process.start()
+                assert queue.get(timeout=60) == 7
+                process.join()
+                shared.put(8)
+                assert shared.get() == 8
+            ready = threading.Event()
+            timer = threading.Timer(0.01, ready.set)
+            timer.start()
+            assert ready.wait(60)
+            timer.join()
+            print("done")
+        """,
+    )
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.done.stdout == "done\n"
+
+
 @pytest.mark.parametrize("kind", [vor.Lock, vor.RLock])
 def test_the_interface_is_that_of_threading(kind: Any) -> None:
     lock = kind()
@@ -448,7 +498,7 @@ def test_a_thread_that_the_interpreter_ends_in_a_wait_does_no_harm(
     run = start(
         tmp_path,
         f"""
-        import threading, time, vor
+        import sys, threading, time, vor
         if {recording}: vor.enable(capture="run.vor")
         lock = vor.Lock("lock")
         lock.acquire()
@@ -458,7 +508,8 @@ def test_a_thread_that_the_interpreter_ends_in_a_wait_does_no_harm(
         class Late:
             def __del__(self, sleep=time.sleep):
                 for _ in range(20): sleep(0.002)
-        late = Late()
+        # A module of the program would be kept by the frames of its threads.
+        sys.late = Late()
         time.sleep(0.05)
         """,
     )

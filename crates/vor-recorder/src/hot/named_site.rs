@@ -24,6 +24,10 @@ pub(crate) enum ValueName {
     /// The place at which the value was made.
     Place(&'static Location<'static>),
     /// A file and a line of another language.
+    #[cfg_attr(
+        any(loom, not(feature = "locks")),
+        allow(dead_code, reason = "only a lock of another language has one")
+    )]
     Line(&'static str, u32),
 }
 
