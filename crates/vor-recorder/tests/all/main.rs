@@ -33,6 +33,8 @@ mod locks_channel_like_std;
 #[cfg(feature = "locks")]
 mod locks_condvar;
 #[cfg(feature = "locks")]
+mod locks_foreign;
+#[cfg(feature = "locks")]
 mod locks_like_std;
 #[cfg(feature = "locks")]
 mod locks_std;
