@@ -103,7 +103,12 @@ pub(super) fn stop(py: Python<'_>) {
 
 /// Forgets the thread, which the child of a fork does not have. Returns whether there was one.
 pub(super) fn forget() -> bool {
-    replace(None).is_some()
+    let Some(Sampler { thread, .. }) = replace(None) else {
+        return false;
+    };
+    // Dropping it would detach a thread of the parent.
+    std::mem::forget(thread);
+    true
 }
 
 fn measure(interval: Duration, waits: &Waits, is_done: &AtomicBool) {

@@ -61,8 +61,13 @@ pub(crate) enum Blocking {
 impl Blocking {
     /// Returns the duration of a `timeout` in seconds, not negative. `Err` if it is too long.
     pub(crate) fn seconds(seconds: f64) -> PyResult<Self> {
-        // The interpreter counts nanoseconds in 64 bits.
-        const MOST_SECONDS: f64 = 9_223_372_036.0;
+        // `threading.TIMEOUT_MAX`: the interpreter counts nanoseconds in 64 bits, and Windows
+        // milliseconds in 32.
+        const MOST_SECONDS: f64 = if cfg!(windows) {
+            4_294_967.0
+        } else {
+            9_223_372_036.0
+        };
         if seconds > MOST_SECONDS {
             return Err(PyOverflowError::new_err("timeout value is too large"));
         }
