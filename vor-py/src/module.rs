@@ -14,8 +14,8 @@ mod _core {
     #[pymodule_export]
     use crate::recording::interface::{
         calibrate, capture_path, close_capture, command, disable, dump, empty_span_ns, enable,
-        flush, hooks, is_enabled, mark_frames_every, put_code, record_metric_unit,
-        stop_marking_frames, trace, wrap,
+        flush, forget_gil, hooks, is_enabled, mark_frames_every, measure_gil, put_code,
+        record_metric_unit, stop_marking_frames, stop_measuring_gil, trace, wait_scope, wrap,
     };
 
     use super::*;

@@ -15,6 +15,8 @@ if not _core.RECORDS:
 from vor import _fork as _fork
 from vor import _monitor
 from vor._core import (
+    Lock,
+    RLock,
     Scope,
     calibrate,
     capture_path,
@@ -30,11 +32,15 @@ from vor._core import (
     record_metric_unit,
     scope,
 )
+from vor._locks import ThreadingPatch, patch_threading, record_gil_wait
 from vor._profile import profile, skip
 from vor._steps import steps
 
 __all__ = [
+    "Lock",
+    "RLock",
     "Scope",
+    "ThreadingPatch",
     "calibrate",
     "capture_path",
     "close_capture",
@@ -47,7 +53,9 @@ __all__ = [
     "is_enabled",
     "load_ipython_extension",
     "message",
+    "patch_threading",
     "profile",
+    "record_gil_wait",
     "record_io",
     "record_metric",
     "record_metric_unit",

@@ -23,11 +23,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
-from vor import _core, _monitor, _recording, _summary
+from vor import _core, _locks, _monitor, _recording, _summary
 
 _VARIABLE = "VOR_PYTHON_RUN"
 # `0` has the effect of `--quiet`.
 _SUMMARY = "VOR_RUN_SUMMARY"
+# `1` has the effect of `--locks`.
+_LOCKS = "VOR_RUN_LOCKS"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CHILD = os.path.join(_HERE, "_child")
 # Helpers of `multiprocessing` that run no code of the program.
@@ -48,6 +50,10 @@ class Options:
     # The interval at which frames end until the program marks one. 0 means never.
     frame_ms: float = 100.0
     quiet: bool = False
+    # Whether the waits for locks are recorded.
+    locks: bool = False
+    # Whether the waits for the interpreter's lock are measured.
+    gil_wait: bool = False
     # The process whose capture is `out`.
     pid: int = 0
 
@@ -57,7 +63,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="python -m vor run",
         usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N]"
-        " [--c-calls] [--frame-ms N] [--quiet] (script.py | -m MODULE) ...",
+        " [--c-calls] [--locks] [--gil-wait] [--frame-ms N] [--quiet]"
+        " (script.py | -m MODULE) ...",
         description="Run a program and record every call of Python.",
         epilog="A PLACE is a module or package, a file or a folder;"
         " the options may be given more than once.",
@@ -80,6 +87,16 @@ def main(arguments: Sequence[str]) -> NoReturn:
         "--c-calls",
         action="store_true",
         help="also record calls of functions that are not written in Python",
+    )
+    parser.add_argument(
+        "--locks",
+        action="store_true",
+        help="also record who waits for which lock of `threading`, see `vor locks`",
+    )
+    parser.add_argument(
+        "--gil-wait",
+        action="store_true",
+        help="also measure the waits for the interpreter's lock: the metric gil_wait_ms",
     )
     parser.add_argument(
         "--frame-ms",
@@ -112,7 +129,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
             min_us=given.min_us,
             c_calls=given.c_calls,
             frame_ms=given.frame_ms,
-            quiet=given.quiet or not _wants_summary(),
+            quiet=given.quiet or not _flag(_SUMMARY, True),
+            locks=given.locks or _flag(_LOCKS, False),
+            gil_wait=given.gil_wait,
             pid=os.getpid(),
         )
     except _BadInput as error:
@@ -122,11 +141,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
     _execute(*program)
 
 
-def _wants_summary() -> bool:
-    value = os.environ.get(_SUMMARY) or "1"
+def _flag(variable: str, default: bool) -> bool:
+    """Return the value of a variable that is 0 or 1."""
+    value = os.environ.get(variable) or str(int(default))
     if value not in ("0", "1"):
-        print(f"vor: {_SUMMARY}: `{value}` is neither 0 nor 1; it is ignored", file=sys.stderr)
-    return value != "0"
+        print(f"vor: {variable}: `{value}` is neither 0 nor 1; it is ignored", file=sys.stderr)
+        return default
+    return value == "1"
 
 
 class _BadInput(Exception):
@@ -229,6 +250,13 @@ def _begin(options: Options) -> None:
     _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
     _monitor.trace(True, options.c_calls)
     _mark_frames(options)
+    if options.locks:
+        _locks.patch_threading()
+    if options.gil_wait:
+        try:
+            _locks.record_gil_wait()
+        except RuntimeError as error:
+            print(f"vor: {error}", file=sys.stderr)
     if hasattr(os, "register_at_fork"):
         # The thread that marks frames does not exist in the child.
         os.register_at_fork(after_in_child=lambda: _resume_marking(options))

@@ -146,7 +146,7 @@ macro_rules! vectorcall {
 /// Makes the entry of a method table for an
 /// `unsafe fn(object: *mut ffi::PyObject) -> impl Outcome`.
 macro_rules! no_args {
-    ($name:literal, $function:path, $doc:literal) => {{
+    ($name:literal, $function:path, $doc:expr) => {{
         unsafe extern "C" fn entry(
             object: *mut ::pyo3::ffi::PyObject,
             _: *mut ::pyo3::ffi::PyObject,
@@ -166,7 +166,7 @@ macro_rules! no_args {
 /// Makes the entry of a method table for an
 /// `unsafe fn(object: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> impl Outcome`.
 macro_rules! positional {
-    ($name:literal, $function:path, $doc:literal) => {{
+    ($name:literal, $function:path, $doc:expr) => {{
         unsafe extern "C" fn entry(
             object: *mut ::pyo3::ffi::PyObject,
             args: *mut *mut ::pyo3::ffi::PyObject,
@@ -192,7 +192,7 @@ macro_rules! positional {
 /// Makes the entry of a method table for an
 /// `unsafe fn(object: *mut ffi::PyObject, args: VectorcallArgs) -> impl Outcome`.
 macro_rules! keywords {
-    ($name:literal, $function:path, $doc:literal) => {{
+    ($name:literal, $function:path, $doc:expr) => {{
         unsafe extern "C" fn entry(
             object: *mut ::pyo3::ffi::PyObject,
             args: *const *mut ::pyo3::ffi::PyObject,
@@ -216,7 +216,50 @@ macro_rules! keywords {
     }};
 }
 
-pub(crate) use {keywords, no_args, positional, vectorcall};
+/// Makes the entry of a method table for a function as in [`keywords!`] that may block. The
+/// interpreter may end its thread meanwhile, and the C library unwinds it then. So neither the
+/// function nor one that it calls owns anything with a destructor while it blocks.
+macro_rules! blocking {
+    ($name:literal, $function:path, $doc:expr) => {{
+        unsafe extern "C-unwind" fn entry(
+            object: *mut ::pyo3::ffi::PyObject,
+            args: *const *mut ::pyo3::ffi::PyObject,
+            count: ::pyo3::ffi::Py_ssize_t,
+            keywords: *mut ::pyo3::ffi::PyObject,
+        ) -> *mut ::pyo3::ffi::PyObject {
+            let args =
+                $crate::recording::entry::VectorcallArgs::new(args, count.unsigned_abs(), keywords);
+            // SAFETY: the interpreter calls with an object of the type, and with arguments that
+            // live as long as the call.
+            $crate::recording::entry::Outcome::into_raw(unsafe { $function(object, args) })
+        }
+        ::pyo3::ffi::PyMethodDef {
+            ml_name: $name.as_ptr(),
+            ml_meth: ::pyo3::ffi::PyMethodDefPointer {
+                // SAFETY: the two conventions differ only in what may unwind, and the interpreter
+                // is written in C, through which the C library unwinds.
+                PyCFunctionFastWithKeywords: unsafe {
+                    ::std::mem::transmute::<
+                        $crate::recording::entry::BlockingFunction,
+                        ::pyo3::ffi::PyCFunctionFastWithKeywords,
+                    >(entry)
+                },
+            },
+            ml_flags: ::pyo3::ffi::METH_FASTCALL | ::pyo3::ffi::METH_KEYWORDS,
+            ml_doc: $doc.as_ptr(),
+        }
+    }};
+}
+
+/// The C function that [`blocking!`] makes.
+pub(crate) type BlockingFunction = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+pub(crate) use {blocking, keywords, no_args, positional, vectorcall};
 
 /// Returns the arguments of a call as a slice.
 ///

@@ -16,7 +16,7 @@ use crate::recording::filter::{self, Filter};
 use crate::recording::sites::{self, Place};
 use crate::recording::values::Value;
 use crate::recording::wrapper::{self, Parameter};
-use crate::recording::{config, loops, monitor, open, ticker};
+use crate::recording::{config, gil, loops, maker, monitor, open, scope, ticker};
 
 /// Switches recording on.
 #[pyfunction]
@@ -217,6 +217,42 @@ pub(crate) fn mark_frames_every(interval_ms: f64) {
 #[pyfunction]
 pub(crate) fn stop_marking_frames() -> bool {
     ticker::stop()
+}
+
+/// Starts to measure the waits for the interpreter's lock at this interval in milliseconds.
+#[pyfunction]
+#[pyo3(signature = (interval_ms, /))]
+pub(crate) fn measure_gil(py: Python<'_>, interval_ms: f64) -> PyResult<()> {
+    gil::start(py, Duration::from_nanos((interval_ms * 1e6) as u64))
+}
+
+/// Ends the measurement of `measure_gil`.
+#[pyfunction]
+pub(crate) fn stop_measuring_gil(py: Python<'_>) {
+    gil::stop(py);
+}
+
+/// Forgets the measurement in the child of a fork, and returns whether there was one.
+#[pyfunction]
+pub(crate) fn forget_gil() -> bool {
+    gil::forget()
+}
+
+/// Returns an object for `with` around the waits for something without a holder that the program
+/// makes here; `suffix` follows its name.
+#[pyfunction]
+#[pyo3(signature = (suffix, /))]
+pub(crate) fn wait_scope<'py>(py: Python<'py>, suffix: &str) -> PyResult<Bound<'py, PyAny>> {
+    let (file, line) = maker::place(py)?;
+    let file = file.to_str().unwrap_or("<unknown>").to_owned();
+    let place = Place {
+        name: format!("wait: {file}:{line}{suffix}"),
+        file,
+        line,
+        category: "wait",
+        ..Place::default()
+    };
+    scope::of_site(py, sites::intern(place))
 }
 
 /// Returns the name of this thread from the tables of `threading`, without running Python code.

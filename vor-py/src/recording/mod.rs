@@ -24,6 +24,9 @@
 //! coroutine lasts from a resumption to the next suspension. It is one span, like a poll of a
 //! future in Rust.
 //!
+//! Locks (`locks`) are those of the interpreter (`raw_lock`) with the recording part of the
+//! recorder's own locks, and are named after the place that made them (`maker`).
+//!
 //! Hot paths are C functions with the interpreter's own calling conventions (`entry`, `object`).
 //! All other functions use PyO3 (`interface`).
 
@@ -39,10 +42,14 @@ mod config;
 mod functions;
 mod scope;
 mod ticker;
+mod gil;
 mod filter;
 mod codes;
 mod callee;
 mod monitor;
+mod maker;
+mod raw_lock;
+mod locks;
 mod wrapper;
 mod activation;
 mod loops;
@@ -60,6 +67,7 @@ pub(crate) fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     monitor::make_type(py)?;
     functions::add(module)?;
     scope::add(module)?;
+    locks::add(module)?;
     #[cfg(not(Py_3_12))]
     callback::add(module)?;
     thread::name_threads_by(interface::thread_name);

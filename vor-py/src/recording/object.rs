@@ -68,6 +68,13 @@ impl TypeSpec {
         self.slot(ffi::Py_tp_methods, method_table(methods).cast())
     }
 
+    /// Adds properties.
+    pub(crate) fn getters<const N: usize>(self, getters: [ffi::PyGetSetDef; N]) -> Self {
+        let mut table = Vec::from(getters);
+        table.push(ffi::PyGetSetDef::default());
+        self.slot(ffi::Py_tp_getset, Vec::leak(table).as_mut_ptr().cast())
+    }
+
     /// Makes objects callable through the vectorcall function in the field at this offset.
     pub(crate) fn vectorcall(self, offset: usize) -> Self {
         self.flag(ffi::Py_TPFLAGS_HAVE_VECTORCALL)

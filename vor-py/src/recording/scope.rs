@@ -308,6 +308,15 @@ unsafe fn make(
     }
 }
 
+/// Makes an object of `vor.Scope` without arguments.
+pub(crate) fn of_site<'py>(
+    py: Python<'py>,
+    site: &'static CallSite,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the type was made with the module.
+    unsafe { Bound::from_owned_ptr_or_err(py, make(TYPE.get(), site, None)) }
+}
+
 unsafe fn scope(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     let count = args.positional_count();
     if count != 1 {

@@ -15,6 +15,7 @@ pub(crate) struct Place {
     /// 1-based; 0 if unknown.
     pub(crate) line: u32,
     pub(crate) args: Vec<String>,
+    pub(crate) category: &'static str,
 }
 
 static SITES: LazyLock<Mutex<HashMap<Place, &'static CallSite>>> = LazyLock::new(Mutex::default);
@@ -33,7 +34,8 @@ pub(crate) fn intern(place: Place) -> &'static CallSite {
         intern_text(&place.module),
         intern_text(&place.file),
         place.line,
-    );
+    )
+    .with_category(place.category);
     let names: Vec<&'static str> = place
         .args
         .iter()
@@ -45,7 +47,8 @@ pub(crate) fn intern(place: Place) -> &'static CallSite {
     site
 }
 
-fn intern_text(text: &str) -> &'static str {
+/// Returns the one copy of a text, which is never freed.
+pub(crate) fn intern_text(text: &str) -> &'static str {
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = texts.get(text) {
         return known;

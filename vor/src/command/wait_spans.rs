@@ -7,15 +7,9 @@ use std::sync::Arc;
 
 use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::waits::Wait;
 
 use crate::command::table::printable;
-
-/// The text before a name in the name of its waits.
-pub(super) const PREFIX: &str = "wait: ";
-/// The first arguments of a wait that has a holder. Measures may follow.
-const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
-/// The category of a wait without a holder.
-pub(super) const NO_HOLDER: &str = "wait";
 
 /// What a thread waited for, and who held it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,22 +89,19 @@ impl WaitSpans {
 
 /// Returns what a wait was for, or `None` for any other span.
 fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Cause> {
-    let site = catalog.site(site)?;
-    let name = site.name.strip_prefix(PREFIX)?;
-    if site.category == NO_HOLDER {
-        return Some(Cause {
-            name: name.into(),
-            thread: "".into(),
-            scope: "".into(),
-        });
-    }
-    let has_names = site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
-    let [_, ArgValue::Str(thread), ArgValue::Str(scope), ..] = &args?.values[..] else {
-        return None;
+    let Wait {
+        name, has_holder, ..
+    } = Wait::of(catalog.site(site)?)?;
+    let (thread, scope) = match &args.map(|args| &args.values[..]) {
+        _ if !has_holder => Default::default(),
+        Some([_, ArgValue::Str(thread), ArgValue::Str(scope), ..]) => {
+            (Arc::clone(thread), Arc::clone(scope))
+        }
+        _ => return None,
     };
-    has_names.then(|| Cause {
+    Some(Cause {
         name: name.into(),
-        thread: Arc::clone(thread),
-        scope: Arc::clone(scope),
+        thread,
+        scope,
     })
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::waits::Wait;
 
-use crate::command::wait_spans::{Cause, NO_HOLDER, PREFIX};
+use crate::command::wait_spans::Cause;
 
-/// The category of a wait for something that somebody holds.
-const HELD: &str = "lock";
 /// The text before a holder that is no scope, in the name of a step.
 const HOLDER: &str = "holder: ";
 /// The text before the scope in which the holder has taken the lock.
@@ -117,9 +116,7 @@ impl WaitTasks {
 
     /// Returns what is known of a task, or `None` if it is no wait.
     fn get(&mut self, catalog: &Catalog, task: u64, site: SiteId) -> Option<&mut Known> {
-        let site = catalog.site(site)?;
-        let name = site.name.strip_prefix(PREFIX)?;
-        let is_wait = [HELD, NO_HOLDER].contains(&&*site.category);
+        let name = Wait::of(catalog.site(site)?)?.name;
         let nothing = || Known {
             cause: Cause {
                 name: name.into(),
@@ -129,6 +126,6 @@ impl WaitTasks {
             waiter: None,
             duration_ns: None,
         };
-        is_wait.then(|| self.known.entry(task).or_insert_with(nothing))
+        Some(self.known.entry(task).or_insert_with(nothing))
     }
 }

@@ -1,13 +1,15 @@
-//! Recorded waits: the spans `wait: NAME` of locks, channels and conditions.
+//! Recorded waits: the spans and tasks `wait: NAME` of locks, channels and conditions.
 //!
-//! A wait for something that somebody holds has the holder in its first arguments. Any other, such
-//! as one for a message, has a category. So a scope of the program that has such a name is no wait.
+//! A wait of a thread for something that another holds has the holder in its first arguments. The
+//! category tells waits from a scope of the program that has such a name.
 
 use super::catalog::SiteInfo;
 
 /// The text before a name in the name of its waits.
 pub const PREFIX: &str = "wait: ";
-/// The category of a wait without a holder.
+/// The category of a wait for something that somebody holds.
+pub const HELD: &str = "lock";
+/// The category of any other wait.
 pub const NO_HOLDER: &str = "wait";
 /// The first arguments of a wait that has a holder: the name of the lock, of the thread that held
 /// it, and of that thread's innermost scope. Measures may follow.
@@ -19,7 +21,7 @@ pub const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
 pub struct Wait<'a> {
     /// What its spans wait for.
     pub name: &'a str,
-    /// Whether their arguments say who held it.
+    /// Whether somebody holds it.
     pub has_holder: bool,
 }
 
@@ -42,8 +44,8 @@ impl<'a> Wait<'a> {
     #[must_use]
     pub fn of(site: &'a SiteInfo) -> Option<Self> {
         let name = site.name.strip_prefix(PREFIX)?;
-        let has_holder = site.category != NO_HOLDER;
         let has_names = || site.arg_names.iter().take(ARG_NAMES.len()).eq(ARG_NAMES);
-        (!has_holder || has_names()).then_some(Self { name, has_holder })
+        let has_holder = site.category == HELD || has_names();
+        (has_holder || site.category == NO_HOLDER).then_some(Self { name, has_holder })
     }
 }

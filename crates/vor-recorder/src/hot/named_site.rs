@@ -23,6 +23,12 @@ pub(crate) enum ValueName {
     Named(&'static str),
     /// The place at which the value was made.
     Place(&'static Location<'static>),
+    /// A file and a line of another language.
+    #[cfg_attr(
+        any(loom, not(feature = "locks")),
+        allow(dead_code, reason = "only a lock of another language has one")
+    )]
+    Line(&'static str, u32),
 }
 
 impl fmt::Display for ValueName {
@@ -30,6 +36,7 @@ impl fmt::Display for ValueName {
         match self {
             Self::Named(name) => f.write_str(name),
             Self::Place(place) => write!(f, "{}:{}", place.file(), place.line()),
+            Self::Line(file, line) => write!(f, "{file}:{line}"),
         }
     }
 }
@@ -101,6 +108,7 @@ impl NamedSite {
         let place = match name {
             ValueName::Named(_) => ("", 0),
             ValueName::Place(place) => (place.file(), place.line()),
+            ValueName::Line(file, line) => (file, line),
         };
         let name = format!("{}{name}{}", shape.prefix, shape.suffix);
         let id = shape.register(&name, place, measures);

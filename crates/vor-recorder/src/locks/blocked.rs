@@ -1,6 +1,7 @@
 //! The scope of a wait for something without a holder: a notification, a permit, a message.
 
-use super::wait::PREFIX;
+use vor_capture::model::waits::{NO_HOLDER, PREFIX};
+
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::{record_state, thread};
@@ -10,7 +11,7 @@ pub(super) const fn shape(suffix: &'static str) -> Shape {
     Shape {
         prefix: PREFIX,
         suffix,
-        category: "wait",
+        category: NO_HOLDER,
         arg_names: &[],
         kinds: 0,
     }

@@ -1,22 +1,19 @@
 //! The parts of a lock beside the lock below: its name, its holder, its waiters.
 
 use vor_capture::model::catalog::SiteId;
+use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
 
 use super::holder::HolderWord;
-use super::wait::PREFIX;
 use super::waiters::Waiters;
 use crate::hot::args::{KIND_BITS, TEXT};
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::thread::{self, ThreadToken};
 
-/// Names of the arguments of a wait. All of them are texts.
-pub(super) const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
-
 /// The scope of a wait for a lock.
 pub(super) const SHAPE: &Shape = &Shape {
     prefix: PREFIX,
     suffix: "",
-    category: "lock",
+    category: HELD,
     arg_names: &ARG_NAMES,
     kinds: TEXT | TEXT << KIND_BITS | TEXT << (2 * KIND_BITS),
 };
@@ -56,6 +53,17 @@ impl LockInfo {
 
     /// Returns the id of the site of this lock's waits. Locks of one name share it.
     pub(super) fn site(&self) -> SiteId {
-        self.site.id(self.name)
+        self.site_of(self.name)
+    }
+
+    /// Does the same for a lock whose name is elsewhere.
+    pub(super) fn site_of(&self, name: ValueName) -> SiteId {
+        self.site.id(name)
+    }
+
+    /// Forgets the holder and the threads that wait.
+    pub(super) fn forget_threads(&self) {
+        self.holder.clear();
+        self.waiters.forget();
     }
 }

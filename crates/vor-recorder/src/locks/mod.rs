@@ -28,6 +28,7 @@
 //! | `holder` | the word with the holder's token |
 //! | `waiters` | the arrow from an unlock to a wait |
 //! | `info` | the parts of a lock beside the lock of the standard library |
+//! | `foreign` | the recording part of a lock of another language |
 //! | `wait` | the scope of a wait for a lock |
 //! | `blocked` | the scope of a wait without a holder |
 //! | `tokio` | the same for the locks and channels of `tokio::sync`, whose waits are tasks |
@@ -59,5 +60,8 @@ pub mod channel;
 pub mod parking_lot;
 #[cfg(all(feature = "tokio", not(loom)))]
 pub mod tokio;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod foreign;
 #[cfg(all(test, loom))]
 mod models;

@@ -4,14 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use vor_capture::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::model::waits::{ARG_NAMES, PREFIX};
 
-use super::info::{ARG_NAMES, LockInfo};
+use super::info::LockInfo;
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::thread::{self, Holder, Innermost, ThreadToken};
 use crate::hot::{callsite, record_state};
-
-/// The text before the name of a lock in the name of its waits.
-pub(super) const PREFIX: &str = "wait: ";
 
 /// Argument texts in place of a name.
 const RELEASED: &str = "released meanwhile";
@@ -35,6 +33,15 @@ pub(super) struct Wait<'a> {
 impl<'a> Wait<'a> {
     /// Begins a wait. `absent` is the holder's name if none is stored in the lock.
     pub(super) fn begin(info: &'a LockInfo, absent: Absent) -> Self {
+        Self::begin_at(info, absent, || info.site())
+    }
+
+    /// Does the same for a lock whose site `site` returns.
+    pub(super) fn begin_at(
+        info: &'a LockInfo,
+        absent: Absent,
+        site: impl FnOnce() -> SiteId,
+    ) -> Self {
         if cfg!(feature = "off") || !record_state::is_on() || thread::drop_if_busy() {
             return Self {
                 info: None,
@@ -42,7 +49,7 @@ impl<'a> Wait<'a> {
             };
         }
         info.waiters.add();
-        let site = info.site();
+        let site = site();
         let mut scope = open_registered(site.0, [0; ARG_NAMES.len()]);
         // A counted scope has no arguments.
         if record_state::keeps_spans() {
@@ -54,8 +61,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Ends a wait whose time is over: the thread does not hold the lock.
-    #[cfg(feature = "parking_lot")]
+    /// Ends the wait of a thread that does not get the lock.
     pub(super) fn give_up(mut self) {
         if let Some(info) = self.info.take() {
             info.waiters.remove_failed();

@@ -56,6 +56,12 @@ impl Waiters {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Forgets all waiters, of which a forked child has none.
+    pub(super) fn forget(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.released.store(0, Ordering::Relaxed);
+    }
+
     /// Removes a waiter that gives up. If it was the last one, nobody ends the flow of an unlock
     /// before: without this, a later waiter would end it.
     pub(super) fn remove_failed(&self) {

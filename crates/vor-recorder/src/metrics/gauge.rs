@@ -15,13 +15,14 @@ use crate::hot::thread;
 
 /// A number that each mark reads. A mark reads it under the lock of the metrics, so reading takes
 /// no lock and waits for nothing.
-pub(crate) trait Gauge: Send + Sync {
+pub trait Gauge: Send + Sync {
     /// Returns the name of its metric. Gauges of one name are one metric: their sum.
     fn name(&self) -> String;
 
     /// Returns the unit of its metric.
     fn unit(&self) -> &'static str;
 
+    /// Returns the number.
     fn read(&self) -> f64;
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Gauges {
 
 /// Lets marks read a gauge until it is dropped. A gauge may hold its own.
 #[derive(Debug)]
-pub(crate) struct GaugeRegistration(u64);
+pub struct GaugeRegistration(u64);
 
 /// The values of all gauges.
 #[derive(Default)]
@@ -60,7 +61,7 @@ impl Gauges {
 }
 
 /// Registers a gauge. It has a column after the first mark that it sees.
-pub(crate) fn register(gauge: Weak<dyn Gauge>) -> GaugeRegistration {
+pub fn register(gauge: Weak<dyn Gauge>) -> GaugeRegistration {
     thread::while_busy(|| {
         let gauges = &mut metrics().gauges;
         gauges.next += 1;

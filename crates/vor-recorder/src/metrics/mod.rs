@@ -55,7 +55,8 @@ use gauge::Gauges;
     any(feature = "locks", feature = "tokio", feature = "tower"),
     not(loom)
 ))]
-pub(crate) use gauge::{Gauge, GaugeRegistration, register};
+#[doc(hidden)]
+pub use gauge::{Gauge, GaugeRegistration, register};
 #[cfg(feature = "percentiles")]
 pub use histogram::Histogram;
 #[cfg(not(feature = "percentiles"))]

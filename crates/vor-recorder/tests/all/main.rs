@@ -37,6 +37,8 @@ mod locks_channel_many_like;
 #[cfg(feature = "locks")]
 mod locks_condvar;
 #[cfg(feature = "locks")]
+mod locks_foreign;
+#[cfg(feature = "locks")]
 mod locks_like_std;
 #[cfg(feature = "parking_lot")]
 mod locks_parking_lot;

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use vor::capture::{ArgValue, FrameSnapshot, SpanArgs, SpanBatch};
 use vor::sinks::FrameSink;
@@ -12,7 +10,6 @@ use vor_capture::model::batch::{
     AsyncSpan, FlowPoint, FlowStage, TaskEvent, TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{SiteId, ThreadId, ThreadInfo};
-use vor_fixtures::own_process;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 use crate::command::{made, run};
@@ -228,46 +225,56 @@ fn an_unknown_name_is_one_line() {
     }
 }
 
-fn spin(duration: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < duration {
-        std::hint::spin_loop();
-    }
-}
-
-/// Threads that hold a lock one after the other: the path leads to each of them.
+/// Of a program that records.
 #[cfg(all(feature = "locks", not(feature = "off")))]
-#[test]
-fn the_path_of_a_call_names_all_that_held_the_lock() {
-    own_process!();
+mod recorded {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use vor::sync::Mutex;
-    static LOCK: Mutex<()> = Mutex::named("queue", ());
-    const HOLD: Duration = Duration::from_millis(30);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.vor");
-    vor::Config::new().capture(&path).enable();
-    thread::scope(|threads| {
-        let first = thread::Builder::new().name("first".into());
-        let first = first.spawn_scoped(threads, || {
-            vor::profile_scope!("reads");
+    use vor_fixtures::own_process;
+
+    use super::{run, steps};
+
+    fn spin(duration: Duration) {
+        let begin = Instant::now();
+        while begin.elapsed() < duration {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Threads that hold a lock one after the other: the path leads to each of them.
+    #[test]
+    fn the_path_of_a_call_names_all_that_held_the_lock() {
+        own_process!();
+        static LOCK: Mutex<()> = Mutex::named("queue", ());
+        const HOLD: Duration = Duration::from_millis(30);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        vor::Config::new().capture(&path).enable();
+        thread::scope(|threads| {
+            let first = thread::Builder::new().name("first".into());
+            let first = first.spawn_scoped(threads, || {
+                vor::profile_scope!("reads");
+                let _guard = LOCK.lock().unwrap();
+                spin(HOLD);
+            });
+            thread::sleep(HOLD / 3);
+            vor::profile_scope!("asks");
             let _guard = LOCK.lock().unwrap();
-            spin(HOLD);
+            spin(HOLD / 10);
+            first.unwrap().join().unwrap();
         });
-        thread::sleep(HOLD / 3);
-        vor::profile_scope!("asks");
-        let _guard = LOCK.lock().unwrap();
-        spin(HOLD / 10);
-        first.unwrap().join().unwrap();
-    });
-    vor::frame_mark();
-    vor::flush();
-    let found = run("critical-path", &path, &["--json", "--scope", "asks"]).json();
-    steps(&found);
-    let longest = &found["rows"][0];
-    assert_eq!(
-        (&longest["thread"], &longest["scope"]),
-        (&"first".into(), &"reads".into()),
-        "{found}"
-    );
-    assert_eq!(longest["waits"], serde_json::json!(["queue"]));
+        vor::frame_mark();
+        vor::flush();
+        let found = run("critical-path", &path, &["--json", "--scope", "asks"]).json();
+        steps(&found);
+        let longest = &found["rows"][0];
+        assert_eq!(
+            (&longest["thread"], &longest["scope"]),
+            (&"first".into(), &"reads".into()),
+            "{found}"
+        );
+        assert_eq!(longest["waits"], serde_json::json!(["queue"]));
+    }
 }

@@ -98,7 +98,7 @@ pub fn begin_with(
 
 impl ManualScope {
     #[inline(always)]
-    fn from_scope(scope: Scope) -> Self {
+    pub(crate) fn from_scope(scope: Scope) -> Self {
         Self {
             opened: std::mem::ManuallyDrop::new(scope).opened(),
             not_send: PhantomData,

@@ -6,14 +6,14 @@
 use std::borrow::Cow;
 
 use vor_capture::model::catalog::SiteId;
+use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
 
 use super::waited::Awaited;
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::task::AsyncScope;
 use crate::hot::{callsite, record_state, thread};
-use crate::locks::info::{ARG_NAMES, SHAPE as BLOCKED};
-use crate::locks::wait::PREFIX;
+use crate::locks::info::SHAPE as BLOCKED;
 use crate::locks::waiters::Waiters;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
@@ -22,7 +22,7 @@ use crate::sync::global::AtomicU32;
 const TASK: &Shape = &Shape {
     prefix: PREFIX,
     suffix: "",
-    category: "lock",
+    category: HELD,
     arg_names: &[],
     kinds: 0,
 };
