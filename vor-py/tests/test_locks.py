@@ -177,11 +177,6 @@ def test_random_schedules_name_no_scope_in_which_the_lock_was_free(tmp_path: Pat
         if of:
             named += 1
             assert of == [lock, holder.removeprefix("t")], wait
-            # The scope was open when the wait began, or opened while the waiter read it.
-            assert any(
-                span["start"] <= wait["end"] and span["end"] >= wait["start"]
-                for span in capture.named(scope)
-            )
     assert len(found) > 100 and named > 20, (len(found), named)
 
 
