@@ -216,10 +216,16 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // A group with a thread in it cannot be removed.
-        let outside = self.folder.with_file_name(self.threads);
-        std::fs::write(outside, "0").unwrap();
-        std::fs::remove_dir(&self.folder).unwrap();
+        // A group with a thread in it cannot be removed, and a thread leaves it a little later.
+        let outside = self.folder.with_file_name("cgroup.procs");
+        std::fs::write(outside, std::process::id().to_string()).unwrap();
+        for _ in 0..1_000 {
+            match std::fs::remove_dir(&self.folder) {
+                Ok(()) => return,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        panic!("{} is still in use", self.folder.display());
     }
 }
 
