@@ -116,7 +116,7 @@ impl ForeignLock {
         ManualScope::from_scope(scope)
     }
 
-    /// Forgets the holder and the threads that wait. Used in the child of a fork, which has neither.
+    /// Forgets the holder and the threads that wait. The child of a fork has neither.
     pub fn forget_threads(&self) {
         self.info.forget_threads();
     }
