@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use vor_capture::model::batch::FlowStage;
 use vor_fixtures::own_process;
+use vor_fixtures::random::rounds;
 use vor_recorder::clock;
 use vor_recorder::hot::scope::scope;
 use vor_recorder::locks::mutex::Mutex;
@@ -80,6 +81,7 @@ pub(crate) fn check_schedule<G: DerefMut<Target = u64>>(
     turn_count: usize,
     lock: impl Fn() -> G + Sync,
 ) {
+    let turn_count = rounds(turn_count);
     const SCOPES: [&str; 5] = ["evict", "insert", "", "look up", "write back"];
     const THREADS: [&str; 2] = ["left", "right"];
     let (_folder, path) = start(Config::new());
@@ -239,7 +241,7 @@ pub(crate) fn check_names<G: DerefMut<Target = u64>>(lock: impl Fn() -> G + Copy
     let waiter = named("waiter", move || {
         let begin = Instant::now();
         let mut locks = 0_u64;
-        while begin.elapsed() < Duration::from_secs(2) {
+        while begin.elapsed() < Duration::from_millis(rounds(2_000) as u64) {
             profile_scope!("waits");
             *lock() += 1;
             locks += 1;

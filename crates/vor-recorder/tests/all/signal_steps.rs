@@ -16,6 +16,7 @@ use crate::signal_support::{ADDED, Adder, Delivered, Operation, in_a_process, st
 use crate::signal_support::{HANDLER, HANDLER_EVENTS, OUTER, OUTER_EVENTS};
 #[cfg(feature = "tracing-subscriber")]
 use crate::signal_support::{HANDLER_TRACED, OUTER_TRACED};
+use vor_fixtures::random::rounds;
 use vor_fixtures::test_name;
 use vor_recorder::hot::{scope, thread};
 use vor_recorder::profile_scope;
@@ -56,6 +57,11 @@ fn operations() -> impl Iterator<Item = Operation> {
         false => (0, untraced),
     };
     all.skip(skipped).take(taken)
+}
+
+/// Returns the first of some handlers if tests make a part of their rounds.
+fn some(handlers: &[usize]) -> &[usize] {
+    &handlers[..rounds(handlers.len())]
 }
 
 /// Steps through each of `outer` with each of some handlers. Returns the number of records of
@@ -118,7 +124,7 @@ fn scopes_are_recorded_whole_and_scopes_of_handlers_recorded_or_counted() {
     in_a_process(test, || {
         stepping::install(on_trap);
         let adder = Adder::enable(Config::new());
-        let made = step_through(&OUTER, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        let made = step_through(&OUTER, some(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]));
         check(&adder.read().with_tasks(), made, 0);
     });
 }
@@ -141,7 +147,7 @@ fn measured_scopes_are_recorded_whole() {
         stepping::install(on_trap);
         let adder = Adder::enable(Config::new().cpu_time(true).allocations(true));
         // Plain scopes, nested ones, phases, and one with measures of its own.
-        let made = step_through(&OUTER, &[0, 3, 4, 6]);
+        let made = step_through(&OUTER, some(&[0, 3, 4, 6]));
         check(&adder.read().with_tasks(), made, 0);
     });
 }
@@ -160,24 +166,32 @@ fn counted_scopes_are_counted_or_dropped() {
     });
 }
 
-/// Makes a span of each of 128 call sites, so that some of them share a slot with those of
+/// The number of call sites of [`SPANS_OF_MANY_SITES`], some of which share a slot with those of
 /// handlers.
 #[cfg(feature = "tracing-subscriber")]
-fn spans_of_many_sites() {
+const MANY_SITES: u64 = 128;
+
+/// Functions that make a span of each of many call sites.
+#[cfg(feature = "tracing-subscriber")]
+const SPANS_OF_MANY_SITES: [Operation; 4] = {
     macro_rules! spans {
         ($($site:literal)*) => {
-            $({
+            {$({
                 let _ = $site;
                 drop(tracing::info_span!("outer of many").entered());
-            })*
+            })*}
         };
     }
     macro_rules! four_times {
-        ($($site:literal)*) => { spans!($($site 10 20 30)*) };
+        ($($site:literal)*) => { (|| spans!($($site 10 20 30)*), MANY_SITES / 4) };
     }
-    four_times!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-    four_times!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-}
+    [
+        four_times!(0 1 2 3 4 5 6 7),
+        four_times!(0 1 2 3 4 5 6 7),
+        four_times!(0 1 2 3 4 5 6 7),
+        four_times!(0 1 2 3 4 5 6 7),
+    ]
+};
 
 #[cfg(feature = "tracing-subscriber")]
 #[test]
@@ -188,7 +202,8 @@ fn spans_of_many_sites_of_tracing_are_not_mixed_up() {
         stepping::install(on_trap);
         IS_TRACED.store(true, Ordering::Relaxed);
         let adder = Adder::enable(Config::new());
-        let made = step_through(&[(spans_of_many_sites, 128)], &[0]);
+        let some = &SPANS_OF_MANY_SITES[..rounds(4)];
+        let made = step_through(some, &[0]);
         crate::signal_support::COUNTER.add(0);
         check(&adder.read(), made, 0);
     });
@@ -225,12 +240,12 @@ fn first_scopes_of_threads_and_names_survive_handlers() {
         // The sites of the handler are known.
         HANDLER[0].0();
         NEXT.store(0, Ordering::Relaxed);
-        let threads = 24;
+        let threads = rounds(24) as u64;
         for i in 0..threads {
             let work = move || {
                 let name = format!("outer name {i}");
                 STEPS.store(0, Ordering::Relaxed);
-                FIRST.store(i * 797, Ordering::Relaxed);
+                FIRST.store(i * 797 * 24 / threads, Ordering::Relaxed);
                 stepping::run(|| {
                     profile_scope!("outer first");
                     drop(scope::scope(&name));
@@ -273,7 +288,7 @@ fn handlers_read_the_scopes_that_are_open() {
         HANDLER.iter().for_each(|(run, _)| run());
         for handler in 0..HANDLER.len() {
             NEXT.store(handler, Ordering::Relaxed);
-            for _ in 0..3 {
+            for _ in 0..rounds(3) {
                 let mut outer = None;
                 stepping::run(|| outer = Some(scope::scope("outer open")));
                 assert_eq!(names(), [["outer open"]]);
