@@ -209,7 +209,7 @@ fn an_unknown_name_is_one_line() {
     let path = folder.path().join("bad.vor");
     write(&path);
     for (options, problem) in [
-        (["--scope", "requst"], "did you mean `request`?"),
+        (["--scope", "reqest"], "did you mean `request`?"),
         (
             ["--task", "fech"],
             "no task is called `fech`; did you mean `fetch`?",
