@@ -540,9 +540,9 @@ def test_a_run_records_locks(tmp_path: Path, how: str) -> None:
             before=["-m", "vor", "run", "--locks", "--out", "run.vor"],
         )  # fmt: skip
         assert run.done.returncode == 0, run.done.stderr
-    found = [wait for capture in run.captures for wait in waits(capture) if wait["args"]]
-    name = found[0]["name"].removeprefix("wait: ")
-    assert Path(name.rsplit(":", 1)[0]).name == "program.py" and name.endswith(":3")
+    # Threads without an interpreter's lock also wait for the locks inside of `threading`.
+    all_waits = [wait for capture in run.captures for wait in waits(capture) if wait["args"]]
+    found = [wait for wait in all_waits if wait["name"].endswith("program.py:3")]
     assert found[0]["args"]["holder"] == "holder"
     # Everything that is called is recorded.
     assert "sleep" in found[0]["args"]["holder_scope"] or "hold" in found[0]["args"]["holder_scope"]
