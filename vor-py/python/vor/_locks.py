@@ -32,13 +32,19 @@ class SimpleQueue(queue.SimpleQueue[Any]):
             return super().get(True, timeout)
 
 
-# `Condition`, `Event`, `Semaphore`, `BoundedSemaphore`, `Barrier` and `queue.Queue` make their locks
-# by these names. So they stay the same classes, and record all the same.
-_REPLACED: tuple[tuple[ModuleType, str, Any], ...] = (
-    (threading, "Lock", _core.Lock),
-    (threading, "RLock", _core.RLock),
-    (queue, "SimpleQueue", SimpleQueue),
-)
+def _replaced() -> tuple[tuple[ModuleType, str, Any], ...]:
+    """Return the names that a patch replaces, and what replaces them.
+
+    `Condition`, `Event`, `Semaphore`, `BoundedSemaphore`, `Barrier` and `queue.Queue` make their
+    locks by these names. So they stay the same classes, and record all the same.
+    """
+    return (
+        (threading, "Lock", _core.Lock),
+        (threading, "RLock", _core.RLock),
+        (queue, "SimpleQueue", SimpleQueue),
+    )
+
+
 # The originals, while patches are in effect, and the number of these. Not under a lock of
 # `threading`, which may be one of vor's.
 _originals: list[Any] = []
@@ -61,7 +67,7 @@ class ThreadingPatch:
             _patches -= 1
             if _patches > 0:
                 return
-            for (module, name, ours), original in zip(_REPLACED, _originals, strict=True):
+            for (module, name, ours), original in zip(_replaced(), _originals, strict=True):
                 # Somebody else may have replaced it in the meantime.
                 if getattr(module, name) is ours:
                     setattr(module, name, original)
@@ -89,8 +95,8 @@ def patch_threading() -> ThreadingPatch:
     with _guard:
         _patches += 1
         if _patches == 1:
-            _originals[:] = [getattr(module, name) for module, name, _ in _REPLACED]
-            for module, name, ours in _REPLACED:
+            _originals[:] = [getattr(module, name) for module, name, _ in _replaced()]
+            for module, name, ours in _replaced():
                 setattr(module, name, ours)
     return ThreadingPatch()
 
