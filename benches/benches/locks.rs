@@ -304,7 +304,7 @@ macro_rules! run_channels_of {
 run_channels_of! { run_crossbeam, "crossbeam", crossbeam_channel, vor::sync::crossbeam }
 run_channels_of! { run_flume, "flume", flume, vor::sync::flume }
 
-/// What a flow per message costs. Each pass records two points of a flow.
+/// The cost of a flow per message. Each pass records two points of a flow.
 fn run_flows(state: &str) {
     let (sender, receiver) = vor::sync::channel!("plain");
     let (with_flows, with_flows_receiver) = vor::sync::channel!("with flows", flows);

@@ -259,7 +259,8 @@ def test_the_patch_is_undone() -> None:
     assert (threading.Lock, threading.RLock, queue.SimpleQueue, threading.Condition) == before
     with vor.patch_threading():
         threading.Lock = other = object()  # type: ignore[assignment,misc]
-    assert threading.Lock is other, "somebody else has replaced it"  # type: ignore[comparison-overlap]
+    # Somebody else has replaced it.
+    assert threading.Lock is other  # type: ignore[comparison-overlap]
     threading.Lock = before[0]  # type: ignore[misc]
 
 

@@ -96,8 +96,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .slot(ffi::Py_tp_new, new_rlock as *mut c_void)
         .doc(
             c"RLock(name=None)\n--\n\n\
-              A threading.RLock that records who waited for whom. Without a name it has that of its \
-              place, as in `app.py:12`.",
+              A threading.RLock that records who waited for whom. Without a name it has that of \
+              its place, as in `app.py:12`.",
         )
         .methods([
             blocking!(c"acquire", rlock_acquire, acquire_doc),

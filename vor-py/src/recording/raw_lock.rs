@@ -1,5 +1,5 @@
-//! The interpreter's own lock, of which `_thread.lock` is made. A thread that blocks for it releases
-//! the interpreter, and handles signals as it does in `_thread.lock`.
+//! The interpreter's own lock, of which `_thread.lock` is made. A thread that blocks for it
+//! releases the interpreter, and handles signals as it does in `_thread.lock`.
 //!
 //! # Threads that end inside
 //!

@@ -19,7 +19,7 @@ pub const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wait<'a> {
-    /// What its spans wait for.
+    /// The name of the lock, channel or condition that its spans wait for.
     pub name: &'a str,
     /// Whether somebody holds it.
     pub has_holder: bool,
@@ -35,7 +35,10 @@ impl<'a> Wait<'a> {
     /// use vor_capture::model::catalog::SiteInfo;
     /// use vor_capture::model::waits::Wait;
     ///
-    /// let site = filled!(SiteInfo { name: "wait: jobs to receive".into(), category: "wait".into() });
+    /// let site = filled!(SiteInfo {
+    ///     name: "wait: jobs to receive".into(),
+    ///     category: "wait".into(),
+    /// });
     /// assert_eq!(Wait::of(&site).unwrap().name, "jobs to receive");
     /// assert!(!Wait::of(&site).unwrap().has_holder);
     /// let own = filled!(SiteInfo { name: "wait: a while".into() });

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::lock_api;
 
-/// Who may hold a lock at the same time.
+/// The number of threads that may hold a lock at the same time.
 #[derive(Clone, Copy, Debug)]
 pub enum Holders {
     /// One thread.
@@ -28,7 +28,7 @@ pub trait LockWatch {
     /// The watcher of a lock that has no name.
     const INIT: Self;
 
-    /// What is known of the thread before it locks.
+    /// Identifies the thread that is about to lock.
     type Token: Copy;
 
     /// Returns the token of the calling thread.

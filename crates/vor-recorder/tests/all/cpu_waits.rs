@@ -1,5 +1,5 @@
-//! What a scope waited for, against the kernel's own count beside it: a processor, or something
-//! else.
+//! The time of a scope in which it waited for a processor or for something else, against the
+//! kernel's own counts.
 
 #![cfg(all(target_os = "linux", not(feature = "off")))]
 #![allow(unsafe_code, reason = "affinities are the C library's")]
@@ -15,7 +15,7 @@ use vor_fixtures::own_process;
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-/// What the parts may differ by: readings are made at slightly different moments.
+/// The parts may differ by this: readings are made at slightly different moments.
 const BOUND_NS: u64 = 50_000;
 const ROUNDS: usize = 9;
 

@@ -36,7 +36,7 @@ fn leaked<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// What happened in a program.
+/// The events of a program, in order.
 #[derive(Default, PartialEq)]
 struct Trace(Vec<String>);
 

@@ -52,6 +52,8 @@ mod locks_support;
 mod locks_tokio;
 #[cfg(all(feature = "locks", feature = "tokio"))]
 mod locks_tokio_like;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio_model;
 #[cfg(feature = "locks")]
 mod locks_waits;
 #[cfg(not(feature = "off"))]

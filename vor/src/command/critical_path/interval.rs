@@ -13,7 +13,7 @@ use crate::command::range::FrameRange;
 use crate::command::slowest;
 use crate::command::source::Source;
 
-/// What the user chose.
+/// The interval that the user chose.
 #[derive(Clone, Debug)]
 pub(super) enum Choice {
     /// The slowest frame.

@@ -1,5 +1,5 @@
-//! `vor critical-path`: what a frame, a call or a task spent its time on, over all threads that it
-//! waited for.
+//! `vor critical-path`: divides the time of a frame, a call or a task over the threads that it
+//! depended on.
 //!
 //! The capture is read twice: once to find the interval, and once for the spans that overlap it.
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use vor_capture::model::batch::{SpanBatch, TaskEventKind};
-use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::{Measured, RUN_QUEUE_NS};
 use vor_capture::reader::Piece;
 use vor_capture::units;
@@ -32,7 +32,7 @@ use crate::command::source::{Source, WalkResult};
 use crate::command::table::{Column, Kind, printable, write_table};
 use crate::command::wait_spans::{Cause, WaitSpans};
 
-/// Shows what the time of a frame, a call or a task depended on.
+/// Divides the time of a frame, a call or a task over the threads that it depended on.
 ///
 /// Each moment belongs to the scope in which the thread was then. If the thread waited, it belongs
 /// to the thread that ended the wait: the holder of a lock of `vor::sync` (feature `locks`), or the
@@ -367,15 +367,11 @@ impl Names<'_> {
             (State::Woken, _) => "woken",
             (State::Waiting, _) => "waiting",
         };
-        let scope = span.map_or(SiteId::default(), |span| span.site);
-        let scope = match span {
-            Some(_) => self.catalog.site_name(scope).to_owned(),
-            None => String::new(),
-        };
+        let scope = span.map(|span| self.catalog.site_name(span.site).to_owned());
         let times = self.times(&part.ticks);
         Step {
             thread: thread_label(self.catalog, part.thread).into_owned(),
-            scope,
+            scope: scope.unwrap_or_default(),
             state,
             waits: names(&part.causes),
             off_cpu: self.off_cpu(part, span, times.duration_ns),

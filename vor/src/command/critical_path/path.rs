@@ -1,4 +1,4 @@
-//! The critical path of a thread: what each moment of an interval depended on.
+//! The critical path of a thread: for each moment of an interval, the thread that it depended on.
 //!
 //! A moment belongs to the innermost scope that the thread has open. If that is a wait, and a flow
 //! ends in it, the thread at the begin of the flow ended the wait. So the time from the begin of
@@ -30,7 +30,7 @@ pub(super) struct Span {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) site: SiteId,
-    /// What it waited for, if it is a wait.
+    /// The cause of the wait, if the span is one.
     pub(super) cause: Option<Arc<Cause>>,
     /// Times off the CPU and in the run queue, if they were measured, of the span without those
     /// inside it once [`Program::new`] has seen it. In nanoseconds.
@@ -60,7 +60,7 @@ pub(super) struct Thread {
     pub(super) flows: Vec<FlowPoint>,
 }
 
-/// What a thread does in a part of the path.
+/// The state of a thread in a part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum State {
     /// It is in its innermost scope, or outside of all scopes.

@@ -318,8 +318,8 @@ impl ThreadState {
         (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
     }
 
-    /// Returns the site of the innermost open scope, 0 if no scope is open or it is too deep for the
-    /// stack. Called by the thread alone. A stand-in has none.
+    /// Returns the site of the innermost open scope, or 0 if no scope is open or it is too deep for
+    /// the stack. Called by the thread alone. A stand-in has none.
     #[cfg(all(feature = "locks", feature = "tokio"))]
     #[inline(always)]
     pub(crate) fn innermost_site(&self) -> u32 {

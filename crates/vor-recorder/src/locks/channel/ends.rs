@@ -301,7 +301,8 @@ macro_rules! channels_of_many_receivers {
 
         receiver! {
             #[doc = concat!(
-                "The receiving end of a channel, with the interface of `", $crate_name, "::Receiver`."
+                "The receiving end of a channel, with the interface of `", $crate_name,
+                "::Receiver`."
             )]
             $lib, Lanes, $gone
         }

@@ -40,7 +40,7 @@ const FREE: u32 = 0;
 /// The site of a lock that was taken outside of all scopes. Ids of sites are smaller.
 const OUTSIDE: u32 = u32::MAX;
 
-/// What a lock without a stored holder means.
+/// The meaning of a lock without a stored holder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Absent {
     /// The holder has unlocked.

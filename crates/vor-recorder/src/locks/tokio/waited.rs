@@ -107,8 +107,8 @@ impl<A: Awaited> Drop for Wait<A> {
 }
 
 pin_project! {
-    /// A future of tokio and its wait. Callers pin the future first, because moving it costs as much
-    /// as polling it.
+    /// A future of tokio and its wait. Callers pin the future first, because moving it costs as
+    /// much as polling it.
     #[derive(Debug)]
     pub(super) struct Waited<F, A: Awaited> {
         #[pin]

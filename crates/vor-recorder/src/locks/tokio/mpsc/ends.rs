@@ -1,4 +1,4 @@
-//! What the ends of bounded and unbounded channels have in common.
+//! The methods that the ends of bounded and unbounded channels share.
 
 /// Defines what the receivers of both kinds of channels have in common.
 macro_rules! receiver {
