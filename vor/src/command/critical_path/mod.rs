@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         ..
     } = gathered;
     let program = Program::new(threads);
-    let (thread, parts) = match interval.task {
+    let (thread, stretches): (_, Vec<Stretch>) = match interval.task {
         Some(_) => {
             polls.sort_by_key(|(ticks, _)| (ticks.start, ticks.end));
             (None, path_of_task(&program, &interval.ticks, &polls))
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         None => {
             let thread = thread(args, &source, &interval, &program, &walked.catalog)?;
             let parts = program.path(thread, interval.ticks.clone());
-            (Some(thread), parts.into_iter().map(Some).collect())
+            (Some(thread), parts.into_iter().map(stretch_of).collect())
         }
     };
     let names = Names {
@@ -148,7 +148,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         program: &program,
         begin: interval.ticks.start,
     };
-    let steps = names.steps(&interval.ticks, &parts);
+    let steps: Vec<Step> = stretches
+        .iter()
+        .map(|stretch| names.step(stretch))
+        .collect();
     let rows = rows(&steps);
     let label = thread.map(|thread| thread_label(&walked.catalog, thread).into_owned());
     let label = label.unwrap_or_default();
@@ -284,13 +287,21 @@ fn thread(
         .ok_or_else(|| source.failure(unknown("thread", name, &source.thread_labels())))
 }
 
-/// Returns the path through the polls of a task. `None` stands for the time between two of them.
+/// A stretch of time, and the part of the path that fills it. `None` stands for the time between
+/// two polls of a task.
+type Stretch = (Range<u64>, Option<Part>);
+
+fn stretch_of(part: Part) -> Stretch {
+    (part.ticks.clone(), Some(part))
+}
+
+/// Returns the path through the polls of a task.
 fn path_of_task(
     program: &Program,
     ticks: &Range<u64>,
     polls: &[(Range<u64>, ThreadId)],
-) -> Vec<Option<Part>> {
-    let mut parts = Vec::new();
+) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
     let mut at = ticks.start;
     for (poll, thread) in polls {
         let poll = poll.start.max(at)..poll.end.min(ticks.end);
@@ -298,15 +309,16 @@ fn path_of_task(
             continue;
         }
         if poll.start > at {
-            parts.push(None);
+            stretches.push((at..poll.start, None));
         }
         at = poll.end;
-        parts.extend(program.path(*thread, poll).into_iter().map(Some));
+        let parts = program.path(*thread, poll);
+        stretches.extend(parts.into_iter().map(stretch_of));
     }
     if at < ticks.end {
-        parts.push(None);
+        stretches.push((at..ticks.end, None));
     }
-    parts
+    stretches
 }
 
 struct Names<'a> {
@@ -316,76 +328,45 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn steps(&self, ticks: &Range<u64>, parts: &[Option<Part>]) -> Vec<Step> {
-        let mut at = ticks.start;
-        let mut steps: Vec<Step> = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            let next = parts[number + 1..].iter().flatten().next();
-            let step = match part {
-                Some(part) => self.step(part),
-                None => {
-                    let end = next.map_or(ticks.end, |next| next.ticks.start);
-                    Step {
-                        thread: String::new(),
-                        scope: String::new(),
-                        state: "not polled",
-                        waits: Vec::new(),
-                        off_cpu: None,
-                        ..self.times(&(at..end))
-                    }
-                }
-            };
-            at = match part {
-                Some(part) => part.ticks.end,
-                None => next.map_or(ticks.end, |next| next.ticks.start),
-            };
-            steps.push(step);
-        }
-        steps
-    }
-
-    fn times(&self, ticks: &Range<u64>) -> Step {
+    fn step(&self, (ticks, part): &Stretch) -> Step {
         let timeline = &self.catalog.timeline;
+        let duration_ns = timeline.duration_ns(ticks.start, ticks.end - ticks.start);
+        let span = part
+            .as_ref()
+            .and_then(|part| self.program.span(part.thread, part.span?));
+        let state = match part.as_ref().map(|part| part.state) {
+            None => "not polled",
+            Some(State::Working) if span.is_none() => "outside of scopes",
+            Some(State::Working) => "in scope",
+            Some(State::Woken) => "woken",
+            Some(State::Waiting) => "waiting",
+        };
+        let thread = part
+            .as_ref()
+            .map(|part| thread_label(self.catalog, part.thread).into_owned());
+        let scope = span.map(|span| self.catalog.site_name(span.site).to_owned());
         Step {
             start_ns: timeline.duration_ns(self.begin, ticks.start - self.begin),
-            duration_ns: timeline.duration_ns(ticks.start, ticks.end - ticks.start),
-            thread: String::new(),
-            scope: String::new(),
-            state: "",
-            waits: Vec::new(),
-            off_cpu: None,
-        }
-    }
-
-    fn step(&self, part: &Part) -> Step {
-        let span = part
-            .span
-            .and_then(|place| self.program.span(part.thread, place));
-        let state = match (part.state, span) {
-            (State::Working, Some(_)) => "in scope",
-            (State::Working, None) => "outside of scopes",
-            (State::Woken, _) => "woken",
-            (State::Waiting, _) => "waiting",
-        };
-        let scope = span.map(|span| self.catalog.site_name(span.site).to_owned());
-        let times = self.times(&part.ticks);
-        Step {
-            thread: thread_label(self.catalog, part.thread).into_owned(),
+            duration_ns,
+            thread: thread.unwrap_or_default(),
             scope: scope.unwrap_or_default(),
             state,
-            waits: names(&part.causes),
-            off_cpu: self.off_cpu(part, span, times.duration_ns),
-            ..times
+            waits: part
+                .as_ref()
+                .map_or_else(Vec::new, |part| names(&part.causes)),
+            off_cpu: part
+                .as_ref()
+                .and_then(|part| self.off_cpu(part, span?, duration_ns)),
         }
     }
 
     /// Returns the share of a scope's time off the CPU that a part of it has. Where in the scope
     /// its thread did not run is unknown.
-    fn off_cpu(&self, part: &Part, span: Option<&Span>, ns: u64) -> Option<OffCpu> {
+    fn off_cpu(&self, part: &Part, span: &Span, ns: u64) -> Option<OffCpu> {
         let (Some(place), State::Working) = (part.span, part.state) else {
             return None;
         };
-        let measured = span?.measured?;
+        let measured = span.measured?;
         let own_ticks = self.program.own_ticks(part.thread, place);
         let own_ns = self
             .catalog
