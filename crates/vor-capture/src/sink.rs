@@ -7,6 +7,7 @@ use crate::model::batch::{OpenStarts, SpanBatch};
 use crate::model::catalog::Catalog;
 use crate::model::frame::FrameSnapshot;
 use crate::model::heap::HeapSnapshot;
+use crate::model::scheduler::SchedulerBatch;
 
 /// Receives batches and frames from the drain, on the drain's thread.
 ///
@@ -95,6 +96,21 @@ pub trait FrameSink: Send {
         catalog: &Arc<Catalog>,
     ) -> Result<(), Error> {
         let _ = (snapshot, catalog);
+        Ok(())
+    }
+
+    /// Takes events of the operating system's scheduler, where `Config::scheduler` is on; `catalog`
+    /// has the clock.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        let _ = (batch, catalog);
         Ok(())
     }
 

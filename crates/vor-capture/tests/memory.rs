@@ -111,7 +111,7 @@ fn large_counts_of_small_payloads_get_little_memory() {
     let _measured = MEASURED.lock().unwrap_or_else(|error| error.into_inner());
     let whole = Sealed::of(&seeds()[0]);
     // Tables of declarations have a test of their own.
-    for kind in kind::BATCH..=kind::HEAP {
+    for kind in (kind::BATCH..=kind::HEAP).chain([kind::SCHEDULER]) {
         let payload = &whole.records[whole.find(kind)].payload;
         for at in 0..payload.len().min(32) {
             for count in [1 << 12, 1 << 18, u64::MAX] {

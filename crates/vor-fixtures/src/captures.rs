@@ -14,6 +14,9 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scheduler::{
+    SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask, TaskState,
+};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
 
 use crate::random::Random;
@@ -342,6 +345,7 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
         });
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
         encoder.encode(RecordRef::Heap(&heap(index, now)), &mut bytes);
+        encoder.encode(RecordRef::Scheduler(&scheduler(index, now)), &mut bytes);
         let open = filled!(OpenScopes {
             ticks: now,
             threads: vec![
@@ -457,4 +461,47 @@ fn heap(index: u64, ticks: u64) -> HeapSnapshot {
     };
     let stacks = [&[][..], &[1], &[1, 2], &[1, 2, 3], &[2]].map(stack);
     HeapSnapshot::new(mode, ticks, stacks.to_vec())
+}
+
+/// Makes a batch in which one thread wakes another, which then takes its processor.
+#[must_use]
+pub fn scheduler(index: u64, ticks: u64) -> SchedulerBatch {
+    let task = |tid, is_own, name: &str| {
+        filled!(SchedulerTask {
+            tid,
+            is_own,
+            name: name.into()
+        })
+    };
+    let tasks = vec![
+        task(0, false, "swapper/3"),
+        task(41, true, "main"),
+        task(42, true, "worker"),
+        task(u32::MAX, false, "irq/9-acpi"),
+    ];
+    let switch = |from, state, to| SchedulerEventKind::Switch {
+        from,
+        from_priority: 120,
+        from_state: TaskState(state),
+        to,
+        to_priority: -1,
+    };
+    let waking = SchedulerEventKind::Waking {
+        waker: 1,
+        woken: 2,
+        priority: 120,
+        target_cpu: 3,
+    };
+    let event = |after, kind| SchedulerEvent::new(ticks + after, 3, kind);
+    let events = vec![
+        event(0, switch(0, 0, 1)),
+        event(10, waking),
+        event(12, switch(1, 1, 2)),
+        event(500, switch(2, 256, 3)),
+    ];
+    filled!(SchedulerBatch {
+        tasks,
+        events,
+        lost_events: index
+    })
 }

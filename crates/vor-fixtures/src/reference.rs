@@ -18,13 +18,16 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::MetricValue;
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scheduler::{
+    SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask, TaskState,
+};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
 
 /// A value, or the rule that the bytes break.
 pub type Judged<T> = Result<T, &'static str>;
 
 /// The kinds of records that [`decode`] knows.
-pub const KINDS: RangeInclusive<u8> = 1..=16;
+pub const KINDS: RangeInclusive<u8> = 1..=18;
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 const GROUP: usize = 256;
 
@@ -124,6 +127,7 @@ pub fn decode(kind: u8, seq: u32, payload: &[u8]) -> Judged<Option<Record>> {
             missed: bytes.varint()?,
             reason: bytes.text()?,
         })),
+        18 => Record::Scheduler(scheduler(&mut bytes)?),
         _ => return Ok(None),
     };
     require(bytes.0.is_empty(), "bytes after the last field")?;
@@ -644,6 +648,52 @@ fn heap(bytes: &mut Bytes<'_>) -> Judged<HeapSnapshot> {
     let paths: HashSet<Vec<u32>> = stacks.iter().map(path_of).collect();
     require(paths.len() == stacks.len(), "two stacks of the same scopes")?;
     Ok(HeapSnapshot::new(mode, ticks, stacks))
+}
+
+fn scheduler(bytes: &mut Bytes<'_>) -> Judged<SchedulerBatch> {
+    let mut batch = filled!(SchedulerBatch {
+        lost_events: bytes.varint()?
+    });
+    for _ in 0..bytes.count(1 << 15)? {
+        let number = bytes.varint()?;
+        let name = bytes.text()?;
+        require(name.len() <= 64, "a task's name is too long")?;
+        batch.tasks.push(filled!(SchedulerTask {
+            tid: u32::try_from(number / 2).map_err(|_| "a task's number is too large")?,
+            is_own: number % 2 == 1,
+            name,
+        }));
+    }
+    let mut ticks = 0_u64;
+    for _ in 0..bytes.count(1 << 14)? {
+        let (kind, cpu) = (bytes.u8()?, bytes.u32()?);
+        ticks = ticks.wrapping_add(bytes.zigzag()? as u64);
+        let priority = |bytes: &mut Bytes<'_>| -> Judged<i32> {
+            i32::try_from(bytes.zigzag()?).map_err(|_| "a priority is too large")
+        };
+        let kind = match kind {
+            0 => SchedulerEventKind::Switch {
+                from: bytes.u32()?,
+                from_priority: priority(bytes)?,
+                from_state: TaskState(bytes.u32()?),
+                to: bytes.u32()?,
+                to_priority: priority(bytes)?,
+            },
+            1 => SchedulerEventKind::Waking {
+                waker: bytes.u32()?,
+                woken: bytes.u32()?,
+                priority: priority(bytes)?,
+                target_cpu: bytes.u32()?,
+            },
+            _ => return Err("an unknown kind of scheduler event"),
+        };
+        let event = SchedulerEvent::new(ticks, cpu, kind);
+        let tasks = batch.tasks.len() as u64;
+        let is_known = event.tasks().iter().all(|task| u64::from(*task) < tasks);
+        require(is_known, "an event names no task of the record")?;
+        batch.events.push(event);
+    }
+    Ok(batch)
 }
 
 fn path_of(stack: &HeapStack) -> Vec<u32> {

@@ -31,6 +31,7 @@ pub mod kind {
     pub const HEAP: u8 = 14;
     pub const SEGMENT: u8 = 15;
     pub const DUMP: u8 = 16;
+    pub const SCHEDULER: u8 = 18;
 }
 
 const RAW: u8 = 0;

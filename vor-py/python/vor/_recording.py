@@ -80,6 +80,7 @@ def enable(
     cpu_time: bool | None = None,
     cpu_split: bool | None = None,
     waits: bool | None = None,
+    scheduler: bool | None = None,
     inline_drain: bool | None = None,
     drain_interval_ms: float | None = None,
     max_spans_per_frame: int | None = None,
@@ -105,6 +106,7 @@ def enable(
     stats: maintain sums per scope.
     count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
     cpu_time, cpu_split, waits: measure CPU time, and what a scope waited for otherwise.
+    scheduler: record the events of Linux's scheduler about the threads, which needs root.
     inline_drain: drain the rings in `frame_mark`.
     drain_interval_ms: longest time between two drains.
     max_spans_per_frame: most spans that a frame holds as a tree.

@@ -15,7 +15,7 @@ use crate::recording::object::{repr_text, type_name};
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
-    ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, \
+    ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, scheduler, \
     inline_drain, drain_interval_ms, max_spans_per_frame, watchdog_ms, signals, segment, \
     keep, last, dump_on";
 
@@ -69,6 +69,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
             "cpu_time" => config.cpu_time(keyword.flag()?),
             "cpu_split" => config.cpu_split(keyword.flag()?),
             "waits" => config.waits(keyword.flag()?),
+            "scheduler" => config.scheduler(keyword.flag()?),
             "inline_drain" => config.inline_drain(keyword.flag()?),
             "drain_interval_ms" => config.drain_interval(keyword.duration_ms()?),
             "max_spans_per_frame" => {

@@ -12,7 +12,9 @@ use super::records::{
     put_open_scopes, put_process, put_segment, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
-use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap};
+use super::{
+    Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap, scheduler,
+};
 use crate::model::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
 use crate::model::heap::HeapMode;
 
@@ -142,6 +144,14 @@ impl Encoder {
             RecordRef::Heap(snapshot) => {
                 heap::put(&mut self.payload, snapshot);
                 self.frames.put(out, kind::HEAP, &self.payload);
+            }
+            RecordRef::Scheduler(batch) => {
+                let Self {
+                    frames, payload, ..
+                } = self;
+                scheduler::put(batch, payload, |payload| {
+                    frames.put(out, kind::SCHEDULER, payload);
+                });
             }
             declaration => self.declare(declaration, 2, out),
         }
@@ -300,7 +310,8 @@ impl Encoder {
             RecordRef::Batch(_)
             | RecordRef::Frame(_)
             | RecordRef::OpenScopes(_)
-            | RecordRef::Heap(_) => {}
+            | RecordRef::Heap(_)
+            | RecordRef::Scheduler(_) => {}
         }
     }
 }

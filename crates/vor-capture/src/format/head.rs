@@ -26,6 +26,9 @@ pub(super) mod kind {
     pub const HEAP: u8 = 14;
     pub const SEGMENT: u8 = 15;
     pub const DUMP: u8 = 16;
+    pub const SCHEDULER: u8 = 18;
+    /// The last kind that this version knows.
+    pub const LAST: u8 = SCHEDULER;
 }
 
 /// Payload as it is.

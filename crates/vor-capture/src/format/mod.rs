@@ -33,6 +33,7 @@ mod pack;
 #[cfg(feature = "reader")]
 mod payload;
 mod records;
+mod scheduler;
 #[cfg(feature = "reader")]
 mod search;
 #[cfg(feature = "reader")]
@@ -66,6 +67,7 @@ use crate::model::catalog::{
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::heap::HeapSnapshot;
 pub use crate::model::open_scopes::OpenScopes;
+use crate::model::scheduler::SchedulerBatch;
 use crate::model::timeline::ClockSync;
 
 /// First bytes of every capture, of this version and of the predecessor's.
@@ -149,6 +151,8 @@ pub enum Record {
     /// Live memory at a moment. Its scopes have no names yet: [`HeapSnapshot::name_by`] fills them
     /// in.
     Heap(HeapSnapshot),
+    /// Events of the operating system's scheduler.
+    Scheduler(SchedulerBatch),
     /// Where the frames are, and totals.
     Index(Index),
     /// The last record of a cleanly closed capture.
@@ -207,6 +211,8 @@ pub enum RecordRef<'a> {
     OpenScopes(&'a OpenScopes),
     /// The memory that is live now; without a tracked heap nothing is written.
     Heap(&'a HeapSnapshot),
+    /// Events of the operating system's scheduler. Becomes several records when it is large.
+    Scheduler(&'a SchedulerBatch),
 }
 
 /// A finished frame as a capture holds it.

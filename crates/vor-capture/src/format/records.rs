@@ -6,7 +6,7 @@ use super::head::{END_MARK, decode_end, kind};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
 use super::{
     FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek,
-    heap,
+    heap, scheduler,
 };
 use crate::Error;
 use crate::model::catalog::{
@@ -290,6 +290,7 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
         kind::FRAME => Record::Frame(get_frame(&mut cursor, seq)?),
         kind::OPEN_SCOPES => Record::OpenScopes(get_open_scopes(&mut cursor)?),
         kind::HEAP => Record::Heap(heap::get(&mut cursor)?),
+        kind::SCHEDULER => Record::Scheduler(scheduler::get(&mut cursor)?),
         kind::INDEX => Record::Index(get_index(&mut cursor)?),
         kind::END => {
             return Ok(Some(Record::End {

@@ -30,10 +30,16 @@ pub(super) fn unzigzag(value: u64) -> i64 {
 /// Returns the longest beginning of `text` that is at most [`MAX_TEXT_BYTES`] long and ends at a
 /// character boundary.
 pub(super) fn clip(text: &str) -> &str {
-    if text.len() <= MAX_TEXT_BYTES {
+    clip_to(text, MAX_TEXT_BYTES)
+}
+
+/// Returns the longest beginning of `text` that is at most `max_bytes` long and ends at a character
+/// boundary.
+pub(super) fn clip_to(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
         return text;
     }
-    let mut end = MAX_TEXT_BYTES;
+    let mut end = max_bytes;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -9,3 +9,4 @@ pub mod frame;
 pub mod measures;
 pub mod waits;
 pub mod heap;
+pub mod scheduler;

@@ -49,6 +49,7 @@ use crate::model::batch::SpanBatch;
 use crate::model::catalog::{Catalog, MetricColumn};
 use crate::model::frame::FrameSnapshot;
 use crate::model::heap::HeapSnapshot;
+use crate::model::scheduler::SchedulerBatch;
 use v3::StreamV3;
 
 pub use assemble::Recovered;
@@ -97,6 +98,8 @@ pub enum Event {
     OpenScopes(OpenScopes),
     /// Live memory at a moment, where `Config::heap_snapshots` is on.
     Heap(HeapSnapshot),
+    /// Events of the operating system's scheduler, where `Config::scheduler` is on.
+    Scheduler(SchedulerBatch),
     /// A part that could not be read; [`Reader::damage`] has it too.
     Loss(Loss),
 }

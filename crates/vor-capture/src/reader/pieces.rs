@@ -15,6 +15,7 @@ use super::{Capture, Damage, Event, Reader, Recovered};
 use crate::Error;
 use crate::model::batch::SpanBatch;
 use crate::model::catalog::Catalog;
+use crate::model::scheduler::SchedulerBatch;
 
 /// The next part of a capture.
 #[derive(Clone, Debug)]
@@ -24,6 +25,13 @@ pub enum Piece {
     Batch(SpanBatch),
     /// A finished frame of any set, without trees where it comes from version 3.
     Frame(Recovered),
+    /// Events of the operating system's scheduler.
+    Scheduler {
+        /// The events.
+        batch: SchedulerBatch,
+        /// Has the clock of their ticks.
+        catalog: Arc<Catalog>,
+    },
 }
 
 /// The batches and frames of a capture of either version from its beginning on. The batches of a
@@ -165,6 +173,10 @@ impl<'a> Pieces<'a> {
                         self.unmarked.take_if(|_| recovered.frame.frame_set == 0);
                         Arc::make_mut(&mut recovered.frame).catalog = Arc::clone(&self.catalog);
                         return Ok(Some(Piece::Frame(recovered)));
+                    }
+                    Event::Scheduler(batch) => {
+                        let catalog = Arc::clone(&self.catalog);
+                        return Ok(Some(Piece::Scheduler { batch, catalog }));
                     }
                     Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
                 }

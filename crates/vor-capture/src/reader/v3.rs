@@ -133,6 +133,7 @@ impl StreamV3 {
                     snapshot.name_by(&self.catalog);
                     Event::Heap(snapshot)
                 }
+                Some(Record::Scheduler(batch)) => Event::Scheduler(batch),
                 _ => continue,
             };
             return Ok(Some(event));
@@ -248,6 +249,12 @@ impl StreamV3 {
 fn is_event(entry: &Entry) -> bool {
     matches!(
         entry.record,
-        Some(Record::Batch(_) | Record::Frame(_) | Record::OpenScopes(_) | Record::Heap(_))
+        Some(
+            Record::Batch(_)
+                | Record::Frame(_)
+                | Record::OpenScopes(_)
+                | Record::Heap(_)
+                | Record::Scheduler(_)
+        )
     )
 }

@@ -15,6 +15,7 @@ use vor_capture::model::batch::{
 use vor_capture::model::catalog::{Catalog, DumpInfo, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::ClockSnapshot;
+use vor_fixtures::captures::scheduler;
 use vor_fixtures::decoded::{decode, records};
 use vor_fixtures::payload::file_with;
 use vor_fixtures::sealed::Sealed;
@@ -27,6 +28,8 @@ const GOLDEN: &[u8] = include_bytes!("../data/golden_v3_kinds.vor");
 const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
 /// A dump of a recorder's memory.
 const DUMP: &[u8] = include_bytes!("../data/golden_v3_dump.vor");
+/// Events of the scheduler.
+const SCHEDULER: &[u8] = include_bytes!("../data/golden_v3_scheduler.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -247,9 +250,22 @@ fn the_golden_dump_is_written_and_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_scheduler_is_written_and_reads_unchanged() {
+    let batch = scheduler(300, HEADER.start_ticks);
+    assert_written(
+        SCHEDULER,
+        HEADER,
+        vec![RecordRef::Scheduler(&batch)],
+        &Catalog::default(),
+    );
+    let first = records(SCHEDULER).map(|(_, record)| record).next();
+    assert_eq!(first, Some(Record::Scheduler(batch)));
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN, SEGMENT, DUMP] {
+    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, SCHEDULER] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }
@@ -269,6 +285,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("golden_v3.vor", 3571, 0xb930e8a1),
     ("golden_v3_dump.vor", 263, 0xe88317e4),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
+    ("golden_v3_scheduler.vor", 229, 0x616ab267),
     ("golden_v3_segment.vor", 199, 0x627fe8de),
     ("max5.vor", 3031, 0xe8c8c2b8),
     ("metrics_only.vor", 2031, 0x81658a26),

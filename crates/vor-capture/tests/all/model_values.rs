@@ -10,6 +10,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, Span};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_capture::sink::{FrameSink, Interest};
 use vor_capture::stats::{ScopeStats, SpanMapper, SpanTimer, SpanTimes};
@@ -123,6 +124,10 @@ fn a_sink_takes_frames_with_trees_and_refuses_nothing_by_default() {
     assert!(Sink.accept_batch(&SpanBatch::default()).is_ok());
     assert!(
         Sink.accept_heap(&HeapSnapshot::default(), &Arc::default())
+            .is_ok()
+    );
+    assert!(
+        Sink.accept_scheduler(&SchedulerBatch::default(), &Arc::default())
             .is_ok()
     );
     assert!(Sink.accept_frame(&Arc::default()).is_err());

@@ -121,6 +121,63 @@ fn too_many_scopes_and_stacks_are_refused() {
 }
 
 #[test]
+fn scheduler_events_name_tasks_of_their_record() {
+    // Nothing lost, two tasks `a` and `b`, one event: task 0 wakes the other on processor 1.
+    let waking = |woken: u64| {
+        let payload = Payload::default().numbers(&[0, 2, 3, 1, 97, 4, 1, 98, 1]);
+        payload.numbers(&[1, 1, 8, 0, woken, 240, 1])
+    };
+    accept(kind::SCHEDULER, &waking(1));
+    refuse(kind::SCHEDULER, &waking(2), "an event names task 2 of 2");
+    let of_kind = |kind: u64| {
+        let payload = Payload::default().numbers(&[0, 1, 3, 0, 1]);
+        payload.numbers(&[kind, 1, 8, 0, 0, 240, 1])
+    };
+    refuse(kind::SCHEDULER, &of_kind(2), "the kind 2, which is unknown");
+    let priority = |priority: u64| {
+        let payload = Payload::default().numbers(&[0, 1, 3, 0, 1]);
+        payload.numbers(&[1, 1, 8, 0, 0, priority, 1])
+    };
+    accept(kind::SCHEDULER, &priority(u64::from(u32::MAX)));
+    let large = priority(u64::from(u32::MAX) + 1);
+    refuse(kind::SCHEDULER, &large, "the priority 2147483648");
+}
+
+#[test]
+fn too_many_tasks_and_long_names_are_refused() {
+    let named = |bytes: usize| {
+        let payload = Payload::default().numbers(&[0, 1, 3, bytes as u64]);
+        payload.repeated(bytes, &[97]).numbers(&[0])
+    };
+    accept(kind::SCHEDULER, &named(64));
+    refuse(kind::SCHEDULER, &named(65), "65 bytes, more than 64");
+    let number = |tid: u64| Payload::default().numbers(&[0, 1, tid << 1, 0, 0]);
+    accept(kind::SCHEDULER, &number(u64::from(u32::MAX)));
+    let large = number(u64::from(u32::MAX) + 1);
+    refuse(kind::SCHEDULER, &large, "the number 4294967296");
+    let tasks = |count: usize| {
+        let payload = Payload::default().numbers(&[0, count as u64]);
+        payload.repeated(count, &[3, 0]).numbers(&[0])
+    };
+    accept(kind::SCHEDULER, &tasks(1 << 15));
+    refuse(
+        kind::SCHEDULER,
+        &tasks((1 << 15) + 1),
+        "a count is 32769, more than 32768",
+    );
+    let events = |count: usize| {
+        let payload = Payload::default().numbers(&[0, 1, 3, 0, count as u64]);
+        payload.repeated(count, &[1, 0, 2, 0, 0, 0, 0])
+    };
+    accept(kind::SCHEDULER, &events(1 << 14));
+    refuse(
+        kind::SCHEDULER,
+        &events((1 << 14) + 1),
+        "a count is 16385, more than 16384",
+    );
+}
+
+#[test]
 fn two_stacks_of_the_same_scopes_are_refused() {
     let stacks = |stacks: &[&[u64]]| {
         let payload = Payload::default().numbers(&[1, 0, stacks.len() as u64]);
@@ -619,9 +676,9 @@ fn a_capture_of_every_kind_has_each_kind_that_the_reference_knows() {
 fn unknown_kinds_and_codecs_are_skipped() {
     for (kind, codec) in [
         (0, 0),
-        (17, 0),
+        (19, 0),
         // It is not unpacked either.
-        (17, 1),
+        (19, 1),
         (255, 0),
         (kind::BATCH, 2),
         (kind::CLOCK, 15),

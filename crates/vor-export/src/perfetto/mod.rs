@@ -11,6 +11,7 @@
 //! | point of a flow | arrow between the spans around two points |
 //! | frame | span on the track `frames`, or `frames of NAME` |
 //! | metric | counter with its unit, in the group `metrics`, at the begin of its frame |
+//! | event of the scheduler | what ran on each processor, states of threads, and who woke them |
 //! | dropped spans | counter `dropped_spans`, from the first loss on |
 //!
 //! Times are nanoseconds of `CLOCK_BOOTTIME`, as in a trace of the whole system. A snapshot has the
@@ -35,6 +36,7 @@ mod pending;
 mod thread;
 mod process;
 mod events;
+mod scheduler;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ use vor_capture::Error;
 use vor_capture::model::batch::{ArgValue, OpenStarts, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::model::timeline::TickMapper;
 use vor_capture::sink::{FrameSink, Interest};
 
@@ -454,6 +457,18 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         self.begin(&frame.catalog)?;
         if let Some(process) = &mut self.process {
             process.put_frame(&mut self.out.bytes, frame);
+        }
+        self.out.write_full()
+    }
+
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        self.begin(catalog)?;
+        if let Some(process) = &self.process {
+            scheduler::put_batch(&mut self.out.bytes, process.times(catalog), batch);
         }
         self.out.write_full()
     }

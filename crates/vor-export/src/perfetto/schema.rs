@@ -5,6 +5,7 @@
 pub(super) const PACKET: u32 = 1;
 
 pub(super) mod packet {
+    pub const FTRACE_EVENTS: u32 = 1;
     pub const CLOCK_SNAPSHOT: u32 = 6;
     pub const TIMESTAMP: u32 = 8;
     pub const SEQUENCE_ID: u32 = 10;
@@ -111,4 +112,29 @@ pub(super) mod clock {
     pub const BOOTTIME: u64 = 6;
     /// The first number of a sequence's own clocks.
     pub const OF_SEQUENCE: u64 = 64;
+}
+
+/// `FtraceEventBundle`, its `FtraceEvent`, `SchedSwitchFtraceEvent` and `SchedWakingFtraceEvent`.
+pub(super) mod ftrace {
+    pub const CPU: u32 = 1;
+    pub const EVENT: u32 = 2;
+
+    pub const TIMESTAMP: u32 = 1;
+    pub const PID: u32 = 2;
+    pub const SWITCH: u32 = 4;
+    pub const WAKING: u32 = 20;
+
+    pub const PREV_COMM: u32 = 1;
+    pub const PREV_PID: u32 = 2;
+    pub const PREV_PRIO: u32 = 3;
+    pub const PREV_STATE: u32 = 4;
+    pub const NEXT_COMM: u32 = 5;
+    pub const NEXT_PID: u32 = 6;
+    pub const NEXT_PRIO: u32 = 7;
+
+    pub const COMM: u32 = 1;
+    pub const WOKEN_PID: u32 = 2;
+    pub const PRIO: u32 = 3;
+    pub const SUCCESS: u32 = 4;
+    pub const TARGET_CPU: u32 = 5;
 }

@@ -10,6 +10,7 @@ mod parquet_dataset;
 #[cfg(feature = "parquet")]
 mod parquet_spans;
 mod perfetto;
+mod perfetto_scheduler;
 #[cfg(feature = "pprof")]
 mod pprof;
 mod stacks;

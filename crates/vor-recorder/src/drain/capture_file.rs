@@ -146,6 +146,7 @@ pub fn close_capture() -> Option<PathBuf> {
         let closed = with_settings(settings, |engine| {
             pass(engine);
             engine.take_heap(SnapshotTime::Now);
+            engine.take_scheduler(true);
             engine.outputs.remove(number)
         });
         closed.then_some(path)

@@ -22,6 +22,7 @@ use vor_capture::stats::ScopeStats;
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
+use super::scheduler::Scheduler;
 use super::statistics::{self, StatsBuilder};
 use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
@@ -86,6 +87,7 @@ pub(super) struct Engine {
     frame_dropped: u64,
     keeps_ended: bool,
     heap: heap::Timer,
+    scheduler: Scheduler,
     /// Marks that the worker has taken over but no pass has reached yet.
     pub(super) marks: Marks,
     pub(super) outputs: Outputs,
@@ -163,6 +165,7 @@ impl Engine {
             frame_dropped: 0,
             keeps_ended: false,
             heap: heap::Timer::default(),
+            scheduler: Scheduler::default(),
             marks: Marks::default(),
             outputs: Outputs::default(),
         }
@@ -276,6 +279,7 @@ impl Engine {
             self.release_ended();
         }
         self.take_heap(heap::SnapshotTime::IfDue);
+        self.take_scheduler(false);
         self.outputs.commit();
         pass
     }
@@ -287,6 +291,20 @@ impl Engine {
             self.learn_sites();
             self.outputs.accept_heap(&snapshot, &self.catalog);
         }
+    }
+
+    /// Passes events of the scheduler to the sinks, if they are wanted and due.
+    pub(super) fn take_scheduler(&mut self, is_last: bool) {
+        if let Some(batch) = self.scheduler.take(clock::ticks(), is_last) {
+            self.outputs.accept_scheduler(&batch, &self.catalog);
+        }
+    }
+
+    /// Takes the last events of the scheduler.
+    #[cfg(any(unix, windows))]
+    pub(super) fn end_scheduler(&mut self) {
+        self.take_scheduler(true);
+        self.scheduler.end();
     }
 
     /// Keeps the states of ended threads from now on: at the end of the process, their open scopes

@@ -178,6 +178,7 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.keep_ended();
     pass(engine);
     engine.take_heap(heap::SnapshotTime::Now);
+    engine.end_scheduler();
     engine.outputs.finish();
     engine.outputs.take_ended()
 }

@@ -22,6 +22,7 @@ mod heap;
 mod marks;
 pub(crate) mod printing;
 mod sampler;
+mod scheduler;
 mod statistics;
 mod table;
 mod count_only;
@@ -151,6 +152,13 @@ impl Settings {
     pub(crate) fn snapshot_heap(&self, interval: Duration) {
         heap::set_interval(interval);
         with_settings(self, |engine| engine.take_heap(heap::SnapshotTime::Now));
+        wake(true);
+    }
+
+    /// Passes events of the operating system's scheduler to the sinks from now on.
+    pub(crate) fn trace_scheduler(&self) {
+        scheduler::start();
+        with_settings(self, |engine| engine.take_scheduler(true));
         wake(true);
     }
 

@@ -12,6 +12,7 @@ use vor_capture::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::os::report;
@@ -209,6 +210,12 @@ impl Outputs {
     pub(crate) fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) {
         self.each(&|_| true, &mut |output| {
             output.sink.accept_heap(snapshot, catalog)
+        });
+    }
+
+    pub(crate) fn accept_scheduler(&mut self, batch: &SchedulerBatch, catalog: &Arc<Catalog>) {
+        self.each(&|_| true, &mut |output| {
+            output.sink.accept_scheduler(batch, catalog)
         });
     }
 

@@ -15,6 +15,7 @@ use super::dumps;
 use super::fork;
 use super::heap;
 use super::printing;
+use super::scheduler;
 use super::watchdog::{self, Watchdog};
 use super::{Pass, WAITING, begin_pass, step, with_engine};
 use crate::hot::{record_state, thread};
@@ -102,7 +103,7 @@ pub(super) fn wake(urgent: bool) {
 /// Returns the duration of the long sleep, which a wake-up can end.
 fn longest_sleep() -> Duration {
     let longest = dumps::longest_sleep(printing::longest_sleep(LONG_SLEEP));
-    watchdog::longest_sleep(heap::longest_sleep(longest))
+    scheduler::longest_sleep(watchdog::longest_sleep(heap::longest_sleep(longest)))
 }
 
 fn run(interval: Duration) {

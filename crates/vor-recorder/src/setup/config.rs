@@ -56,6 +56,7 @@ pub struct Config {
     /// Whether signals that end the process are handled.
     pub(crate) signals: bool,
     pub(crate) heap_snapshots: Option<Duration>,
+    pub(crate) scheduler: bool,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
@@ -121,6 +122,7 @@ impl Config {
             watchdog: None,
             signals: true,
             heap_snapshots: None,
+            scheduler: false,
             sinks: Vec::new(),
             from_env: false,
         }
@@ -151,6 +153,7 @@ impl Config {
     /// | `VOR_CPU_SPLIT=1` | the same, and its part in the kernel |
     /// | `VOR_WAITS=1` | the CPU time, and how much of the rest was a wait for a processor; see [`waits`](Self::waits) |
     /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, even if the program has a [tracking allocator](crate::heap::TrackingAllocator) |
+    /// | `VOR_SCHED=1` | events of the operating system's scheduler; see [`scheduler`](Self::scheduler) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
     /// | `VOR_SIGNALS=0` | no signal handlers; see [`signals`](Self::signals) |
@@ -491,6 +494,27 @@ impl Config {
     #[must_use]
     pub fn heap_snapshots(mut self, interval: Duration) -> Self {
         self.heap_snapshots = Some(interval);
+        self
+    }
+
+    /// Records what the scheduler of Linux does with the threads of the program: when each of them
+    /// ran, on which processor, why it stopped, and which thread made it runnable again. They are
+    /// for [sinks](FrameSink::accept_scheduler) and the capture; a Perfetto trace shows them as
+    /// states of threads, and Perfetto finds critical paths by them.
+    ///
+    /// It needs root, tracefs and an x86-64 processor, and a process that is in no container of
+    /// its own. Otherwise one line says why there are no events. A switch of a thread costs about
+    /// as much more as the kernel takes to write 72 bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new().capture("run.vor").scheduler(true).enable();
+    /// ```
+    #[must_use]
+    pub fn scheduler(mut self, enabled: bool) -> Self {
+        self.scheduler = enabled;
         self
     }
 

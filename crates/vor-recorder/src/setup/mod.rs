@@ -153,6 +153,9 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         // Last, so that all sinks get the first snapshot.
         settings.snapshot_heap(interval);
     }
+    if config.scheduler {
+        settings.trace_scheduler();
+    }
     if !record_state::is_on() {
         metrics::forget_while_off();
     }

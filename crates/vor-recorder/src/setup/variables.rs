@@ -32,6 +32,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_WAITS",
     "VOR_ALLOCATIONS",
     "VOR_HEAP_SNAPSHOTS_S",
+    "VOR_SCHED",
     "VOR_WATCHDOG_MS",
     "VOR_SIGNALS",
 ];
@@ -250,6 +251,7 @@ impl Config {
         let expected = "a number of seconds above 0";
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
+        config.scheduler = variables.flag("VOR_SCHED").unwrap_or(false);
         config.capture = variables.path();
         let are_dumps = config.keeps_last();
         config.segments = variables.segments(config.capture.as_deref(), are_dumps);
@@ -269,7 +271,7 @@ impl Config {
 }
 
 /// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
-const PREFIXES: [&str; 9] = [
+const PREFIXES: [&str; 10] = [
     "VOR_RECORD",
     "VOR_DUMP",
     "VOR_RING",
@@ -277,6 +279,7 @@ const PREFIXES: [&str; 9] = [
     "VOR_CPU",
     "VOR_ALLOC",
     "VOR_HEAP",
+    "VOR_SCHED",
     "VOR_WATCH",
     "VOR_SIGNAL",
 ];

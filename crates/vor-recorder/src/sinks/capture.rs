@@ -23,6 +23,7 @@ use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, DumpInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::clock;
@@ -514,6 +515,18 @@ impl FrameSink for CaptureSink {
                 .encode(RecordRef::Heap(snapshot), &mut sink.buffer);
         })?;
         self.write_out()
+    }
+
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        self.gather(|sink| {
+            sink.declare(catalog);
+            sink.encoder
+                .encode(RecordRef::Scheduler(batch), &mut sink.buffer);
+        })
     }
 
     fn commit(&mut self) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use vor_capture::model::batch::{OpenStarts, SpanBatch};
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::sink::{FrameSink, Interest};
 
 /// An exporter, with a value that must live as long as it does.
@@ -60,6 +61,14 @@ impl<S: FrameSink, K: Send> FrameSink for ExporterSink<S, K> {
         catalog: &Arc<Catalog>,
     ) -> Result<(), Error> {
         self.exporter.accept_heap(snapshot, catalog)
+    }
+
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        self.exporter.accept_scheduler(batch, catalog)
     }
 
     fn takes_frames(&self) -> bool {

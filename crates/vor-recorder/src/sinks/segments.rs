@@ -22,6 +22,7 @@ use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, SegmentInfo};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::os::report;
@@ -337,6 +338,15 @@ impl FrameSink for SegmentSink {
     ) -> Result<(), Error> {
         self.has_data = true;
         self.sink.accept_heap(snapshot, catalog)
+    }
+
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        self.has_data = true;
+        self.sink.accept_scheduler(batch, catalog)
     }
 
     fn commit(&mut self) -> Result<(), Error> {

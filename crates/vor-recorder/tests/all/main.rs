@@ -90,6 +90,7 @@ mod recorder_unseen;
 mod recorder_variables;
 mod recorder_views;
 mod recorder_watchdog;
+mod scheduler_events;
 mod signal_steps;
 #[cfg(all(target_os = "linux", not(feature = "off")))]
 mod signal_support;

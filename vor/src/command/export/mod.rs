@@ -393,6 +393,9 @@ impl Export<'_> {
                     }
                     sink.accept_frame(&recovered.frame).map_err(failed)?;
                 }
+                Piece::Scheduler { batch, catalog } => {
+                    sink.accept_scheduler(&batch, &catalog).map_err(failed)?;
+                }
                 _ => {}
             }
             Ok(ControlFlow::Continue(()))

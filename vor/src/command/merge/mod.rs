@@ -131,6 +131,12 @@ impl Merge<'_> {
                     frame.catalog = part.placed(&frame.catalog);
                     exporter.accept_frame(&recovered.frame).map_err(failed)?;
                 }
+                Piece::Scheduler { batch, catalog } => {
+                    let catalog = part.placed(&catalog);
+                    exporter
+                        .accept_scheduler(&batch, &catalog)
+                        .map_err(failed)?;
+                }
                 _ => {}
             }
             Ok(ControlFlow::Continue(()))

@@ -180,6 +180,10 @@ impl Many<'_> {
                 frame.catalog = Arc::clone(&self.segments.catalog);
                 Some(Piece::Frame(recovered))
             }
+            Event::Scheduler(batch) => Some(Piece::Scheduler {
+                batch,
+                catalog: Arc::clone(&self.segments.catalog),
+            }),
             Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => None,
         }
     }

@@ -189,6 +189,9 @@ impl Contents {
                         sink.accept_frame(&Arc::new(self.frame(frame)))?;
                     }
                     Some(Record::Heap(snapshot)) => sink.accept_heap(&snapshot, &self.catalog)?,
+                    Some(Record::Scheduler(batch)) => {
+                        sink.accept_scheduler(&batch, &self.catalog)?;
+                    }
                     _ => {}
                 }
             }

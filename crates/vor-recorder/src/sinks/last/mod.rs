@@ -25,6 +25,7 @@ use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::model::scheduler::SchedulerBatch;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::drain::dumps::{Cause, Causes, Request, listen, take, take_due};
@@ -252,6 +253,15 @@ impl FrameSink for LastSink {
         catalog: &Arc<Catalog>,
     ) -> Result<(), Error> {
         lock(&self.shared.memory).put(RecordRef::Heap(snapshot), catalog);
+        Ok(())
+    }
+
+    fn accept_scheduler(
+        &mut self,
+        batch: &SchedulerBatch,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
+        lock(&self.shared.memory).put(RecordRef::Scheduler(batch), catalog);
         Ok(())
     }
 
