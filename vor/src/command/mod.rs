@@ -40,6 +40,7 @@ mod merge;
 mod diff;
 mod heap;
 mod locks;
+mod wait_origins;
 mod wait_spans;
 mod wait_tasks;
 mod waits;

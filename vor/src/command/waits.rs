@@ -4,6 +4,9 @@
 //! The time of a recorded wait belongs to every scope around it on its thread, once for each call
 //! site: the scopes that end after the wait and began no later. So each thread has a
 //! stack of waits, ascending by start, and a scope that ends finds those inside it on top.
+//!
+//! A wait for a lock has its holder. Any other was ended by the thread whose flow arrived in it, if
+//! one did: see `wait_origins`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -15,9 +18,11 @@ use serde::Serialize;
 use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::model::waits;
 use vor_capture::reader::Piece;
 use vor_capture::stats::{ScopeStats, StatsBuilder};
 use vor_capture::units;
+use vor_export::thread_label;
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
@@ -27,6 +32,7 @@ use crate::command::progress::Progress;
 use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::wait_origins::{Arrivals, Origins};
 use crate::command::wait_spans::{Cause, WaitSpans};
 
 /// Shows what each scope waited for.
@@ -85,7 +91,7 @@ struct ScopeJson<'a> {
 struct CauseJson<'a> {
     /// The lock or the channel.
     name: &'a str,
-    /// Both are empty if nobody holds it, or the holder is unknown.
+    /// The holder of a lock, or the sender of the message. Both are empty if it is unknown.
     holder_thread: &'a str,
     holder_scope: &'a str,
     waits: u64,
@@ -117,6 +123,10 @@ struct Gathered {
     stats: StatsBuilder,
     inside: HashMap<SiteId, Inside>,
     wait_spans: WaitSpans,
+    origins: Origins,
+    arrivals: Arrivals,
+    /// Causes with the scope that ended the wait, by the site of the wait and that scope.
+    enders: HashMap<(SiteId, ThreadId, Option<SiteId>), Arc<Cause>>,
     /// The call sites of waits, which are no scopes.
     wait_sites: HashSet<SiteId>,
     waits: HashMap<ThreadId, Vec<Wait>>,
@@ -174,7 +184,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
 }
 
 fn gather(source: &mut Source) -> Result<(Gathered, WalkResult), Failure> {
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered {
+        origins: origins(source)?,
+        ..Gathered::default()
+    };
     let mut progress = Progress::new("reading", false);
     let walked = source.walk(&mut progress, |piece| {
         match piece {
@@ -196,16 +209,53 @@ fn gather(source: &mut Source) -> Result<(Gathered, WalkResult), Failure> {
     Ok((gathered, walked))
 }
 
+/// Finds the origins of flows, if the capture has waits that nobody holds.
+fn origins(source: &mut Source) -> Result<Origins, Failure> {
+    let mut origins = Origins::default();
+    let sites = source.capture.catalog().sites.iter().flatten();
+    let mut waits = sites.filter_map(|site| waits::Wait::of(site));
+    if waits.all(|wait| wait.has_holder) {
+        return Ok(origins);
+    }
+    let mut has_room = true;
+    let mut progress = Progress::new("reading flows", false);
+    source.walk(&mut progress, |piece| {
+        if let Piece::Batch(batch) = piece {
+            has_room = batch
+                .threads
+                .iter()
+                .all(|thread| origins.add_thread(thread));
+        }
+        Ok(match has_room {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    })?;
+    drop(progress);
+    if !has_room {
+        warn(&format!(
+            "{}: it has millions of flows; waits for later messages do not name their senders",
+            source.path.display()
+        ));
+    }
+    origins.finish();
+    Ok(origins)
+}
+
 impl Gathered {
     /// Adds the spans of a thread, which are in the order of their ends.
     fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
         let Self {
             inside,
             wait_spans,
+            origins,
+            arrivals,
+            enders,
             wait_sites,
             waits,
             ..
         } = self;
+        let arrived = arrivals.take(origins, thread);
         let waits = waits.entry(thread.thread).or_default();
         wait_spans.visit(catalog, thread, |span| {
             let Some(cause) = span.cause else {
@@ -216,6 +266,19 @@ impl Gathered {
                 return;
             };
             wait_sites.insert(span.site);
+            let end_ticks = span.start_ticks.saturating_add(span.duration_ticks);
+            let ender = match cause.has_holder() {
+                true => None,
+                false => arrived.ended(span.start_ticks, end_ticks),
+            };
+            let cause = match ender {
+                None => cause,
+                Some((by, scope)) => Arc::clone(
+                    enders
+                        .entry((span.site, by, scope))
+                        .or_insert_with(|| Arc::new(ended_by(catalog, &cause, by, scope))),
+                ),
+            };
             let measured = catalog.site(span.site).zip(span.args);
             waits.push(Wait {
                 start_ticks: span.start_ticks,
@@ -229,9 +292,20 @@ impl Gathered {
                 given_to: Vec::new(),
             });
         });
+        arrivals.forget(thread);
         if waits.len() > MAX_KEPT {
             self.given_up += waits.drain(..MAX_KEPT / 2).len() as u64;
         }
+    }
+}
+
+/// Returns the cause of a wait that a scope of another thread has ended.
+fn ended_by(catalog: &Catalog, cause: &Cause, thread: ThreadId, scope: Option<SiteId>) -> Cause {
+    let scope = scope.map_or("", |site| catalog.site_name(site));
+    Cause {
+        name: Arc::clone(&cause.name),
+        thread: thread_label(catalog, thread).into(),
+        scope: scope.into(),
     }
 }
 

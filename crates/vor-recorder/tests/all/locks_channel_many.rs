@@ -211,6 +211,11 @@ of_each! {
 /// Returns the names of the innermost scopes around the ends of each flow, in order of their
 /// begins.
 fn arrows(recording: &Recording) -> Vec<(String, String)> {
+    arrows_to(recording, FlowStage::End)
+}
+
+/// Does the same for the points of a stage instead of the ends.
+fn arrows_to(recording: &Recording, stage: FlowStage) -> Vec<(String, String)> {
     let mut flows: Vec<_> = recording.flows.values().collect();
     flows.sort_by_key(|points| points.iter().map(|(_, point)| point.ticks).min());
     let scope_of = |points: &[(String, crate::locks_support::Point)], stage: FlowStage| {
@@ -224,7 +229,7 @@ fn arrows(recording: &Recording) -> Vec<(String, String)> {
     };
     let arrow = |points: &&Vec<(String, _)>| {
         let begin = scope_of(points, FlowStage::Begin)?;
-        Some((begin, scope_of(points, FlowStage::End)?))
+        Some((begin, scope_of(points, stage)?))
     };
     flows.iter().filter_map(arrow).collect()
 }
@@ -258,8 +263,13 @@ macro_rules! check_flows {
             let recording = read(&path);
             let arrow = |to: &str| ("order".to_owned(), to.to_owned());
             assert_eq!(arrows(&recording), [arrow("work"), arrow("more work")]);
-            let mut waits = recording.waits();
-            assert!(waits.any(|wait| wait.name == "wait: jobs to receive"));
+            // The arrow of the first message, and perhaps that of the second one, passes through
+            // the wait that it ends.
+            let wait = "wait: jobs to receive";
+            let passed = arrows_to(&recording, FlowStage::Step);
+            assert_eq!(passed[0], arrow(wait));
+            assert!(passed.iter().all(|passed| *passed == arrow(wait)));
+            assert!(recording.waits().any(|span| span.name == wait));
         }
     )*};
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use vor::capture::{ArgValue, SpanArgs, SpanBatch};
 use vor::sinks::FrameSink;
 use vor_capture::filled;
-use vor_capture::model::batch::ThreadBatch;
-use vor_capture::model::catalog::SiteId;
+use vor_capture::model::batch::{FlowPoint, FlowStage, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId, ThreadInfo};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 use crate::command::{made, run};
@@ -23,8 +23,7 @@ const OWN: u32 = 5;
 /// the queue.
 type Made = (u32, u64, u64, [u64; 2]);
 
-/// Writes spans of one thread, in the order of their ends.
-fn write(path: &Path, spans: &[Made], is_measured: bool) {
+fn catalog(is_measured: bool) -> Arc<Catalog> {
     let names = [
         "request",
         "query",
@@ -54,6 +53,12 @@ fn write(path: &Path, spans: &[Made], is_measured: bool) {
             site.category = "wait".into();
         }
     }
+    catalog
+}
+
+/// Writes spans of one thread, in the order of their ends.
+fn write(path: &Path, spans: &[Made], is_measured: bool) {
+    let catalog = catalog(is_measured);
     let args = |(at, &(site, _, _, parts)): (usize, &Made)| {
         let mut values = Vec::new();
         if site == LOCK {
@@ -196,4 +201,85 @@ fn without_measures_only_recorded_waits_are_known() {
     assert!(request["running_ns"].is_null() && request["queued_ns"].is_null());
     let text = run("waits", &path, &[]).stdout;
     assert!(text.contains("record with VOR_WAITS=1"), "{text}");
+}
+
+/// The flow of a message leads to the scope that sent it, also if that ends much later.
+#[test]
+fn a_wait_for_a_message_names_its_sender() {
+    const RECEIVER: u32 = 0;
+    const SENDER: u32 = 1;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("messages.vor");
+    let mut catalog = catalog(false);
+    let threads =
+        ["main", "worker"].map(|name| Some(Arc::new(filled!(ThreadInfo { name: name.into() }))));
+    Arc::make_mut(&mut catalog).threads = Arc::new(threads.to_vec());
+    let thread = |id, spans: &[(u32, u64, u64)], flows: &[(u64, u64, FlowStage)]| {
+        let point = |&(ticks, flow, stage): &(u64, u64, FlowStage)| {
+            filled!(FlowPoint { ticks, flow, stage })
+        };
+        filled!(ThreadBatch {
+            thread: ThreadId(id),
+            start_ticks: spans.iter().map(|span| span.1).collect(),
+            duration_ticks: spans.iter().map(|span| span.2 - span.1).collect(),
+            sites: spans.iter().map(|span| SiteId(span.0)).collect(),
+            flows: flows.iter().map(point).collect()
+        })
+    };
+    use FlowStage::{Begin, End, Step};
+    let first = [
+        // The first wait is over, and the last message of the second one has arrived already.
+        thread(
+            RECEIVER,
+            &[(CHANNEL, 1_000, 3_000)],
+            &[(2_900, 1, Step), (3_010, 1, End), (5_900, 3, Step)],
+        ),
+        // The flow 2 is one of the receiver's own, and 1 begins in a scope that has not ended.
+        thread(
+            SENDER,
+            &[(OWN, 1_500, 1_600), (OWN, 5_000, 5_500)],
+            &[(2_000, 1, Begin), (5_200, 3, Begin)],
+        ),
+    ];
+    let second = [
+        thread(
+            RECEIVER,
+            &[
+                (CHANNEL, 4_000, 6_000),
+                (CHANNEL, 7_000, 8_000),
+                (REQUEST, 0, 9_000),
+            ],
+            &[(7_500, 2, Begin), (7_600, 2, Step)],
+        ),
+        thread(SENDER, &[(QUERY, 1_400, 7_000)], &[]),
+    ];
+    let mut sink = CaptureSink::create(&path, CaptureOptions::default()).unwrap();
+    for threads in [first, second] {
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads.to_vec()
+        });
+        sink.accept_batch(&batch).unwrap();
+    }
+    sink.finish().unwrap();
+    let found = run("waits", &path, &["--json", "--name", "request"]).json();
+    let mut causes: Vec<_> = found["scopes"][0]["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| {
+            let text = |key: &str| cause[key].as_str().unwrap().to_owned();
+            let names = ["name", "holder_thread", "holder_scope"].map(text);
+            (names.join(" "), cause["total_ns"].as_u64().unwrap())
+        })
+        .collect();
+    causes.sort();
+    let expected = [
+        ("jobs to receive  ", 1_000),
+        ("jobs to receive worker query", 2_000),
+        ("jobs to receive worker wait: of the program's own", 2_000),
+    ];
+    assert_eq!(causes, expected.map(|(name, ns)| (name.to_owned(), ns)));
+    let text = run("waits", &path, &["--name", "request"]).stdout;
+    assert!(text.contains("jobs to receive ← query on worker"), "{text}");
 }

@@ -29,6 +29,8 @@ mod private {
     pub trait Track: Copy {
         /// Begins a flow in the scope that is open on this thread.
         fn begin() -> Self;
+        /// The flow passes through the scope that is open on this thread.
+        fn step(self);
         /// Ends the flow in the scope that is open on this thread.
         fn end(self);
     }
@@ -44,6 +46,9 @@ impl private::Track for Untracked {
     }
 
     #[inline(always)]
+    fn step(self) {}
+
+    #[inline(always)]
     fn end(self) {}
 }
 
@@ -51,6 +56,11 @@ impl private::Track for Tracked {
     #[inline]
     fn begin() -> Self {
         Self(flow())
+    }
+
+    #[inline]
+    fn step(self) {
+        self.0.step();
     }
 
     #[inline]
@@ -65,6 +75,11 @@ impl<T, F: Track> Message<T, F> {
     pub(super) fn new(value: T) -> Self {
         let flow = F::begin();
         Self { value, flow }
+    }
+
+    /// The message ends the wait whose scope is open on this thread.
+    pub(super) fn end_wait(&self) {
+        self.flow.step();
     }
 
     /// Returns the value of a message that this thread has received.
