@@ -4,6 +4,7 @@
 //! kept until its end and the scope around its begin are both known.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
@@ -24,6 +25,9 @@ pub(super) struct EndedWait {
     /// The scope in which it began; 0 if none was open.
     pub(super) waiter: SiteId,
     pub(super) duration_ns: u64,
+    /// The id of the wait, and its begin and end.
+    pub(super) task: u64,
+    pub(super) ticks: Range<u64>,
 }
 
 /// What is known of a wait.
@@ -31,7 +35,8 @@ pub(super) struct EndedWait {
 struct Known {
     cause: Cause,
     waiter: Option<SiteId>,
-    duration_ns: Option<u64>,
+    /// Its begin, its end and the time between them.
+    ended: Option<(Range<u64>, u64)>,
 }
 
 /// Waits of which something is not known yet, by the id of their task.
@@ -77,7 +82,8 @@ impl WaitTasks {
                 .timeline
                 .duration_ns(span.start_ticks, span.duration_ticks);
             if let Some(known) = self.get(catalog, span.id, span.site) {
-                known.duration_ns = Some(duration_ns);
+                let end = span.start_ticks.saturating_add(span.duration_ticks);
+                known.ended = Some((span.start_ticks..end, duration_ns));
                 ended.extend(self.take(span.id));
             }
         }
@@ -92,26 +98,18 @@ impl WaitTasks {
 
     /// Takes the waits that are over, and around whose begin no scope is known.
     pub(super) fn take_ended(&mut self) -> Vec<EndedWait> {
-        let known = std::mem::take(&mut self.known).into_values();
-        let ended = known.filter_map(|known| {
-            Some(EndedWait {
-                cause: known.cause,
-                waiter: known.waiter.unwrap_or_default(),
-                duration_ns: known.duration_ns?,
-            })
+        let known = std::mem::take(&mut self.known).into_iter();
+        let ended = known.filter_map(|(task, known)| {
+            let waiter = known.waiter.unwrap_or_default();
+            known.end(task, waiter)
         });
         ended.collect()
     }
 
     fn take(&mut self, task: u64) -> Option<EndedWait> {
         let known = self.known.get(&task)?;
-        let (waiter, duration_ns) = (known.waiter?, known.duration_ns?);
-        let cause = self.known.remove(&task)?.cause;
-        Some(EndedWait {
-            cause,
-            waiter,
-            duration_ns,
-        })
+        let waiter = known.waiter.filter(|_| known.ended.is_some())?;
+        self.known.remove(&task)?.end(task, waiter)
     }
 
     /// Returns what is known of a task, or `None` if it is no wait.
@@ -124,8 +122,22 @@ impl WaitTasks {
                 scope: Arc::default(),
             },
             waiter: None,
-            duration_ns: None,
+            ended: None,
         };
         Some(self.known.entry(task).or_insert_with(nothing))
+    }
+}
+
+impl Known {
+    /// Returns the wait, if it is over.
+    fn end(self, task: u64, waiter: SiteId) -> Option<EndedWait> {
+        let (ticks, duration_ns) = self.ended?;
+        Some(EndedWait {
+            cause: self.cause,
+            waiter,
+            duration_ns,
+            task,
+            ticks,
+        })
     }
 }

@@ -5,6 +5,7 @@
 
 mod interval;
 mod path;
+mod task;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use vor_capture::model::batch::{SpanBatch, TaskEventKind};
+use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::{Measured, RUN_QUEUE_NS};
 use vor_capture::reader::Piece;
@@ -22,6 +23,7 @@ use vor_export::thread_label;
 
 use self::interval::{Choice, Interval};
 use self::path::{OffCpu, Part, Program, Span, State, Thread};
+use self::task::Task;
 use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
@@ -114,8 +116,7 @@ struct Row {
 #[derive(Debug, Default)]
 struct Gathered {
     threads: HashMap<ThreadId, Thread>,
-    /// Polls of the task, with their threads.
-    polls: Vec<(Range<u64>, ThreadId)>,
+    task: Task,
     spans: usize,
     dropped_spans: u64,
 }
@@ -127,20 +128,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     source.warn_of(&walked.damage);
     let Gathered {
         threads,
-        mut polls,
+        task,
         dropped_spans,
         ..
     } = gathered;
     let program = Program::new(threads);
     let (thread, stretches): (_, Vec<Stretch>) = match interval.task {
-        Some(_) => {
-            polls.sort_by_key(|(ticks, _)| (ticks.start, ticks.end));
-            (None, path_of_task(&program, &interval.ticks, &polls))
-        }
+        Some(_) => (None, task.path(&program, &interval.ticks)),
         None => {
             let thread = thread(args, &source, &interval, &program, &walked.catalog)?;
             let parts = program.path(thread, interval.ticks.clone());
-            (Some(thread), parts.into_iter().map(stretch_of).collect())
+            (Some(thread), parts.into_iter().map(Stretch::from).collect())
         }
     };
     let names = Names {
@@ -254,12 +252,9 @@ impl Gathered {
             // The flow that ends a wait begins before its end, and a wait may be cut.
             kept.flows.extend_from_slice(&thread.flows);
             self.spans += thread.flows.len();
-            let polls = thread.task_events.iter().filter_map(|event| {
-                let is_poll = matches!(event.kind, TaskEventKind::Poll { .. });
-                let ticks = event.start_ticks..event.end_ticks();
-                (is_poll && Some(event.task) == interval.task).then_some((ticks, thread.thread))
-            });
-            self.polls.extend(polls);
+            if let Some(task) = interval.task {
+                self.task.add_thread(catalog, thread, task);
+            }
         }
     }
 }
@@ -287,38 +282,28 @@ fn thread(
         .ok_or_else(|| source.failure(unknown("thread", name, &source.thread_labels())))
 }
 
-/// A stretch of time, and the part of the path that fills it. `None` stands for the time between
-/// two polls of a task.
-type Stretch = (Range<u64>, Option<Part>);
-
-fn stretch_of(part: Part) -> Stretch {
-    (part.ticks.clone(), Some(part))
+/// A stretch of time.
+#[derive(Debug)]
+enum Stretch {
+    /// A part of the path of a thread.
+    Part(Part),
+    /// No thread polls the task, which waits for something of which the capture knows or not.
+    NotPolled(Range<u64>, Option<Arc<Cause>>),
 }
 
-/// Returns the path through the polls of a task.
-fn path_of_task(
-    program: &Program,
-    ticks: &Range<u64>,
-    polls: &[(Range<u64>, ThreadId)],
-) -> Vec<Stretch> {
-    let mut stretches = Vec::new();
-    let mut at = ticks.start;
-    for (poll, thread) in polls {
-        let poll = poll.start.max(at)..poll.end.min(ticks.end);
-        if poll.start >= poll.end {
-            continue;
-        }
-        if poll.start > at {
-            stretches.push((at..poll.start, None));
-        }
-        at = poll.end;
-        let parts = program.path(*thread, poll);
-        stretches.extend(parts.into_iter().map(stretch_of));
+impl From<Part> for Stretch {
+    fn from(part: Part) -> Self {
+        Self::Part(part)
     }
-    if at < ticks.end {
-        stretches.push((at..ticks.end, None));
+}
+
+impl Stretch {
+    fn ticks(&self) -> &Range<u64> {
+        match self {
+            Self::Part(part) => &part.ticks,
+            Self::NotPolled(ticks, _) => ticks,
+        }
     }
-    stretches
 }
 
 struct Names<'a> {
@@ -328,35 +313,47 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn step(&self, (ticks, part): &Stretch) -> Step {
+    fn step(&self, stretch: &Stretch) -> Step {
         let timeline = &self.catalog.timeline;
-        let duration_ns = timeline.duration_ns(ticks.start, ticks.end - ticks.start);
-        let span = part
-            .as_ref()
-            .and_then(|part| self.program.span(part.thread, part.span?));
-        let state = match part.as_ref().map(|part| part.state) {
-            None => "not polled",
-            Some(State::Working) if span.is_none() => "outside of scopes",
-            Some(State::Working) => "in scope",
-            Some(State::Woken) => "woken",
-            Some(State::Waiting) => "waiting",
-        };
-        let thread = part
-            .as_ref()
-            .map(|part| thread_label(self.catalog, part.thread).into_owned());
-        let scope = span.map(|span| self.catalog.site_name(span.site).to_owned());
-        Step {
+        let ticks = stretch.ticks();
+        let step = Step {
             start_ns: timeline.duration_ns(self.begin, ticks.start - self.begin),
-            duration_ns,
-            thread: thread.unwrap_or_default(),
-            scope: scope.unwrap_or_default(),
+            duration_ns: timeline.duration_ns(ticks.start, ticks.end - ticks.start),
+            thread: String::new(),
+            scope: String::new(),
+            state: "not polled",
+            waits: Vec::new(),
+            off_cpu: None,
+        };
+        let part = match stretch {
+            Stretch::Part(part) => part,
+            Stretch::NotPolled(_, None) => return step,
+            Stretch::NotPolled(_, Some(cause)) => {
+                return Step {
+                    state: "waiting",
+                    waits: vec![with_holder(cause)],
+                    ..step
+                };
+            }
+        };
+        let span = part
+            .span
+            .and_then(|place| self.program.span(part.thread, place));
+        let state = match part.state {
+            State::Working if span.is_none() => "outside of scopes",
+            State::Working => "in scope",
+            State::Woken => "woken",
+            State::Waiting => "waiting",
+        };
+        Step {
+            thread: thread_label(self.catalog, part.thread).into_owned(),
+            scope: span.map_or_else(String::new, |span| {
+                self.catalog.site_name(span.site).to_owned()
+            }),
             state,
-            waits: part
-                .as_ref()
-                .map_or_else(Vec::new, |part| names(&part.causes)),
-            off_cpu: part
-                .as_ref()
-                .and_then(|part| self.off_cpu(part, span?, duration_ns)),
+            waits: names(&part.causes),
+            off_cpu: span.and_then(|span| self.off_cpu(part, span, step.duration_ns)),
+            ..step
         }
     }
 
@@ -380,6 +377,14 @@ impl Names<'_> {
             all_ns: share(measured.all_ns),
             queued_ns: share(measured.queued_ns.min(measured.all_ns)),
         })
+    }
+}
+
+/// Returns what a task waits for, and the scope in which the holder took it: `cache ← evict`.
+fn with_holder(cause: &Cause) -> String {
+    match cause.has_holder() {
+        true => format!("{} ← {}", cause.name, cause.holder()),
+        false => cause.name.to_string(),
     }
 }
 

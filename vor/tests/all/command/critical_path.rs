@@ -18,6 +18,8 @@ const REQUEST: u32 = 1;
 const EVICT: u32 = 2;
 const WAIT: u32 = 3;
 const TASK: u32 = 4;
+const WAIT_OF_TASK: u32 = 5;
+const HOLDER: u32 = 6;
 
 /// The first tick of the capture.
 const FIRST: u64 = 1_000_000;
@@ -50,15 +52,24 @@ fn thread_of(number: u32, spans: &[(u32, u64, u64)], flow: &[(u64, FlowStage)]) 
 }
 
 /// Writes a frame of 100 us in which the main thread waits from 20 to 60 for `evict`, which unlocks
-/// at 50, and a task that the two threads poll.
+/// at 50, and a task that the two threads poll. It waits from 14 to 40, and another task from 30 on.
 fn write(path: &Path) {
-    let names = ["request", "evict", "wait: cache", "fetch"];
+    let names = [
+        "request",
+        "evict",
+        "wait: cache",
+        "fetch",
+        "wait: slots",
+        "holder_scope: refill",
+    ];
     let mut catalog = made::catalog(&names.map(|name| made::scope(name, 1, 0)));
     let all = Arc::make_mut(&mut catalog);
     let sites = Arc::make_mut(&mut all.sites);
     let wait = sites[WAIT as usize - 1].as_mut().unwrap();
     let arg_names = ["lock", "holder", "holder_scope"];
     Arc::make_mut(wait).arg_names = arg_names.map(|name| name.to_owned().into()).to_vec();
+    let wait = sites[WAIT_OF_TASK as usize - 1].as_mut().unwrap();
+    Arc::make_mut(wait).category = "lock".into();
     let threads = Arc::make_mut(&mut all.threads);
     for (number, name) in [(0, "main"), (1, "worker-1")] {
         let info = filled!(ThreadInfo { name: name.into() });
@@ -80,14 +91,32 @@ fn write(path: &Path) {
             },
         })
     };
-    worker.task_events = vec![poll(5, 15)];
-    main.task_events = vec![poll(70, 80)];
-    main.async_spans = vec![filled!(AsyncSpan {
-        id: 5,
-        site: SiteId(TASK),
-        start_ticks: FIRST + 5_000,
-        duration_ticks: 75_000,
-    })];
+    let wait = |task, site, at: u64, kind| {
+        filled!(TaskEvent {
+            task,
+            site: SiteId(site),
+            start_ticks: FIRST + at * 1_000,
+            kind,
+        })
+    };
+    let begin = TaskEventKind::Begin { given_id: 0 };
+    let own_wait = wait(6, WAIT_OF_TASK, 14, begin);
+    let holder = wait(6, HOLDER, 14, TaskEventKind::Step);
+    worker.task_events = vec![own_wait, holder, poll(5, 15)];
+    main.task_events = vec![wait(8, WAIT_OF_TASK, 30, begin), poll(70, 80)];
+    let task = |id, site, begin: u64, end: u64| {
+        filled!(AsyncSpan {
+            id,
+            site: SiteId(site),
+            start_ticks: FIRST + begin * 1_000,
+            duration_ticks: (end - begin) * 1_000,
+        })
+    };
+    main.async_spans = vec![
+        task(6, WAIT_OF_TASK, 14, 40),
+        task(8, WAIT_OF_TASK, 30, 70),
+        task(5, TASK, 5, 80),
+    ];
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
     let batch = filled!(SpanBatch {
         catalog: Arc::clone(&catalog),
@@ -195,10 +224,12 @@ fn a_task_is_on_the_threads_that_poll_it() {
             [
                 (0, "worker-1", "", "outside of scopes"),
                 (5, "worker-1", "evict", "in scope"),
-                (10, "", "", "not polled"),
+                (10, "", "", "waiting"),
+                (35, "", "", "not polled"),
                 (65, "main", "request", "in scope"),
             ]
         );
+        assert_eq!(found["steps"][2]["waits"][0], "slots ← refill");
         assert_eq!(found["interval"], "task fetch (5)");
     }
 }

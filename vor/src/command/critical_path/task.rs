@@ -1,0 +1,102 @@
+//! The path of a task: through its polls, and through its waits between them.
+//!
+//! A wait of a lock or a channel of `vor::sync::tokio` begins in a poll of the task that waits, on
+//! the thread of the poll. It is a task of its own, so its id says nothing about whose wait it is.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+
+use super::Stretch;
+use super::path::Program;
+use crate::command::wait_spans::Cause;
+use crate::command::wait_tasks::{EndedWait, WaitTasks};
+
+/// What is known of the task.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    /// Its polls, with their threads.
+    polls: Vec<(Range<u64>, ThreadId)>,
+    /// Waits of all tasks.
+    waits: WaitTasks,
+    /// The thread on which each wait began.
+    begun_on: HashMap<u64, ThreadId>,
+    /// The waits that are over.
+    ended: Vec<EndedWait>,
+}
+
+impl Task {
+    /// Adds the polls of the task on a thread, and the waits of all tasks.
+    pub(super) fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch, task: u64) {
+        let polls = thread.task_events.iter().filter_map(|event| {
+            let is_poll = matches!(event.kind, TaskEventKind::Poll { .. });
+            let ticks = event.start_ticks..event.end_ticks();
+            (is_poll && event.task == task).then_some((ticks, thread.thread))
+        });
+        self.polls.extend(polls);
+        for (_, wait) in self.waits.begun(catalog, thread) {
+            self.begun_on.insert(wait, thread.thread);
+            // The poll says whose wait it is, and not the scope around it.
+            self.ended
+                .extend(self.waits.waiter(wait, SiteId::default()));
+        }
+        self.ended.extend(self.waits.ended(catalog, thread));
+    }
+
+    /// Returns the path in an interval.
+    pub(super) fn path(mut self, program: &Program, ticks: &Range<u64>) -> Vec<Stretch> {
+        self.polls.sort_by_key(|(poll, _)| (poll.start, poll.end));
+        let waits = self.own_waits();
+        let mut stretches = Vec::new();
+        let mut at = ticks.start;
+        for (poll, thread) in &self.polls {
+            let poll = poll.start.max(at)..poll.end.min(ticks.end);
+            if poll.start >= poll.end {
+                continue;
+            }
+            not_polled(&mut stretches, at..poll.start, &waits);
+            at = poll.end;
+            let parts = program.path(*thread, poll);
+            stretches.extend(parts.into_iter().map(Stretch::from));
+        }
+        not_polled(&mut stretches, at..ticks.end, &waits);
+        stretches
+    }
+
+    /// Returns the waits that began in a poll of the task, ascending.
+    fn own_waits(&mut self) -> Vec<(Range<u64>, Arc<Cause>)> {
+        let is_own = |wait: &EndedWait| {
+            let thread = self.begun_on.get(&wait.task);
+            self.polls.iter().any(|(poll, on)| {
+                Some(on) == thread && (poll.start..=poll.end).contains(&wait.ticks.start)
+            })
+        };
+        let own = self.ended.iter().filter(|wait| is_own(wait));
+        let own = own.map(|wait| (wait.ticks.clone(), Arc::new(wait.cause.clone())));
+        let mut waits: Vec<_> = own.collect();
+        waits.sort_by_key(|(ticks, _)| (ticks.start, ticks.end));
+        waits
+    }
+}
+
+/// Appends a time between two polls: the waits in it, and the rest.
+fn not_polled(stretches: &mut Vec<Stretch>, ticks: Range<u64>, waits: &[(Range<u64>, Arc<Cause>)]) {
+    let mut at = ticks.start;
+    for (wait, cause) in waits {
+        let wait = wait.start.max(at)..wait.end.min(ticks.end);
+        if wait.start >= wait.end {
+            continue;
+        }
+        if wait.start > at {
+            stretches.push(Stretch::NotPolled(at..wait.start, None));
+        }
+        at = wait.end;
+        stretches.push(Stretch::NotPolled(wait, Some(Arc::clone(cause))));
+    }
+    if at < ticks.end {
+        stretches.push(Stretch::NotPolled(at..ticks.end, None));
+    }
+}
