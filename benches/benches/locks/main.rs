@@ -2,12 +2,17 @@
 //! the crates `parking_lot`, `crossbeam-channel` and `flume`: lock and unlock, send and receive,
 //! with recording off and on. Then two threads that share a lock, and two that wake each other.
 //!
+//! With the feature `locks-peers`, other profilers of locks take part: `peers`.
+//!
 //! An argument such as `parking_lot` runs the contests of that name alone.
 //!
 //! The contestants of a round run within the same hundred microseconds, so a neighbour slows all of
 //! them. The figures are medians over rounds.
 
 #![expect(clippy::unwrap_used, reason = "nothing poisons these locks")]
+
+#[cfg(feature = "locks-peers")]
+mod peers;
 
 use std::hint::black_box;
 use std::sync::{Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
@@ -403,7 +408,7 @@ fn run_contended(state: &str) {
 /// A group of contests, which takes the state of the recording.
 type Group = fn(&str);
 
-const GROUPS: [(&str, Group); 9] = [
+const GROUPS: &[(&str, Group)] = &[
     ("locks", run),
     ("others", run_others),
     ("channels", run_channels),
@@ -413,6 +418,8 @@ const GROUPS: [(&str, Group); 9] = [
     ("crossbeam", run_crossbeam),
     ("flume", run_flume),
     ("flows", run_flows),
+    #[cfg(feature = "locks-peers")]
+    ("peers", peers::run),
 ];
 
 fn run_all(state: &str) {
@@ -421,7 +428,7 @@ fn run_all(state: &str) {
         .skip(1)
         .find(|argument| !argument.starts_with('-'));
     for (name, run) in GROUPS {
-        if only.as_ref().is_none_or(|only| only == name) {
+        if only.as_ref().is_none_or(|only| only == *name) {
             run(state);
         }
     }
