@@ -54,7 +54,7 @@ impl PayloadDecoder {
         head: &RecordHead,
         payload: &[u8],
     ) -> Result<Option<Record>, Error> {
-        if !(kind::PROCESS..=kind::DUMP).contains(&head.kind) {
+        if !(kind::PROCESS..=kind::SCOPE_MODES).contains(&head.kind) {
             return Ok(None);
         }
         let payload = match head.codec {

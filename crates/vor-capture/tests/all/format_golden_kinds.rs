@@ -15,6 +15,7 @@ use vor_capture::model::batch::{
 use vor_capture::model::catalog::{Catalog, DumpInfo, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::ClockSnapshot;
+use vor_fixtures::captures::scope_modes;
 use vor_fixtures::decoded::{decode, records};
 use vor_fixtures::payload::file_with;
 use vor_fixtures::sealed::Sealed;
@@ -27,6 +28,9 @@ const GOLDEN: &[u8] = include_bytes!("../data/golden_v3_kinds.vor");
 const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
 /// A dump of a recorder's memory.
 const DUMP: &[u8] = include_bytes!("../data/golden_v3_dump.vor");
+
+/// Changes of the modes of call sites.
+const MODES: &[u8] = include_bytes!("../data/golden_v3_modes.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -247,9 +251,34 @@ fn the_golden_dump_is_written_and_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_modes_are_written_and_read_unchanged() {
+    let modes = scope_modes();
+    let catalog = filled!(Catalog {
+        scope_modes: Arc::new(modes.clone())
+    });
+    let mut encoder = Encoder::new(HEADER);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    encoder.encode(RecordRef::ScopeModes(&modes, None), &mut bytes);
+    // Nothing has changed since.
+    encoder.encode(RecordRef::ScopeModes(&modes, Some(u64::MAX)), &mut bytes);
+    encoder.close(&catalog, &mut bytes);
+    assert_eq!(bytes, MODES);
+    let expected = Record::ScopeModes(modes.after(None).collect());
+    let found = records(MODES).filter(|(_, record)| *record == expected);
+    // Twice at the beginning, and once at the close.
+    assert_eq!(found.count(), 3);
+    let mut read = Catalog::default();
+    for (_, record) in records(MODES) {
+        record.declare_into(&mut read);
+    }
+    assert_eq!(*read.scope_modes, modes);
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN, SEGMENT, DUMP] {
+    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, MODES] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }

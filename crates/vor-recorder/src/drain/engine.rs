@@ -22,17 +22,18 @@ use vor_capture::stats::ScopeStats;
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
+use super::scope_states::{Recorded, ScopeState};
 use super::statistics::{self, StatsBuilder};
 use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
 use crate::drain::machine;
 use crate::drain::outputs::Outputs;
 use crate::hot::callsite::{self, Words};
-use crate::hot::record_state;
 use crate::hot::ring::Slot;
 use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
+use crate::hot::{modes, record_state};
 use crate::metrics::gpu::GpuRows;
 use crate::metrics::{self, FrameMetrics};
 
@@ -72,6 +73,7 @@ pub(super) struct Engine {
     spare_frame: Option<FrameSnapshot>,
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
+    recorded: Recorded,
     sampler: FrameSampler,
     gpu_rows: GpuRows,
     start_ticks: u64,
@@ -148,6 +150,7 @@ impl Engine {
             spare_frame: None,
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(statistics::start).flatten(),
+            recorded: Recorded::default(),
             sampler,
             gpu_rows: GpuRows::default(),
             start_ticks,
@@ -193,6 +196,36 @@ impl Engine {
             .as_ref()
             .map(|stats| stats.scope_stats(&self.catalog))
             .unwrap_or_default()
+    }
+
+    /// Returns the mode of each call site, and what became of its scopes.
+    pub(super) fn scope_states(&mut self) -> Vec<ScopeState> {
+        let mut counted = SiteSums::default();
+        for (_, sites) in thread::read_counted() {
+            for (site, sums) in sites {
+                counted.entry(site).or_default().merge(&sums);
+            }
+        }
+        // After the sums were read: every counted scope has a name by then.
+        self.learn_sites();
+        let sites = (1..).zip(self.catalog.sites.iter());
+        sites
+            .map(|(id, info)| {
+                let sums = counted.get(&id);
+                ScopeState {
+                    site: SiteId(id),
+                    name: info
+                        .as_ref()
+                        .map_or_else(String::new, |info| info.name.to_string()),
+                    mode: modes::of_id(id).shown(),
+                    measures: modes::of_id(id).mode().measures,
+                    over_budget: modes::of_id(id).is_over_budget(),
+                    recorded: self.recorded.of(SiteId(id)),
+                    counted: sums.map_or(0, |sums| sums.count()),
+                    skipped: sums.map_or(0, |sums| sums.skipped),
+                }
+            })
+            .collect()
     }
 
     /// Returns a row per call site of everything counted so far.
@@ -461,6 +494,9 @@ impl Engine {
         for share in &self.batch.threads {
             self.frame_spans += share.len() as u64;
             self.frame_dropped += share.dropped_spans;
+        }
+        if modes::were_active() {
+            self.recorded.add(&self.batch);
         }
         self.outputs.accept_batch(&self.batch);
         if self.outputs.wants_trees() {

@@ -23,6 +23,7 @@ mod marks;
 pub(crate) mod printing;
 mod sampler;
 mod statistics;
+mod scope_states;
 mod table;
 mod count_only;
 pub(crate) mod dumps;
@@ -38,6 +39,7 @@ pub use capture_file::{capture_path, close_capture};
 use engine::{Engine, Pass};
 pub use handle::{SinkHandle, add_sink};
 use marks::{Mark, Marks};
+pub use scope_states::ScopeState;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
@@ -500,6 +502,35 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {
         pass(engine);
         engine.counted_by_thread()
+    };
+    try_with_engine(read).unwrap_or_default()
+}
+
+/// Returns, for each call site that has opened a scope while recording was on, how its scopes are
+/// recorded, and how many were recorded, counted and skipped. Empty before recording was first
+/// enabled, and inside a sink.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor {
+/// #     pub use vor_recorder::{control::set_scopes, drain::scopes, profile_scope, setup::*};
+/// # }
+/// vor::Config::new().enable();
+/// vor::set_scopes("step=count")?;
+/// for _ in 0..3 {
+///     vor::profile_scope!("step");
+/// }
+/// let scopes = vor::scopes();
+/// assert_eq!((scopes[0].mode.to_string(), scopes[0].counted), ("count".to_owned(), 3));
+/// # vor::disable();
+/// # Ok::<(), vor_capture::Error>(())
+/// ```
+#[must_use]
+pub fn scopes() -> Vec<ScopeState> {
+    let read = |engine: &mut Engine| {
+        pass(engine);
+        engine.scope_states()
     };
     try_with_engine(read).unwrap_or_default()
 }

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vor_capture::Error;
 use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
+use crate::control::ScopeRules;
 use crate::os::report;
 use crate::setup::{self, variables};
 #[cfg(feature = "reader")]
@@ -53,6 +55,8 @@ pub struct Config {
     #[cfg(feature = "puffin")]
     pub(crate) puffin: Option<bool>,
     pub(crate) watchdog: Option<Duration>,
+    /// The rules that say which scopes are recorded, and how; `None` to leave those that are on.
+    pub(crate) scopes: Option<Result<ScopeRules, Error>>,
     /// Whether signals that end the process are handled.
     pub(crate) signals: bool,
     pub(crate) heap_snapshots: Option<Duration>,
@@ -119,6 +123,7 @@ impl Config {
             #[cfg(feature = "puffin")]
             puffin: None,
             watchdog: None,
+            scopes: None,
             signals: true,
             heap_snapshots: None,
             sinks: Vec::new(),
@@ -153,6 +158,7 @@ impl Config {
     /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, even if the program has a [tracking allocator](crate::heap::TrackingAllocator) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
+    /// | `VOR_SCOPES=RULES` | which scopes are recorded, and how: `db::*=count,render::tile=off`; see [`scopes`](Self::scopes) |
     /// | `VOR_SIGNALS=0` | no signal handlers; see [`signals`](Self::signals) |
     ///
     /// `VOR_RECORD_FLAME`, the name in vor 0.2.1, is read if `VOR_RECORD_SPANS` is not set.
@@ -440,6 +446,25 @@ impl Config {
     #[must_use]
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = Some(limit);
+        self
+    }
+
+    /// Sets the rules that say which scopes are recorded, and how, as
+    /// [`set_scopes`](crate::control::set_scopes) does. If they cannot be read, one line on stderr
+    /// says why when recording starts, and the rules that are on stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new()
+    ///     .scopes("*=record, db::*=count, render::tile=off, lock=min:50us, x=1/100")
+    ///     .enable();
+    /// # vor_recorder::setup::disable();
+    /// ```
+    #[must_use]
+    pub fn scopes(mut self, rules: &str) -> Self {
+        self.scopes = Some(rules.parse());
         self
     }
 

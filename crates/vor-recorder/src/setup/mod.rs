@@ -8,6 +8,8 @@ mod limits;
 mod variables;
 #[cfg(all(test, not(any(feature = "off", loom))))]
 mod tests;
+#[cfg(all(test, not(any(feature = "off", loom, target_family = "wasm"))))]
+mod scope_rules;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use crate::sinks::puffin::PuffinFeed;
 use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
-use crate::{allocations, metrics};
+use crate::{allocations, control, metrics};
 
 pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use config::{
@@ -133,6 +135,11 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         if config.print_stats {
             drain::printing::begin();
         }
+    }
+    match &config.scopes {
+        Some(Ok(rules)) => control::apply(rules.clone()),
+        Some(Err(error)) => report::line(&format!("{error}; the rules do not change")),
+        None => {}
     }
     if config.stats {
         settings.keep_statistics();

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vor_capture::Error;
 use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
+use crate::control::ScopeRules;
 use crate::os::report;
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::Segments;
@@ -33,6 +35,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_ALLOCATIONS",
     "VOR_HEAP_SNAPSHOTS_S",
     "VOR_WATCHDOG_MS",
+    "VOR_SCOPES",
     "VOR_SIGNALS",
 ];
 
@@ -162,6 +165,18 @@ impl Variables<'_> {
         }
     }
 
+    /// Reads the rules that say which scopes are recorded. Bad ones are reported and ignored.
+    fn scopes(&mut self) -> Option<Result<ScopeRules, Error>> {
+        let text = (self.get)("VOR_SCOPES")?;
+        match text.to_string_lossy().parse::<ScopeRules>() {
+            Ok(rules) => Some(Ok(rules)),
+            Err(error) => {
+                (self.report)(&format!("VOR_SCOPES: {error}; all rules are ignored"));
+                None
+            }
+        }
+    }
+
     /// Reads the path of the capture.
     fn path(&mut self) -> Option<PathBuf> {
         let path = (self.get)("VOR_RECORD")?;
@@ -246,6 +261,7 @@ impl Config {
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        config.scopes = variables.scopes();
         config.signals = variables.flag("VOR_SIGNALS").unwrap_or(true);
         let expected = "a number of seconds above 0";
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
@@ -269,7 +285,7 @@ impl Config {
 }
 
 /// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
-const PREFIXES: [&str; 9] = [
+const PREFIXES: [&str; 10] = [
     "VOR_RECORD",
     "VOR_DUMP",
     "VOR_RING",
@@ -278,6 +294,7 @@ const PREFIXES: [&str; 9] = [
     "VOR_ALLOC",
     "VOR_HEAP",
     "VOR_WATCH",
+    "VOR_SCOPE",
     "VOR_SIGNAL",
 ];
 
