@@ -25,7 +25,7 @@ use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
 pub type Judged<T> = Result<T, &'static str>;
 
 /// The kinds of records that [`decode`] knows.
-pub const KINDS: RangeInclusive<u8> = 1..=16;
+pub const KINDS: RangeInclusive<u8> = 1..=17;
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 const GROUP: usize = 256;
 

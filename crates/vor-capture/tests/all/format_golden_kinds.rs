@@ -14,6 +14,7 @@ use vor_capture::model::batch::{
 };
 use vor_capture::model::catalog::{Catalog, DumpInfo, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_fixtures::captures::scope_modes;
 use vor_fixtures::decoded::{decode, records};
@@ -276,6 +277,20 @@ fn the_golden_modes_are_written_and_read_unchanged() {
 }
 
 #[test]
+fn a_change_to_an_unknown_mode_is_left_out() {
+    // A change at tick 5 of site 1 to mode 6 with the value 9, and one tick later to off.
+    let file = file_with(17, 0, &[2, 5, 1, 6, 9, 1, 1, 2, 0]);
+    let decoded = decode(&file, file.len()).unwrap();
+    let found = &decoded.records[decoded.records.len() - 2].record;
+    let change = filled!(ScopeModeChange {
+        ticks: 6,
+        site: SiteId(1),
+        mode: ScopeMode::Off
+    });
+    assert_eq!(*found, Some(Record::ScopeModes(vec![change])));
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
     for golden in [FIRST, GOLDEN, SEGMENT, DUMP, MODES] {
@@ -298,6 +313,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("golden_v3.vor", 3571, 0xb930e8a1),
     ("golden_v3_dump.vor", 263, 0xe88317e4),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
+    ("golden_v3_modes.vor", 287, 0xe766d4b5),
     ("golden_v3_segment.vor", 199, 0x627fe8de),
     ("max5.vor", 3031, 0xe8c8c2b8),
     ("metrics_only.vor", 2031, 0x81658a26),

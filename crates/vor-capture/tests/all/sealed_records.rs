@@ -619,9 +619,9 @@ fn a_capture_of_every_kind_has_each_kind_that_the_reference_knows() {
 fn unknown_kinds_and_codecs_are_skipped() {
     for (kind, codec) in [
         (0, 0),
-        (17, 0),
+        (18, 0),
         // It is not unpacked either.
-        (17, 1),
+        (18, 1),
         (255, 0),
         (kind::BATCH, 2),
         (kind::CLOCK, 15),

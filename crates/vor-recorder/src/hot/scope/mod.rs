@@ -355,9 +355,11 @@ impl PhaseChain {
             }
             // The place stays claimed: `next_slow` takes over the claim.
         }
-        let is_off =
-            callsite::is_ruled_off(id) || !record_state::is_on() && !tracing_out::is_wanted();
-        if last.site == 0 && is_off {
+        // The word is read again, so that the code above need not keep it.
+        if last.site == 0
+            && (callsite::is_ruled_off(site.word())
+                || !record_state::is_on() && !tracing_out::is_wanted())
+        {
             return;
         }
         self.phase = Scope::from_opened(next_slow(last.opened(), site), []);

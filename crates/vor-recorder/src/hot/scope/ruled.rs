@@ -166,13 +166,14 @@ pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
     if !state.has_start(opened.place, opened.start_ticks) {
         return None;
     }
-    let (level, around) = table.levels(ThreadState::depth_of(opened.place))?;
+    let depth = ThreadState::depth_of(opened.place);
+    let (level, around) = table.levels(depth)?;
     if !state.begin_close(opened.place) {
         return None;
     }
     let end_ticks = clock::hardware_ticks();
     let ticks = end_ticks.wrapping_sub(opened.start_ticks);
-    if ticks >= level.bound_ticks() {
+    if ticks >= table.bound_ticks(depth) {
         let Ok(low) = u32::try_from(ticks) else {
             state.reopen(opened.place);
             return None;

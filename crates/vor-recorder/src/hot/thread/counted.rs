@@ -51,6 +51,9 @@ const MAX_LEVELS: usize = 1 << 20;
 pub(crate) struct CountTable {
     /// One for each scope on the stack. The first is the level around the outermost scope.
     levels: [Level; MAX_OPEN + 1],
+    /// For each scope on the stack that has such a bound, the duration from which it is recorded
+    /// instead of counted. Apart from the levels, whose size the fast path multiplies by.
+    bounds_ticks: [AtomicU64; MAX_OPEN],
     /// The levels from `MAX_OPEN` on. Only the thread locks it.
     deep: sync::global::Mutex<Vec<DeepLevel>>,
     leaves: [OnceBox<Leaf>; WIDTH],
@@ -66,8 +69,6 @@ pub(crate) struct Level {
     /// Sites of the scopes that are open here and further out, as a set with possible false
     /// positives.
     sites: AtomicU64,
-    /// The duration from which the scope is recorded instead of counted, if it has such a bound.
-    bound_ticks: AtomicU64,
 }
 
 impl Level {
@@ -76,15 +77,8 @@ impl Level {
             Self {
                 inside_ticks: AtomicU64::new(0),
                 sites: AtomicU64::new(0),
-                bound_ticks: AtomicU64::new(0),
             }
         }
-    }
-
-    /// Returns the duration from which the scope is recorded, as it was set when the scope opened.
-    #[inline(always)]
-    pub(crate) fn bound_ticks(&self) -> u64 {
-        self.bound_ticks.load(Ordering::Relaxed)
     }
 
     /// Adds the duration of a scope that ended directly inside.
@@ -268,6 +262,7 @@ impl Default for CountTable {
     fn default() -> Self {
         Self {
             levels: sync::array![Level::new(); MAX_OPEN + 1],
+            bounds_ticks: sync::array![AtomicU64::new(0); MAX_OPEN],
             deep: sync::global::Mutex::default(),
             leaves: sync::array![OnceBox::new(); WIDTH],
         }
@@ -310,9 +305,17 @@ impl CountTable {
             around.sites.store(u64::MAX, Ordering::Relaxed);
         }
         self.begin(depth, site);
-        if let Some(level) = self.levels.get(depth + 1) {
-            level.bound_ticks.store(bound_ticks, Ordering::Relaxed);
+        if let Some(bound) = self.bounds_ticks.get(depth) {
+            bound.store(bound_ticks, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the duration from which the scope at this depth of the stack is recorded, as it was
+    /// set when the scope opened. 0 if it is too deep for the stack.
+    #[inline]
+    pub(crate) fn bound_ticks(&self, depth: usize) -> u64 {
+        let bound = self.bounds_ticks.get(depth);
+        bound.map_or(0, |bound| bound.load(Ordering::Relaxed))
     }
 
     /// Returns the level of the scope at this depth of the stack, and the one around it.
@@ -403,11 +406,13 @@ impl CountTable {
             let fields = [
                 (&mine.inside_ticks, &theirs.inside_ticks),
                 (&mine.sites, &theirs.sites),
-                (&mine.bound_ticks, &theirs.bound_ticks),
             ];
             for (to, from) in fields {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
+        }
+        for (mine, theirs) in self.bounds_ticks.iter().zip(&before.bounds_ticks) {
+            mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.deep().clone_from(&before.deep());
     }
@@ -504,11 +509,10 @@ pub(crate) fn begin_counting(
 /// Returns the duration from which an open scope is recorded instead of counted. 0 if it is too deep
 /// for the stack, or not the one that was opened last at its place.
 pub(crate) fn bound_of(state: &ThreadState, place: u32, start_ticks: u64) -> u64 {
-    let level = state
+    let table = state
         .counted()
         .filter(|_| state.has_start(place, start_ticks));
-    let level = level.and_then(|table| table.levels(ThreadState::depth_of(place)));
-    level.map_or(0, |(level, _)| level.bound_ticks())
+    table.map_or(0, |table| table.bound_ticks(ThreadState::depth_of(place)))
 }
 
 /// Counts a scope as skipped that opens on this thread. `state` is as for [`begin_counting`].
