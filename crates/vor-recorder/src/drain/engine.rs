@@ -10,6 +10,8 @@
 mod tests;
 
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use vor_capture::sort::sort_by;
 
 use vor_capture::filled;
@@ -26,6 +28,7 @@ use super::scope_states::{Recorded, ScopeState};
 use super::statistics::{self, StatsBuilder};
 use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
+use crate::control::budget::{Account, ScopeBudget};
 use crate::drain::machine;
 use crate::drain::outputs::Outputs;
 use crate::hot::callsite::{self, Words};
@@ -36,6 +39,7 @@ use crate::hot::thread::{self, SiteSums, ThreadState};
 use crate::hot::{modes, record_state};
 use crate::metrics::gpu::GpuRows;
 use crate::metrics::{self, FrameMetrics};
+use crate::os::report;
 
 /// The worker's state of a thread.
 #[derive(Debug)]
@@ -74,6 +78,9 @@ pub(super) struct Engine {
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
     recorded: Recorded,
+    /// The account of the budget of each site, if there is one.
+    account: Option<Account>,
+    judged_ticks: u64,
     sampler: FrameSampler,
     gpu_rows: GpuRows,
     start_ticks: u64,
@@ -151,6 +158,8 @@ impl Engine {
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(statistics::start).flatten(),
             recorded: Recorded::default(),
+            account: None,
+            judged_ticks: start_ticks,
             sampler,
             gpu_rows: GpuRows::default(),
             start_ticks,
@@ -263,6 +272,59 @@ impl Engine {
         sums::rows(sums, &self.catalog, rate)
     }
 
+    /// Limits the share of a core that the scopes of a site may take, from now on.
+    pub(super) fn set_budget(&mut self, budget: ScopeBudget) {
+        modes::count_spans();
+        self.account = Some(Account::new(budget));
+        self.judged_ticks = clock::ticks();
+    }
+
+    /// Counts the scopes of sites that cost more than their budget, and records those of others
+    /// again. Judges about once a second.
+    fn review_budget(&mut self, now_ticks: u64) {
+        let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.judged_ticks));
+        if passed_ns < 1_000_000_000 || self.account.is_none() {
+            return;
+        }
+        self.judged_ticks = now_ticks;
+        self.learn_sites();
+        // By site: its ids differ in arguments and measures only.
+        let mut scopes: FxHashMap<u32, u64> = FxHashMap::default();
+        for id in 1..=self.catalog.sites.len() as u32 {
+            let recorded = self.recorded.of(SiteId(id));
+            let first = words_of(&mut self.words, SiteId(id)).first;
+            *scopes
+                .entry(if first == 0 { id } else { first })
+                .or_default() += recorded;
+        }
+        for (_, sites) in thread::read_counted() {
+            for (id, sums) in sites {
+                let first = words_of(&mut self.words, SiteId(id)).first;
+                *scopes
+                    .entry(if first == 0 { id } else { first })
+                    .or_default() += sums.count();
+            }
+        }
+        let Some(account) = &mut self.account else {
+            return;
+        };
+        let changed = account.judge(passed_ns, scopes);
+        let over: Vec<(u32, bool)> = changed
+            .iter()
+            .map(|verdict| (verdict.site, verdict.is_over))
+            .collect();
+        if over.is_empty() {
+            return;
+        }
+        record_state::set_over_budget(&over);
+        let budget = account.budget();
+        for verdict in changed {
+            if let Some(line) = self.recorded.line(&self.catalog, budget, verdict) {
+                report::line(&line);
+            }
+        }
+    }
+
     /// Compares the clock with the system's, when that is due.
     fn check_clock(&mut self) {
         if let Some(sync) = self.clock.check() {
@@ -309,6 +371,7 @@ impl Engine {
             self.release_ended();
         }
         self.take_heap(heap::SnapshotTime::IfDue);
+        self.review_budget(now_ticks);
         self.outputs.commit();
         pass
     }

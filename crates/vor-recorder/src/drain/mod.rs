@@ -45,6 +45,7 @@ use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
 
 use crate::clock;
+use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
@@ -134,6 +135,11 @@ impl Settings {
     /// Makes the engine keep statistics of every scope.
     pub(crate) fn keep_statistics(&self) {
         with_settings(self, Engine::keep_statistics);
+    }
+
+    /// Limits the share of a core that the scopes of a site may take, from now on.
+    pub(crate) fn limit_scopes(&self, budget: ScopeBudget) {
+        with_settings(self, |engine| engine.set_budget(budget));
     }
 
     /// Adds sinks, which receive everything that ends from now on.

@@ -1,9 +1,12 @@
 //! What became of the scopes of each call site: recorded, counted or skipped.
 
+use rustc_hash::FxHashSet;
 use vor_capture::model::batch::SpanBatch;
-use vor_capture::model::catalog::SiteId;
+use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::Measures;
 use vor_capture::model::scope_modes::ScopeMode;
+
+use crate::control::budget::{ScopeBudget, Verdict};
 
 /// How the scopes of a call site are recorded now, and how many there were.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,23 +34,48 @@ pub struct ScopeState {
 
 /// Number of spans that were collected, by call site.
 #[derive(Debug, Default)]
-pub(super) struct Recorded(Vec<u64>);
+pub(super) struct Recorded {
+    spans: Vec<u64>,
+    /// The sites of which a line has said that they are over their budget.
+    reported: FxHashSet<u32>,
+}
 
 impl Recorded {
     /// Adds the spans of a batch, whose sites the catalog has.
     pub(super) fn add(&mut self, batch: &SpanBatch) {
         let sites = batch.catalog.sites.len() + 1;
-        if self.0.len() < sites {
-            self.0.resize(sites, 0);
+        if self.spans.len() < sites {
+            self.spans.resize(sites, 0);
         }
         for site in batch.threads.iter().flat_map(|thread| &thread.sites) {
-            if let Some(number) = self.0.get_mut(site.0 as usize) {
+            if let Some(number) = self.spans.get_mut(site.0 as usize) {
                 *number += 1;
             }
         }
     }
 
+    /// Returns a line about a site that is over its budget for the first time.
+    pub(super) fn line(
+        &mut self,
+        catalog: &Catalog,
+        budget: ScopeBudget,
+        verdict: Verdict,
+    ) -> Option<String> {
+        let is_first = verdict.is_over && self.reported.insert(verdict.site);
+        is_first.then(|| {
+            format!(
+                "scope `{}` takes {:.1} % of a core ({:.0} a second, {:.0} ns each), more than its \
+                budget of {} %; it is counted instead of recorded until it takes less than half",
+                catalog.site_name(SiteId(verdict.site)),
+                verdict.share * 100.0,
+                verdict.per_second,
+                budget.cost_ns,
+                budget.share * 100.0
+            )
+        })
+    }
+
     pub(super) fn of(&self, site: SiteId) -> u64 {
-        self.0.get(site.0 as usize).copied().unwrap_or(0)
+        self.spans.get(site.0 as usize).copied().unwrap_or(0)
     }
 }

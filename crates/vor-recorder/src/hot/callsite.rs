@@ -375,7 +375,7 @@ pub(crate) struct Words {
     /// Whether the site is a name made at run time.
     pub(crate) is_name: bool,
     /// The first id of the same call site, which rules and budgets do not tell apart; 0 for a name.
-    first: u32,
+    pub(crate) first: u32,
 }
 
 statics! {

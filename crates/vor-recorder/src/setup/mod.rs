@@ -17,6 +17,7 @@ use std::sync::Arc;
 use vor_capture::model::measures::Measures;
 
 use crate::clock::cpu;
+use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
@@ -140,6 +141,10 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         Some(Ok(rules)) => control::apply(rules.clone()),
         Some(Err(error)) => report::line(&format!("{error}; the rules do not change")),
         None => {}
+    }
+    if let Some(share) = config.scope_budget {
+        let cost_ns = calibrate::cost_for_budgets_ns();
+        settings.limit_scopes(ScopeBudget { share, cost_ns });
     }
     if config.stats {
         settings.keep_statistics();

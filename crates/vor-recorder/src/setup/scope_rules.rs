@@ -321,7 +321,7 @@ impl Random {
 /// counts nothing; then the guards tell.
 fn flip(modes: &[&str], is_off_in: bool) {
     const THREADS: usize = 8;
-    const FLIPS: u64 = 300;
+    const FLIPS: u64 = 120;
     let spans = Spans::start();
     let names = ["outer", "inner", "args", "phase", "named"];
     let per_turn = [1, 2, 1, 2, 1];
@@ -463,4 +463,48 @@ fn rules_for_ten_thousand_sites_are_applied_quickly() {
     assert_eq!((of("count"), of("off"), of("min:50us")), (99, 111, 1));
     // A bound that only a much slower algorithm exceeds, also in a build without optimisation.
     assert!(times[0] < Duration::from_millis(200), "{:?}", times[0]);
+}
+
+#[test]
+fn a_scope_over_its_budget_is_counted_and_recorded_again_later() {
+    own_process!();
+    let spans = Spans::default();
+    let config = Config::new().sink("spans", spans.clone());
+    config.scope_budget(0.0001).enable();
+    let mode = |name: &str| {
+        let states = drain::scopes();
+        let state = states.iter().find(|state| state.name == name);
+        state.map(|state| (state.mode.to_string(), state.over_budget))
+    };
+    let wait_for = |name: &str, mode_text: &str, busy: bool| {
+        let begun = Instant::now();
+        let is_over = mode_text == "count";
+        while mode(name) != Some((mode_text.to_owned(), is_over)) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{:?}",
+                mode(name)
+            );
+            if busy {
+                (0..10_000).for_each(|_| drop(open(&INNER)));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    drop(open(&OUTER));
+    // It takes 2 % of a core at least.
+    wait_for("inner", "count", true);
+    assert_eq!(mode("outer"), Some(("record".to_owned(), false)));
+    spans.take();
+    drop(open(&INNER));
+    drop(open(&OUTER));
+    assert_eq!(spans.take(), ["outer"]);
+    wait_for("inner", "record", false);
+    drop(open(&INNER));
+    assert_eq!(spans.take(), ["inner"]);
+    let catalog = drain::catalog().unwrap();
+    let modes: Vec<_> = catalog.scope_modes.after(None).collect();
+    let texts: Vec<_> = modes.iter().map(|change| change.mode.to_string()).collect();
+    assert_eq!(texts, ["count", "record"]);
+    assert!(modes[0].ticks < modes[1].ticks);
 }

@@ -36,6 +36,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_HEAP_SNAPSHOTS_S",
     "VOR_WATCHDOG_MS",
     "VOR_SCOPES",
+    "VOR_SCOPE_BUDGET",
     "VOR_SIGNALS",
 ];
 
@@ -262,6 +263,11 @@ impl Config {
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
         config.scopes = variables.scopes();
+        let expected = "a share of a core above 0 and up to 1, such as 0.01";
+        let share = variables.time("VOR_SCOPE_BUDGET", expected, |share| {
+            share > 0.0 && share <= 1.0
+        });
+        config.scope_budget = share.map(|share| share.max(0.0001));
         config.signals = variables.flag("VOR_SIGNALS").unwrap_or(true);
         let expected = "a number of seconds above 0";
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);

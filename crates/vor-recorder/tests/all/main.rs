@@ -90,6 +90,8 @@ mod recorder_unseen;
 mod recorder_variables;
 mod recorder_views;
 mod recorder_watchdog;
+#[cfg(not(feature = "off"))]
+mod scope_modes;
 mod signal_steps;
 #[cfg(all(target_os = "linux", not(feature = "off")))]
 mod signal_support;
