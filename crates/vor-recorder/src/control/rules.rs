@@ -366,6 +366,8 @@ impl Display for ModeText {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use proptest::prelude::*;
     use vor_capture::filled;
 

@@ -401,8 +401,9 @@ impl CaptureSink {
         }
         // Behind the sites that they name.
         if !Arc::ptr_eq(&self.catalog.scope_modes, &catalog.scope_modes) {
-            // At first, only what still holds: the rest may be from long before this file.
-            let current = known.mode_ticks.is_none();
+            // At first, only what still holds: the rest may be from long before this file. A dump has
+            // records from before its begin.
+            let current = known.mode_ticks.is_none() && self.dump.is_none();
             let current = current.then(|| catalog.scope_modes.current());
             let modes = current.as_ref().unwrap_or(&catalog.scope_modes);
             encoder.encode(RecordRef::ScopeModes(modes, known.mode_ticks), out);

@@ -207,7 +207,8 @@ impl SiteCounts {
         let mut hash = (number ^ u64::from(seed) << 40).wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((hash ^ hash >> 31) >> 32) * u64::from(one_in) >> 32 == 0
+        let upper = (hash ^ hash >> 31) >> 32;
+        (upper * u64::from(one_in)) >> 32 == 0
     }
 
     /// Returns whether a sample records a scope that opens now, and skips it if not. Called by the
