@@ -24,6 +24,7 @@ pages! {
     #[cfg(all(feature = "locks", feature = "tokio"))]
     Locks = "docs/locks.md";
     Dumps = "docs/dumps.md";
+    Scopes = "docs/scopes.md";
     Segments = "docs/segments.md";
     Record = "docs/record.md";
     Sinks = "docs/sinks.md";

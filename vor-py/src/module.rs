@@ -15,7 +15,8 @@ mod _core {
     use crate::recording::interface::{
         calibrate, capture_path, close_capture, command, disable, dump, empty_span_ns, enable,
         flush, forget_gil, hooks, is_enabled, mark_frames_every, measure_gil, put_code,
-        record_metric_unit, stop_marking_frames, stop_measuring_gil, trace, wait_scope, wrap,
+        record_metric_unit, scope_rules, scopes, set_scopes, stop_marking_frames,
+        stop_measuring_gil, trace, wait_scope, wrap,
     };
 
     use super::*;

@@ -117,9 +117,10 @@ pub use vor_capture::model::measures::Measures;
 pub use vor_macros::{all_functions, profile, skip};
 pub use vor_recorder::clock::cpu::thread_cpu_ns;
 pub use vor_recorder::clock::ticks;
+pub use vor_recorder::control::{ScopeRules, scope_rules, set_scopes};
 pub use vor_recorder::drain::{
     add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
-    frame_mark_named, stats, stats_by_thread,
+    frame_mark_named, scopes, stats, stats_by_thread,
 };
 pub use vor_recorder::hot::flow::{FlowId, flow};
 pub use vor_recorder::hot::future::ProfileFuture;
@@ -182,6 +183,7 @@ pub mod capture {
     pub use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
     pub use vor_capture::model::measures::Measured;
     pub use vor_capture::model::open_scopes::OpenScopes;
+    pub use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange, ScopeModes};
     pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, Timeline};
     #[cfg(feature = "seek")]
     pub use vor_capture::reader::{
@@ -257,6 +259,7 @@ pub mod stats {
     pub use vor_capture::stats::ScopeStats;
     #[cfg(feature = "stats")]
     pub use vor_capture::stats::StatsBuilder;
+    pub use vor_recorder::drain::ScopeState;
     pub use vor_recorder::hot::sums::ThreadStats;
 }
 

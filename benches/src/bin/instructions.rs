@@ -60,12 +60,13 @@ fn main() -> ExitCode {
         "scope" => (counted_scope, true),
         "scope-counted" => (counted_scope, true),
         "scope-off" => (counted_scope, false),
+        "scope-ruled-off" | "scope-ruled" => (counted_scope, true),
         "two-args" => (counted_two_args, true),
         "phase" => (counted_phase, true),
         _ => {
             eprintln!(
-                "instructions: expected empty, scope, scope-counted, scope-off, two-args or phase, \
-                found `{kind}`"
+                "instructions: expected empty, scope, scope-counted, scope-off, scope-ruled, \
+                scope-ruled-off, two-args or phase, found `{kind}`"
             );
             return ExitCode::from(2);
         }
@@ -80,6 +81,16 @@ fn main() -> ExitCode {
             .count_scopes(counts)
             .print_stats(false)
             .enable();
+    }
+    let rules = match kind.as_str() {
+        // Other sites have rules, which cost this one nothing.
+        "scope-ruled" => "other=off,scope=record",
+        "scope-ruled-off" => "scope=off",
+        _ => "",
+    };
+    if let Err(error) = vor::set_scopes(rules) {
+        eprintln!("instructions: {error}");
+        return ExitCode::from(2);
     }
     run(passes);
     ExitCode::SUCCESS

@@ -17,6 +17,7 @@ use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::scheduler::{
     SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask, TaskState,
 };
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange, ScopeModes};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
 
 use crate::random::Random;
@@ -317,11 +318,16 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
         missed: 300,
     }));
     catalog.dump = Some(Arc::clone(&dump));
+    catalog.scope_modes = Arc::new(scope_modes());
     let catalog = Arc::new(catalog);
     let (mut encoder, mut bytes) = begin(&mut random, &catalog);
     encoder.encode(RecordRef::Machine(&catalog.machine), &mut bytes);
     encoder.encode(RecordRef::Segment(segment), &mut bytes);
     encoder.encode(RecordRef::Dump(&dump), &mut bytes);
+    encoder.encode(
+        RecordRef::ScopeModes(&catalog.scope_modes, None),
+        &mut bytes,
+    );
     let mut now = 2000;
     for index in 0..4 {
         let start_ticks = now;
@@ -372,6 +378,25 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
         encoder.close(&catalog, &mut bytes);
     }
     bytes
+}
+
+/// Makes a change to each mode.
+pub fn scope_modes() -> ScopeModes {
+    let sample = |tree| ScopeMode::Sample { one_in: 100, tree };
+    let changes = [
+        (1000, 1, ScopeMode::Off),
+        (1000, 2, ScopeMode::Count),
+        (1500, 1, ScopeMode::Record),
+        (1700, 3, ScopeMode::Min { ns: 50_000 }),
+        (u64::MAX - 1, 2, sample(false)),
+        (u64::MAX, 2, sample(true)),
+    ];
+    let mut modes = ScopeModes::default();
+    for (ticks, site, mode) in changes {
+        let site = SiteId(site);
+        modes.insert(filled!(ScopeModeChange { ticks, site, mode }));
+    }
+    modes
 }
 
 /// Makes spans one after the other, with all types of arguments.

@@ -21,6 +21,7 @@ use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::scheduler::{
     SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask, TaskState,
 };
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
 
 /// A value, or the rule that the bytes break.
@@ -127,11 +128,38 @@ pub fn decode(kind: u8, seq: u32, payload: &[u8]) -> Judged<Option<Record>> {
             missed: bytes.varint()?,
             reason: bytes.text()?,
         })),
+        17 => Record::ScopeModes(scope_modes(&mut bytes)?),
         18 => Record::Scheduler(scheduler(&mut bytes)?),
         _ => return Ok(None),
     };
     require(bytes.0.is_empty(), "bytes after the last field")?;
     Ok(Some(record))
+}
+
+fn scope_modes(bytes: &mut Bytes<'_>) -> Judged<Vec<ScopeModeChange>> {
+    let count = bytes.varint()?;
+    require(count <= 1 << 14, "too many changes of modes")?;
+    let (mut changes, mut ticks) = (Vec::new(), 0_u64);
+    for _ in 0..count {
+        ticks = ticks.wrapping_add(bytes.varint()?);
+        let site = u32::try_from(bytes.varint()?).map_err(|_| "a site above 32 bits")?;
+        let (mode, value) = (bytes.varint()?, bytes.varint()?);
+        let one_in = value;
+        let mode = match mode {
+            0 => ScopeMode::Record,
+            1 => ScopeMode::Count,
+            2 => ScopeMode::Off,
+            3 => ScopeMode::Min { ns: value },
+            4 | 5 => ScopeMode::Sample {
+                one_in,
+                tree: mode == 5,
+            },
+            _ => continue,
+        };
+        let site = SiteId(site);
+        changes.push(filled!(ScopeModeChange { ticks, site, mode }));
+    }
+    Ok(changes)
 }
 
 fn require(holds: bool, rule: &'static str) -> Judged<()> {

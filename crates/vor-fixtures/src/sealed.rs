@@ -31,6 +31,7 @@ pub mod kind {
     pub const HEAP: u8 = 14;
     pub const SEGMENT: u8 = 15;
     pub const DUMP: u8 = 16;
+    pub const SCOPE_MODES: u8 = 17;
     pub const SCHEDULER: u8 = 18;
 }
 
@@ -406,7 +407,7 @@ fn make_declarations() -> Sealed {
     let is_declaration = |record: &SealedRecord| {
         matches!(
             record.kind,
-            1..=6 | kind::MACHINE | kind::SEGMENT | kind::DUMP
+            1..=6 | kind::MACHINE | kind::SEGMENT | kind::DUMP | kind::SCOPE_MODES
         )
     };
     let end = sealed

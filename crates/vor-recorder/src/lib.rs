@@ -11,6 +11,7 @@
 //! | [`clock`] | ticks, their meaning in nanoseconds, the CPU time of threads |
 //! | [`allocations`] | counts of allocations |
 //! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
+//! | [`control`] | rules that say which scopes are recorded, and how |
 //! | [`heap`] | the global allocator, the live heap by scope |
 //! | [`metrics`] | numbers of the program and of graphics cards |
 //! | `locks` | locks that record who waited for whom, channels that record their depth |
@@ -32,6 +33,7 @@ pub mod os;
 pub mod clock;
 pub mod allocations;
 pub mod hot;
+pub mod control;
 pub mod heap;
 pub mod metrics;
 #[cfg(feature = "locks")]

@@ -31,6 +31,9 @@ from vor._core import (
     record_metric,
     record_metric_unit,
     scope,
+    scope_rules,
+    scopes,
+    set_scopes,
 )
 from vor._locks import ThreadingPatch, patch_threading, record_gil_wait
 from vor._profile import profile, skip
@@ -60,6 +63,9 @@ __all__ = [
     "record_metric",
     "record_metric_unit",
     "scope",
+    "scope_rules",
+    "scopes",
+    "set_scopes",
     "skip",
     "steps",
 ]
@@ -90,6 +96,8 @@ def enable(
     keep: str | None = None,
     last: str | None = None,
     dump_on: str | None = None,
+    scopes: str | None = None,
+    scope_budget: float | None = None,
 ) -> None:
     """Switch recording on, with these settings or those of the environment variables.
 
@@ -118,6 +126,10 @@ def enable(
     last: keep the newest records in memory, as in "30s,64MB", and write them at `dump()`, SIGUSR2,
         or what dump_on says.
     dump_on: "frame:50ms,scope:NAME:200ms,stall,panic,crash,exit", some of these, or "nothing".
+    scopes: which scopes are recorded, and how, as in "module:db*=count,x=1/100"; see
+        `set_scopes`.
+    scope_budget: count a scope instead of recording it while that takes more than this share of a
+        core, as in 0.01.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     _core.enable(**given)

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use vor_capture::Error;
+use vor_recorder::control::ScopeRules;
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
 use vor_recorder::sinks::segments::Segments;
@@ -17,7 +18,7 @@ use crate::recording::object::{repr_text, type_name};
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
     ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, scheduler, \
     inline_drain, drain_interval_ms, max_spans_per_frame, watchdog_ms, signals, segment, \
-    keep, last, dump_on";
+    keep, last, dump_on, scopes, scope_budget";
 
 /// Switches recording on: with the environment variables if there are no keywords, otherwise with
 /// the keywords only.
@@ -86,6 +87,12 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
                 config
             }
             "last" => config.last(keyword.setting(str::parse)?),
+            "scopes" => {
+                // Refused here, where it becomes an exception.
+                let rules: ScopeRules = keyword.setting(str::parse)?;
+                config.scopes(&rules.to_string())
+            }
+            "scope_budget" => config.scope_budget(keyword.share()?),
             "dump_on" => config.dump_on(keyword.setting(str::parse)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
@@ -158,6 +165,17 @@ impl Keyword<'_, '_> {
             return Ok(Duration::from_nanos((value * 1e6) as u64));
         }
         Err(self.wrong_value("a number of milliseconds above 0"))
+    }
+
+    fn share(&self) -> PyResult<f64> {
+        let value = match self.value.extract::<f64>() {
+            Ok(value) if !self.value.is_instance_of::<PyBool>() => value,
+            _ => return Err(self.wrong_type("a share of a core, such as 0.01")),
+        };
+        if value > 0.0 && value <= 1.0 {
+            return Ok(value);
+        }
+        Err(self.wrong_value("a share of a core above 0 and up to 1"))
     }
 
     /// Returns what `parse` makes of a text.

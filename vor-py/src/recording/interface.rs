@@ -8,8 +8,9 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use vor_recorder::drain::ScopeState;
 use vor_recorder::hot::callsite::MAX_ARGS;
-use vor_recorder::{clock, drain, metrics, setup};
+use vor_recorder::{clock, control, drain, metrics, setup};
 
 use crate::recording::codes::{self, Code, Coroutine};
 use crate::recording::filter::{self, Filter};
@@ -88,6 +89,37 @@ pub(crate) fn dump(py: Python<'_>, reason: &str) -> PyResult<PathBuf> {
         true => PyOSError::new_err(error.to_string()),
         false => PyValueError::new_err(format!("dump: {error}")),
     })
+}
+
+/// Replaces the rules that say which scopes are recorded.
+#[pyfunction]
+#[pyo3(signature = (rules, /))]
+pub(crate) fn set_scopes(py: Python<'_>, rules: &str) -> PyResult<()> {
+    let set = py.detach(|| control::set_scopes(rules));
+    set.map_err(|error| PyValueError::new_err(format!("set_scopes: {error}")))
+}
+
+/// Returns the rules that are on.
+#[pyfunction]
+pub(crate) fn scope_rules(py: Python<'_>) -> String {
+    py.detach(control::scope_rules)
+}
+
+/// Returns how the scopes of each call site are recorded, and how many there were.
+#[pyfunction]
+pub(crate) fn scopes<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let states = py.detach(drain::scopes);
+    let row = |state: ScopeState| {
+        let row = PyDict::new(py);
+        row.set_item("name", state.name)?;
+        row.set_item("mode", state.mode.to_string())?;
+        row.set_item("over_budget", state.over_budget)?;
+        row.set_item("recorded", state.recorded)?;
+        row.set_item("counted", state.counted)?;
+        row.set_item("skipped", state.skipped)?;
+        Ok(row)
+    };
+    states.into_iter().map(row).collect()
 }
 
 /// Runs a command line of `vor`, which starts with the program's name, and returns the exit code.

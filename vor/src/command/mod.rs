@@ -28,6 +28,7 @@ mod writer;
 mod output;
 mod patterns;
 mod slowest;
+mod modes;
 mod frame_rows;
 
 mod info;

@@ -25,6 +25,7 @@ use vor_recorder::setup::{calibrate, empty_span_ns};
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::json::{self, DamageJson};
+use crate::command::modes::{Modes, NOT_RECORDED};
 use crate::command::patterns::{Pattern, expect_known, expect_matches, is_selected};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
@@ -117,6 +118,8 @@ struct StatsJson<'a> {
     corrected_ns: Option<u64>,
     estimated_self_times: u64,
     scopes: Vec<ScopeJson<'a>>,
+    /// Scopes without spans that were not recorded as ever.
+    not_recorded: Vec<NotRecordedJson<'a>>,
     damage: DamageJson,
 }
 
@@ -150,10 +153,24 @@ struct ScopeJson<'a> {
     child_spans: u64,
     descendant_spans: u64,
     nested_spans: u64,
+    /// How the scope was recorded; absent if each one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'a str>,
     #[serde(flatten)]
     cpu: Option<CpuJson>,
     #[serde(flatten)]
     allocations: Option<AllocationsJson>,
+}
+
+/// A scope whose spans are missing because of a rule.
+#[derive(Debug, Serialize)]
+struct NotRecordedJson<'a> {
+    name: &'a str,
+    site: u32,
+    module_path: &'a str,
+    file: &'a str,
+    line: u32,
+    mode: &'a str,
 }
 
 /// CPU time of a scope that was measured.
@@ -197,6 +214,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     source.warn_of(&walked.damage);
     let spans = stats.builder.span_count();
     let mut rows = stats.builder.scope_stats(&walked.catalog);
+    let modes = Modes::of(&walked.catalog);
+    if args.thread.is_empty() {
+        rows.extend(modes.missing(&rows));
+    }
     if rows.is_empty() {
         return Err(source.failure(no_rows(args, &stats)));
     }
@@ -236,14 +257,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             estimated_self_times: stats.builder.estimated_self_times(),
             scopes: rows
                 .iter()
-                .map(|row| scope_json(&walked.catalog, row))
+                .filter(|row| row.count > 0)
+                .map(|row| scope_json(&walked.catalog, &modes, row))
+                .collect(),
+            not_recorded: rows
+                .iter()
+                .filter(|row| row.count == 0)
+                .map(|row| not_recorded_json(&walked.catalog, &modes, row))
                 .collect(),
             damage: DamageJson::new(&walked.damage),
         };
         json::write_pretty(out, &report)?;
     } else {
         print_summary(args, &stats, corrected_ns, out).map_err(Failure::output)?;
-        print_table(args, &walked.catalog, &rows, out)?;
+        print_table(args, &walked.catalog, &modes, &rows, out)?;
     }
     Ok(Outcome::Success)
 }
@@ -364,7 +391,27 @@ fn order(sort: Sort, a: &ScopeStats, b: &ScopeStats) -> Ordering {
         .then_with(|| a.site.cmp(&b.site))
 }
 
-fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
+fn not_recorded_json<'a>(
+    catalog: &'a Catalog,
+    modes: &'a Modes<'_>,
+    row: &'a ScopeStats,
+) -> NotRecordedJson<'a> {
+    let site = catalog.site(row.site);
+    NotRecordedJson {
+        name: &row.name,
+        site: row.site.0,
+        module_path: site.map_or("", |site| &site.module_path),
+        file: site.map_or("", |site| &site.file),
+        line: site.map_or(0, |site| site.line),
+        mode: modes.of_site(row.site).unwrap_or_default(),
+    }
+}
+
+fn scope_json<'a>(
+    catalog: &'a Catalog,
+    modes: &'a Modes<'_>,
+    row: &'a ScopeStats,
+) -> ScopeJson<'a> {
     let site = catalog.site(row.site);
     ScopeJson {
         name: &row.name,
@@ -384,6 +431,7 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
         child_spans: row.child_spans,
         descendant_spans: row.descendant_spans,
         nested_spans: row.nested_spans,
+        mode: modes.of_site(row.site),
         cpu: row
             .cpu_ns()
             .zip(row.self_cpu_ns())
@@ -467,6 +515,7 @@ fn print_summary(
 fn print_table(
     args: &Args,
     catalog: &Catalog,
+    modes: &Modes<'_>,
     rows: &[ScopeStats],
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -523,6 +572,9 @@ fn print_table(
         columns.push(number("allocs", None, 1));
         columns.push(number("alloc", Some(Sort::Alloc), 0));
     }
+    if !modes.is_empty() {
+        columns.push(Column::new("mode", Kind::Text, 0));
+    }
     columns.push(Column::new("where", Kind::Text, 6));
     let self_ns = rows.iter().map(|row| row.self_ns);
     let all_self_ns = self_ns.fold(0, u64::saturating_add);
@@ -572,6 +624,13 @@ fn print_table(
                 is_counted,
                 units::bytes(row.self_measured.alloc_bytes),
             ));
+        }
+        if row.count == 0 {
+            cells[1..].fill("-".to_owned());
+            cells[1] = NOT_RECORDED.to_owned();
+        }
+        if !modes.is_empty() {
+            cells.push(modes.of_site(row.site).unwrap_or("record").to_owned());
         }
         cells.push(place(catalog, row).unwrap_or_default());
         cells

@@ -9,7 +9,7 @@ use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
     MAX_TABLE_ENTRIES, put_clock, put_column, put_dump, put_end, put_frame, put_index, put_machine,
-    put_open_scopes, put_process, put_segment, put_site, put_thread,
+    put_open_scopes, put_process, put_scope_modes, put_segment, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
 use super::{
@@ -195,6 +195,7 @@ impl Encoder {
         for table in tables {
             self.declare(table, 1, out);
         }
+        self.declare(RecordRef::ScopeModes(&catalog.scope_modes, None), 1, out);
         let index_offset = self.frames.offset;
         let index = Index {
             tables_offset,
@@ -267,6 +268,14 @@ impl Encoder {
             RecordRef::Dump(dump) => {
                 put_dump(payload, dump);
                 frames.put_copies(out, kind::DUMP, payload, copies);
+            }
+            RecordRef::ScopeModes(modes, after_ticks) => {
+                let changes: Vec<_> = modes.after(after_ticks).collect();
+                for changes in changes.chunks(MAX_TABLE_ENTRIES) {
+                    payload.clear();
+                    put_scope_modes(payload, changes);
+                    frames.put_copies(out, kind::SCOPE_MODES, payload, copies);
+                }
             }
             RecordRef::Clock(sync) => {
                 put_clock(payload, sync);

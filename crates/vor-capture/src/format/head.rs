@@ -26,6 +26,7 @@ pub(super) mod kind {
     pub const HEAP: u8 = 14;
     pub const SEGMENT: u8 = 15;
     pub const DUMP: u8 = 16;
+    pub const SCOPE_MODES: u8 = 17;
     pub const SCHEDULER: u8 = 18;
     /// The last kind that this version knows.
     pub const LAST: u8 = SCHEDULER;
@@ -214,11 +215,14 @@ impl RecordHead {
     }
 
     /// Returns whether the record declares something: a process, sites, threads, columns, frame
-    /// sets, a clock point or a machine.
+    /// sets, a clock point, a machine or modes of scopes.
     #[must_use]
     pub fn is_declaration(&self) -> bool {
         (kind::PROCESS..=kind::CLOCK).contains(&self.kind)
-            || matches!(self.kind, kind::MACHINE | kind::SEGMENT | kind::DUMP)
+            || matches!(
+                self.kind,
+                kind::MACHINE | kind::SEGMENT | kind::DUMP | kind::SCOPE_MODES
+            )
     }
 
     /// Returns whether `payload` is what was written.

@@ -127,6 +127,10 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
         }
         Record::Segment(segment) => catalog.segment = Some(*segment),
         Record::Dump(dump) => catalog.dump = Some(Arc::new(dump.clone())),
+        Record::ScopeModes(changes) => {
+            let modes = Arc::make_mut(&mut catalog.scope_modes);
+            changes.iter().for_each(|change| modes.insert(*change));
+        }
         Record::Sites { first, sites } => {
             let Some(begin) = first.0.checked_sub(1) else {
                 return true;

@@ -68,6 +68,7 @@ use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::heap::HeapSnapshot;
 pub use crate::model::open_scopes::OpenScopes;
 use crate::model::scheduler::SchedulerBatch;
+use crate::model::scope_modes::{ScopeModeChange, ScopeModes};
 use crate::model::timeline::ClockSync;
 
 /// First bytes of every capture, of this version and of the predecessor's.
@@ -111,6 +112,8 @@ pub enum Record {
     Segment(SegmentInfo),
     /// Why the capture was written.
     Dump(DumpInfo),
+    /// Changes of the modes of call sites.
+    ScopeModes(Vec<ScopeModeChange>),
     /// Call sites with consecutive ids.
     Sites {
         /// Id of the first one.
@@ -173,6 +176,8 @@ pub enum RecordRef<'a> {
     Segment(SegmentInfo),
     /// Why the capture is written. Written twice.
     Dump(&'a DumpInfo),
+    /// Changes of the modes of call sites, after a tick or all. Written twice.
+    ScopeModes(&'a ScopeModes, Option<u64>),
     /// Call sites with consecutive ids; a `None` is not declared. Written twice.
     Sites {
         /// Id of the first one.

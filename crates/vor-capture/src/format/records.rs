@@ -14,6 +14,7 @@ use crate::model::catalog::{
     ThreadId, ThreadInfo,
 };
 use crate::model::frame::{FrameSnapshot, MetricValue};
+use crate::model::scope_modes::{ScopeMode, ScopeModeChange};
 use crate::model::timeline::{ClockSnapshot, ClockSync};
 
 /// Most argument names of a site, and most bytes of one; the rest is cut.
@@ -71,6 +72,61 @@ pub(super) fn put_dump(out: &mut Vec<u8>, dump: &DumpInfo) {
     put_varint(out, dump.number);
     put_varint(out, dump.missed);
     put_text(out, &dump.reason);
+}
+
+const MODE_RECORD: u64 = 0;
+const MODE_COUNT: u64 = 1;
+const MODE_OFF: u64 = 2;
+const MODE_MIN: u64 = 3;
+const MODE_SAMPLE: u64 = 4;
+const MODE_SAMPLE_TREE: u64 = 5;
+
+pub(super) fn put_scope_modes(out: &mut Vec<u8>, changes: &[ScopeModeChange]) {
+    put_varint(out, changes.len() as u64);
+    let mut before = 0;
+    for change in changes {
+        put_varint(out, change.ticks.wrapping_sub(before));
+        before = change.ticks;
+        put_varint(out, u64::from(change.site.0));
+        let (mode, value) = match change.mode {
+            ScopeMode::Record => (MODE_RECORD, 0),
+            ScopeMode::Count => (MODE_COUNT, 0),
+            ScopeMode::Off => (MODE_OFF, 0),
+            ScopeMode::Min { ns } => (MODE_MIN, ns),
+            ScopeMode::Sample {
+                one_in,
+                tree: false,
+            } => (MODE_SAMPLE, one_in),
+            ScopeMode::Sample { one_in, tree: true } => (MODE_SAMPLE_TREE, one_in),
+        };
+        put_varint(out, mode);
+        put_varint(out, value);
+    }
+}
+
+/// Reads changes of modes, without those to a mode of a later version.
+fn get_scope_modes(cursor: &mut Cursor<'_>) -> Result<Vec<ScopeModeChange>, Error> {
+    let count = cursor.count(4, MAX_TABLE_ENTRIES)?;
+    let mut changes = Vec::with_capacity(count);
+    let mut ticks = 0_u64;
+    for _ in 0..count {
+        ticks = ticks.wrapping_add(cursor.varint()?);
+        let site = SiteId(cursor.varint_u32()?);
+        let (mode, value) = (cursor.varint()?, cursor.varint()?);
+        let mode = match mode {
+            MODE_RECORD => ScopeMode::Record,
+            MODE_COUNT => ScopeMode::Count,
+            MODE_OFF => ScopeMode::Off,
+            MODE_MIN => ScopeMode::Min { ns: value },
+            MODE_SAMPLE | MODE_SAMPLE_TREE => ScopeMode::Sample {
+                one_in: value,
+                tree: mode == MODE_SAMPLE_TREE,
+            },
+            _ => continue,
+        };
+        changes.push(ScopeModeChange { ticks, site, mode });
+    }
+    Ok(changes)
 }
 
 fn get_machine(cursor: &mut Cursor<'_>) -> Result<MachineInfo, Error> {
@@ -238,6 +294,7 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             missed: cursor.varint()?,
             reason: cursor.text()?.to_owned(),
         }),
+        kind::SCOPE_MODES => Record::ScopeModes(get_scope_modes(&mut cursor)?),
         kind::SITES => {
             let (first, sites) = get_table(&mut cursor, MAX_DECLARED_ID, 7, get_site)?;
             Record::Sites {

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::scope_modes::ScopeModes;
 use super::timeline::{ClockSnapshot, Timeline};
 
 /// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no
@@ -132,6 +133,8 @@ pub struct Catalog {
     pub timeline: Arc<Timeline>,
     /// Call sites; [`SiteId`] `n` is at index `n - 1`. `None` where a capture lost the declaration.
     pub sites: Arc<Vec<Option<Arc<SiteInfo>>>>,
+    /// When which sites were not recorded as ever: counted, off, only if long, or a sample.
+    pub scope_modes: Arc<ScopeModes>,
     /// Threads; [`ThreadId`] is the index. `None` where a capture lost the declaration.
     pub threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
     /// Metrics, system and user; a value names its column by index. Columns keep the unit they were

@@ -3,6 +3,7 @@
 
 pub mod catalog;
 pub mod timeline;
+pub mod scope_modes;
 pub mod open_scopes;
 pub mod batch;
 pub mod frame;

@@ -14,8 +14,9 @@ use vor_capture::model::batch::{
 };
 use vor_capture::model::catalog::{Catalog, DumpInfo, MachineInfo, SegmentInfo, SiteId, ThreadId};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::ClockSnapshot;
-use vor_fixtures::captures::scheduler;
+use vor_fixtures::captures::{scheduler, scope_modes};
 use vor_fixtures::decoded::{decode, records};
 use vor_fixtures::payload::file_with;
 use vor_fixtures::sealed::Sealed;
@@ -30,6 +31,9 @@ const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
 const DUMP: &[u8] = include_bytes!("../data/golden_v3_dump.vor");
 /// Events of the scheduler.
 const SCHEDULER: &[u8] = include_bytes!("../data/golden_v3_scheduler.vor");
+
+/// Changes of the modes of call sites.
+const MODES: &[u8] = include_bytes!("../data/golden_v3_modes.vor");
 
 const HEADER: Header = Header {
     file_id: 0xfedc_ba98_7654_3210,
@@ -263,9 +267,48 @@ fn the_golden_scheduler_is_written_and_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_modes_are_written_and_read_unchanged() {
+    let modes = scope_modes();
+    let catalog = filled!(Catalog {
+        scope_modes: Arc::new(modes.clone())
+    });
+    let mut encoder = Encoder::new(HEADER);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    encoder.encode(RecordRef::ScopeModes(&modes, None), &mut bytes);
+    // Nothing has changed since.
+    encoder.encode(RecordRef::ScopeModes(&modes, Some(u64::MAX)), &mut bytes);
+    encoder.close(&catalog, &mut bytes);
+    assert_eq!(bytes, MODES);
+    let expected = Record::ScopeModes(modes.after(None).collect());
+    let found = records(MODES).filter(|(_, record)| *record == expected);
+    // Twice at the beginning, and once at the close.
+    assert_eq!(found.count(), 3);
+    let mut read = Catalog::default();
+    for (_, record) in records(MODES) {
+        record.declare_into(&mut read);
+    }
+    assert_eq!(*read.scope_modes, modes);
+}
+
+#[test]
+fn a_change_to_an_unknown_mode_is_left_out() {
+    // A change at tick 5 of site 1 to mode 6 with the value 9, and one tick later to off.
+    let file = file_with(17, 0, &[2, 5, 1, 6, 9, 1, 1, 2, 0]);
+    let decoded = decode(&file, file.len()).unwrap();
+    let found = &decoded.records[decoded.records.len() - 2].record;
+    let change = filled!(ScopeModeChange {
+        ticks: 6,
+        site: SiteId(1),
+        mode: ScopeMode::Off
+    });
+    assert_eq!(*found, Some(Record::ScopeModes(vec![change])));
+}
+
+#[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, SCHEDULER] {
+    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, MODES, SCHEDULER] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }
@@ -285,6 +328,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("golden_v3.vor", 3571, 0xb930e8a1),
     ("golden_v3_dump.vor", 263, 0xe88317e4),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
+    ("golden_v3_modes.vor", 287, 0xe766d4b5),
     ("golden_v3_scheduler.vor", 229, 0x616ab267),
     ("golden_v3_segment.vor", 199, 0x627fe8de),
     ("max5.vor", 3031, 0xe8c8c2b8),

@@ -90,6 +90,7 @@ fn each_head_is_of_one_kind() {
         RecordRef::Machine(&MachineInfo::default()),
         RecordRef::Segment(SegmentInfo::default()),
         RecordRef::Dump(&DumpInfo::default()),
+        RecordRef::ScopeModes(&vor_fixtures::captures::scope_modes(), None),
         RecordRef::Clock(&ClockSync::default()),
         RecordRef::Sites {
             first: SiteId(1),

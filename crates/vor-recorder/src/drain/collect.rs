@@ -358,7 +358,9 @@ fn take_record(
         }));
         more = before;
     }
-    let Words { kinds, measures } = (context.words)(site);
+    let Words {
+        kinds, measures, ..
+    } = (context.words)(site);
     let args = args::count(kinds);
     // A span that measured nothing has no words for it.
     let measured = more.get(args.div_ceil(2)..).unwrap_or_default();

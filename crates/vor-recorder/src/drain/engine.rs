@@ -10,6 +10,8 @@
 mod tests;
 
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use vor_capture::sort::sort_by;
 
 use vor_capture::filled;
@@ -23,19 +25,22 @@ use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
 use super::scheduler::Scheduler;
+use super::scope_states::{Recorded, ScopeState};
 use super::statistics::{self, StatsBuilder};
 use super::{count_only, heap};
 use crate::clock::{self, Synchroniser};
+use crate::control::budget::{Account, ScopeBudget};
 use crate::drain::machine;
 use crate::drain::outputs::Outputs;
 use crate::hot::callsite::{self, Words};
-use crate::hot::record_state;
 use crate::hot::ring::Slot;
 use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
+use crate::hot::{modes, record_state};
 use crate::metrics::gpu::GpuRows;
 use crate::metrics::{self, FrameMetrics};
+use crate::os::report;
 
 /// The worker's state of a thread.
 #[derive(Debug)]
@@ -73,6 +78,10 @@ pub(super) struct Engine {
     spare_frame: Option<FrameSnapshot>,
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
+    recorded: Recorded,
+    /// The account of the budget of each site, if there is one.
+    account: Option<Account>,
+    judged_ticks: u64,
     sampler: FrameSampler,
     gpu_rows: GpuRows,
     start_ticks: u64,
@@ -150,6 +159,9 @@ impl Engine {
             spare_frame: None,
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(statistics::start).flatten(),
+            recorded: Recorded::default(),
+            account: None,
+            judged_ticks: start_ticks,
             sampler,
             gpu_rows: GpuRows::default(),
             start_ticks,
@@ -198,6 +210,36 @@ impl Engine {
             .unwrap_or_default()
     }
 
+    /// Returns the mode of each call site, and what became of its scopes.
+    pub(super) fn scope_states(&mut self) -> Vec<ScopeState> {
+        let mut counted = SiteSums::default();
+        for (_, sites) in thread::read_counted() {
+            for (site, sums) in sites {
+                counted.entry(site).or_default().merge(&sums);
+            }
+        }
+        // After the sums were read: every counted scope has a name by then.
+        self.learn_sites();
+        let sites = (1..).zip(self.catalog.sites.iter());
+        sites
+            .map(|(id, info)| {
+                let sums = counted.get(&id);
+                ScopeState {
+                    site: SiteId(id),
+                    name: info
+                        .as_ref()
+                        .map_or_else(String::new, |info| info.name.to_string()),
+                    mode: modes::of_id(id).shown(),
+                    measures: modes::of_id(id).mode().measures,
+                    over_budget: modes::of_id(id).is_over_budget(),
+                    recorded: self.recorded.of(SiteId(id)),
+                    counted: sums.map_or(0, |sums| sums.count()),
+                    skipped: sums.map_or(0, |sums| sums.skipped),
+                }
+            })
+            .collect()
+    }
+
     /// Returns a row per call site of everything counted so far.
     pub(super) fn counted(&mut self) -> Vec<ScopeStats> {
         let mut all = SiteSums::default();
@@ -231,6 +273,59 @@ impl Engine {
         let rate = Rate::of(&self.catalog.timeline, self.start_ticks, clock::ticks());
         let sums = sites.iter().map(|(&site, sums)| (site, &**sums));
         sums::rows(sums, &self.catalog, rate)
+    }
+
+    /// Limits the share of a core that the scopes of a site may take, from now on.
+    pub(super) fn set_budget(&mut self, budget: ScopeBudget) {
+        modes::count_spans();
+        self.account = Some(Account::new(budget));
+        self.judged_ticks = clock::ticks();
+    }
+
+    /// Counts the scopes of sites that cost more than their budget, and records those of others
+    /// again. Judges about once a second.
+    fn review_budget(&mut self, now_ticks: u64) {
+        let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.judged_ticks));
+        if passed_ns < 1_000_000_000 || self.account.is_none() {
+            return;
+        }
+        self.judged_ticks = now_ticks;
+        self.learn_sites();
+        // By site: its ids differ in arguments and measures only.
+        let mut scopes: FxHashMap<u32, u64> = FxHashMap::default();
+        for id in 1..=self.catalog.sites.len() as u32 {
+            let recorded = self.recorded.of(SiteId(id));
+            let first = words_of(&mut self.words, SiteId(id)).first;
+            *scopes
+                .entry(if first == 0 { id } else { first })
+                .or_default() += recorded;
+        }
+        for (_, sites) in thread::read_counted() {
+            for (id, sums) in sites {
+                let first = words_of(&mut self.words, SiteId(id)).first;
+                *scopes
+                    .entry(if first == 0 { id } else { first })
+                    .or_default() += sums.count();
+            }
+        }
+        let Some(account) = &mut self.account else {
+            return;
+        };
+        let changed = account.judge(passed_ns, scopes);
+        let over: Vec<(u32, bool)> = changed
+            .iter()
+            .map(|verdict| (verdict.site, verdict.is_over))
+            .collect();
+        if over.is_empty() {
+            return;
+        }
+        record_state::set_over_budget(&over);
+        let budget = account.budget();
+        for verdict in changed {
+            if let Some(line) = self.recorded.line(&self.catalog, budget, verdict) {
+                report::line(&line);
+            }
+        }
     }
 
     /// Compares the clock with the system's, when that is due.
@@ -280,6 +375,7 @@ impl Engine {
         }
         self.take_heap(heap::SnapshotTime::IfDue);
         self.take_scheduler(false);
+        self.review_budget(now_ticks);
         self.outputs.commit();
         pass
     }
@@ -479,6 +575,9 @@ impl Engine {
         for share in &self.batch.threads {
             self.frame_spans += share.len() as u64;
             self.frame_dropped += share.dropped_spans;
+        }
+        if modes::were_active() {
+            self.recorded.add(&self.batch);
         }
         self.outputs.accept_batch(&self.batch);
         if self.outputs.wants_trees() {

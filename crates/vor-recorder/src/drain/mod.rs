@@ -24,6 +24,7 @@ pub(crate) mod printing;
 mod sampler;
 mod scheduler;
 mod statistics;
+mod scope_states;
 mod table;
 mod count_only;
 pub(crate) mod dumps;
@@ -39,11 +40,13 @@ pub use capture_file::{capture_path, close_capture};
 use engine::{Engine, Pass};
 pub use handle::{SinkHandle, add_sink};
 use marks::{Mark, Marks};
+pub use scope_states::ScopeState;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
 
 use crate::clock;
+use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
@@ -133,6 +136,11 @@ impl Settings {
     /// Makes the engine keep statistics of every scope.
     pub(crate) fn keep_statistics(&self) {
         with_settings(self, Engine::keep_statistics);
+    }
+
+    /// Limits the share of a core that the scopes of a site may take, from now on.
+    pub(crate) fn limit_scopes(&self, budget: ScopeBudget) {
+        with_settings(self, |engine| engine.set_budget(budget));
     }
 
     /// Adds sinks, which receive everything that ends from now on.
@@ -508,6 +516,35 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {
         pass(engine);
         engine.counted_by_thread()
+    };
+    try_with_engine(read).unwrap_or_default()
+}
+
+/// Returns, for each call site that has opened a scope while recording was on, how its scopes are
+/// recorded, and how many were recorded, counted and skipped. Empty before recording was first
+/// enabled, and inside a sink.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor {
+/// #     pub use vor_recorder::{control::set_scopes, drain::scopes, profile_scope, setup::*};
+/// # }
+/// vor::Config::new().enable();
+/// vor::set_scopes("step=count")?;
+/// for _ in 0..3 {
+///     vor::profile_scope!("step");
+/// }
+/// let scopes = vor::scopes();
+/// assert_eq!((scopes[0].mode.to_string(), scopes[0].counted), ("count".to_owned(), 3));
+/// # vor::disable();
+/// # Ok::<(), vor_capture::Error>(())
+/// ```
+#[must_use]
+pub fn scopes() -> Vec<ScopeState> {
+    let read = |engine: &mut Engine| {
+        pass(engine);
+        engine.scope_states()
     };
     try_with_engine(read).unwrap_or_default()
 }

@@ -19,8 +19,11 @@ use rustc_hash::FxBuildHasher;
 use vor_capture::filled;
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::measures::Measures;
+use vor_capture::model::scope_modes::{ScopeModeChange, ScopeModes};
 
-use crate::clock::cpu;
+use crate::clock::{self, cpu};
+use crate::hot::modes::{self, Decider, ModeWord};
+use crate::hot::record_state;
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::hot::tracing_out::TracingSite;
@@ -31,6 +34,10 @@ pub(crate) type Kinds = u32;
 
 /// The word of a site that is not registered yet, and the id of a name inside vor.
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
+
+/// The low half of the word of a site whose scopes are off by a rule, so that an open scope finds
+/// it by the comparison that it makes anyway.
+const RULED_OFF: u32 = 0;
 
 /// Flag beside the id in a site's word while its scopes may not take the fast path.
 /// [`UNREGISTERED`] has it too, so that [`is_fast`] is one comparison.
@@ -45,6 +52,12 @@ pub(crate) fn is_fast(site_word: u32) -> bool {
     site_word as i32 > 0
 }
 
+/// Returns whether the scopes of a call site are off by a rule, by the word of the site.
+#[inline(always)]
+pub(crate) fn is_ruled_off(site_word: u32) -> bool {
+    site_word == RULED_OFF
+}
+
 /// Most arguments of one scope.
 pub const MAX_ARGS: usize = 8;
 
@@ -52,7 +65,7 @@ pub const MAX_ARGS: usize = 8;
 #[derive(Debug)]
 pub struct CallSite {
     /// Id in the low half, with [`SLOW`] or without, argument kinds in the high half;
-    /// [`UNREGISTERED`] at first. Written under the registry's lock (release), read relaxed by
+    /// [`UNREGISTERED`] at first. The low half is [`RULED_OFF`] while a rule says so. Written under the registry's lock (release), read relaxed by
     /// every scope: it orders nothing, since the name behind the id is read under the lock.
     word: AtomicU64,
     /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the
@@ -190,14 +203,33 @@ impl CallSite {
     /// Returns the id for arguments of these kinds without measures, if the site has it.
     pub(crate) fn id(&self, kinds: Kinds) -> Option<u32> {
         let (word, of_kinds) = self.word_and_kinds();
-        (word != UNREGISTERED && of_kinds == kinds).then_some(word & !(SLOW as u32))
+        (has_id(word) && of_kinds == kinds).then_some(word & !(SLOW as u32))
     }
 
     /// Returns the id in the site's word, whatever its argument kinds are.
     #[inline(always)]
     pub(crate) fn any_id(&self) -> Option<u32> {
         let word = self.word();
-        (word != UNREGISTERED).then_some(word & !(SLOW as u32))
+        has_id(word).then_some(word & !(SLOW as u32))
+    }
+
+    /// Returns the id in the site's word, unless its scopes take the fast path or are off. Costs one
+    /// comparison, while [`any_id`](Self::any_id) costs two.
+    #[inline(always)]
+    pub(crate) fn slow_id(&self) -> Option<u32> {
+        // Of the negative words, only -1 has no id.
+        let word = self.word();
+        ((word as i32) < UNREGISTERED as i32).then_some(word & !(SLOW as u32))
+    }
+
+    /// Returns an id of the site, whatever its argument kinds and measures are. The rules decide
+    /// the same for all of them.
+    #[inline]
+    pub(crate) fn ruled_id(&self) -> Option<u32> {
+        self.any_id().or_else(|| {
+            let measured = self.measured_word.load(Ordering::Relaxed) as u32 & MAX_SITE;
+            (measured != 0).then_some(measured)
+        })
     }
 
     /// Returns the measures of its scopes, in addition to those of all scopes, as far as the system
@@ -227,6 +259,7 @@ impl CallSite {
     pub(crate) fn register_measured(&'static self, kinds: Kinds, measures: Measures) -> u32 {
         let mut registry = lock();
         let id = registry.variant(self, kinds, measures);
+        registry.add_static(self, id, None);
         let word = self.measured_word.load(Ordering::Relaxed);
         // Measures change only when the program adds one, and then permanently. Kinds alternate if
         // a generic function has several.
@@ -245,21 +278,14 @@ impl CallSite {
     pub(crate) fn register(&'static self, kinds: Kinds) -> u32 {
         let mut registry = lock();
         let id = registry.variant(self, kinds, Measures::NONE);
-        if self.word.load(Ordering::Relaxed) == u64::from(UNREGISTERED) {
-            self.word
-                .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
-            self.set_fast(registry.fast);
-            registry.with_ids.push(self);
-        }
+        registry.add_static(self, id, Some(kinds));
         id
     }
 
-    /// Allows or forbids the fast path for its scopes. Called under the registry's lock, once the
-    /// site has an id.
-    fn set_fast(&self, fast: bool) {
-        let id = self.word.load(Ordering::Relaxed) & !SLOW;
-        let word = if fast { id } else { id | SLOW };
-        self.word.store(word, Ordering::Release);
+    /// Sets the low half of the word. Called under the registry's lock.
+    fn set_low(&self, low: u32) {
+        let kinds = self.word.load(Ordering::Relaxed) & !u64::from(u32::MAX);
+        self.word.store(kinds | u64::from(low), Ordering::Release);
     }
 
     fn info(&self) -> SiteInfo {
@@ -277,6 +303,12 @@ impl CallSite {
                 .collect(),
         })
     }
+}
+
+/// Returns whether the low half of a site's word holds an id.
+#[inline(always)]
+fn has_id(word: u32) -> bool {
+    word != UNREGISTERED && word != RULED_OFF
 }
 
 /// Returns the name of the function around an item, within its module or its type. Closures and
@@ -308,9 +340,31 @@ pub(crate) struct Registry {
     sites: Vec<(Arc<SiteInfo>, Words)>,
     variants: HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>,
     names: HashMap<(Arc<str>, Kinds, Measures), u32, FxBuildHasher>,
-    /// The sites whose word has an id, and whether their scopes may take the fast path.
-    with_ids: Vec<&'static CallSite>,
+    /// The statics of the sites, and where each is, by its address.
+    statics: Vec<StaticSite>,
+    static_places: HashMap<usize, usize, FxBuildHasher>,
+    /// Whether scopes without a rule may take the fast path.
     fast: bool,
+    /// Decides the modes of sites and threads; `None` without rules.
+    decider: Option<Decider>,
+    /// Ids of names made at run time whose scopes are not recorded as ever.
+    ruled_names: usize,
+    /// Ids of sites that are over their budget.
+    over_budget: usize,
+    /// The changes of modes, and those that have not been added yet, because catalogs share the
+    /// former.
+    scope_modes: Option<Arc<ScopeModes>>,
+    new_changes: Vec<ScopeModeChange>,
+    changed_ticks: u64,
+}
+
+/// A call site that has an id.
+struct StaticSite {
+    site: &'static CallSite,
+    /// The id in its word while its scopes are not off, or [`UNREGISTERED`].
+    id: u32,
+    /// An id of any of its variants.
+    any_id: u32,
 }
 
 /// The meaning of the words of a site's records.
@@ -318,6 +372,10 @@ pub(crate) struct Registry {
 pub(crate) struct Words {
     pub(crate) kinds: Kinds,
     pub(crate) measures: Measures,
+    /// Whether the site is a name made at run time.
+    pub(crate) is_name: bool,
+    /// The first id of the same call site, which rules and budgets do not tell apart; 0 for a name.
+    pub(crate) first: u32,
 }
 
 statics! {
@@ -325,8 +383,15 @@ statics! {
         sites: Vec::new(),
         variants: HashMap::with_hasher(FxBuildHasher),
         names: HashMap::with_hasher(FxBuildHasher),
-        with_ids: Vec::new(),
+        statics: Vec::new(),
+        static_places: HashMap::with_hasher(FxBuildHasher),
         fast: false,
+        decider: None,
+        ruled_names: 0,
+        over_budget: 0,
+        scope_modes: None,
+        new_changes: Vec::new(),
+        changed_ticks: 0,
     });
 }
 
@@ -335,9 +400,14 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds the missing sites to a catalog.
+/// Adds the missing sites, and the changes of modes that no catalog has, to a catalog.
 pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
-    let registry = lock();
+    let mut registry = lock();
+    if let Some(modes) = registry.scope_modes()
+        && !Arc::ptr_eq(&catalog.scope_modes, modes)
+    {
+        Arc::make_mut(catalog).scope_modes = Arc::clone(modes);
+    }
     let new = registry.after(catalog.sites.len());
     if !new.is_empty() {
         let known = &mut Arc::make_mut(catalog).sites;
@@ -362,12 +432,165 @@ pub(crate) fn try_lock(
 }
 
 impl Registry {
-    /// Allows or forbids the fast path for the scopes of all sites.
+    /// Allows or forbids the fast path for the scopes of all sites that are recorded as ever.
     pub(crate) fn set_fast(&mut self, fast: bool) {
         if self.fast != fast {
             self.fast = fast;
-            self.with_ids.iter().for_each(|site| site.set_fast(fast));
+            self.set_words();
         }
+    }
+
+    /// Returns whether scopes off the fast path must look up their modes.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.decider.is_some() || self.over_budget > 0
+    }
+
+    /// Returns whether scopes with names made at run time are all recorded as ever.
+    pub(crate) fn are_names_plain(&self) -> bool {
+        self.ruled_names == 0 && modes::last_thread_rank() == 0
+    }
+
+    /// Replaces what decides the modes, for all sites and threads.
+    pub(crate) fn set_decider(&mut self, decider: Option<Decider>) {
+        modes::begin_generation(
+            decider
+                .as_ref()
+                .map_or(0, |decider| decider.last_thread_rank()),
+        );
+        self.decider = decider;
+        let now_ticks = self.next_change_ticks();
+        for at in 0..self.sites.len() {
+            let id = at as u32 + 1;
+            let over_budget = modes::of_id(id).is_over_budget();
+            self.set_mode(id, self.decided(id).with_budget(over_budget), now_ticks);
+        }
+        self.set_words();
+    }
+
+    /// Sets whether a site is over its budget, by any of its ids.
+    pub(crate) fn set_over_budget(&mut self, id: u32, over: bool) {
+        let now_ticks = self.next_change_ticks();
+        let first = self.first_of(id);
+        for at in 0..self.sites.len() {
+            let other = at as u32 + 1;
+            if other == id || first != 0 && self.sites[at].1.first == first {
+                self.set_mode(other, modes::of_id(other).with_budget(over), now_ticks);
+            }
+        }
+        self.set_words();
+    }
+
+    /// Returns the first id of the call site that has this id, or 0 for a name.
+    fn first_of(&self, id: u32) -> u32 {
+        let words = (id as usize)
+            .checked_sub(1)
+            .and_then(|at| self.sites.get(at));
+        words.map_or(0, |(_, words)| words.first)
+    }
+
+    /// Returns all changes of modes so far, unless there were none.
+    fn scope_modes(&mut self) -> Option<&Arc<ScopeModes>> {
+        if !self.new_changes.is_empty() {
+            let modes = Arc::make_mut(self.scope_modes.get_or_insert_default());
+            for change in self.new_changes.drain(..) {
+                modes.insert(change);
+            }
+        }
+        self.scope_modes.as_ref()
+    }
+
+    /// Returns the tick of changes that happen now. No two calls get the same one, so a sink
+    /// knows by the tick which ones it has written.
+    fn next_change_ticks(&mut self) -> u64 {
+        self.changed_ticks = clock::ticks().max(self.changed_ticks + 1);
+        self.changed_ticks
+    }
+
+    /// Returns the mode of the scopes of a thread with this name.
+    pub(crate) fn thread_mode(&self, name: &str) -> ModeWord {
+        let decider = self.decider.as_ref();
+        decider.map_or_else(ModeWord::default, |decider| decider.of_thread(name))
+    }
+
+    /// Returns what the rules decide for an id.
+    fn decided(&self, id: u32) -> ModeWord {
+        match (&self.decider, self.sites.get(id as usize - 1)) {
+            (Some(decider), Some((info, _))) => decider.of_site(info),
+            _ => ModeWord::default(),
+        }
+    }
+
+    fn set_mode(&mut self, id: u32, word: ModeWord, now_ticks: u64) {
+        let before = modes::of_id(id);
+        if before == word {
+            return;
+        }
+        modes::set(id, word);
+        let is_name = self
+            .sites
+            .get(id as usize - 1)
+            .is_some_and(|(_, words)| words.is_name);
+        if is_name {
+            self.ruled_names += usize::from(!word.is_plain(0));
+            self.ruled_names -= usize::from(!before.is_plain(0));
+        }
+        self.over_budget += usize::from(word.is_over_budget());
+        self.over_budget -= usize::from(before.is_over_budget());
+        if before.mode().way != word.mode().way {
+            self.new_changes.push(filled!(ScopeModeChange {
+                ticks: now_ticks,
+                site: SiteId(id),
+                mode: word.shown(),
+            }));
+        }
+    }
+
+    /// Writes the words of all sites.
+    fn set_words(&self) {
+        for entry in &self.statics {
+            self.set_word(entry);
+        }
+    }
+
+    fn set_word(&self, entry: &StaticSite) {
+        let mode = modes::of_id(entry.any_id);
+        let last_thread_rank = modes::last_thread_rank();
+        entry.site.set_low(if mode.is_off(last_thread_rank) {
+            RULED_OFF
+        } else if entry.id == UNREGISTERED || self.fast && mode.is_plain(last_thread_rank) {
+            entry.id
+        } else {
+            entry.id | SLOW as u32
+        });
+    }
+
+    /// Adds a call site that has got an id. `kinds` are those of an id that its word may hold, which
+    /// is one without measures.
+    fn add_static(&mut self, site: &'static CallSite, id: u32, kinds: Option<Kinds>) {
+        let address = std::ptr::from_ref(site).addr();
+        let at = *self
+            .static_places
+            .entry(address)
+            .or_insert(self.statics.len());
+        if at == self.statics.len() {
+            self.statics.push(StaticSite {
+                site,
+                id: UNREGISTERED,
+                any_id: id,
+            });
+        }
+        let entry = &mut self.statics[at];
+        match kinds {
+            Some(kinds) if entry.id == UNREGISTERED => {
+                entry.id = id;
+                site.word.store(
+                    u64::from(kinds) << 32 | u64::from(id) | SLOW,
+                    Ordering::Release,
+                );
+            }
+            _ => {}
+        }
+        self.set_word(&self.statics[at]);
     }
 
     /// Returns the id of a site with arguments of these kinds and these measures.
@@ -376,18 +599,33 @@ impl Registry {
         if let Some(id) = self.variants.get(&key) {
             return *id;
         }
-        let id = self.push(site.info(), kinds, measures);
+        let known = self.static_places.get(&key.0);
+        let first = known.map_or(self.sites.len() as u32 + 1, |at| self.statics[*at].any_id);
+        let words = Words {
+            kinds,
+            measures,
+            is_name: false,
+            first,
+        };
+        let id = self.push(site.info(), words);
         self.variants.insert(key, id);
         id
     }
 
-    fn push(&mut self, mut info: SiteInfo, kinds: Kinds, measures: Measures) -> u32 {
+    fn push(&mut self, mut info: SiteInfo, words: Words) -> u32 {
         let next = self.sites.len() + 1;
         match u32::try_from(next) {
             Ok(id) if id < MAX_SITE => {
                 info.arg_names
-                    .extend(measures.arg_names().map(Cow::Borrowed));
-                self.sites.push((Arc::new(info), Words { kinds, measures }));
+                    .extend(words.measures.arg_names().map(Cow::Borrowed));
+                self.sites.push((Arc::new(info), words));
+                if self.decider.is_some() {
+                    let now_ticks = self.next_change_ticks();
+                    self.set_mode(id, self.decided(id), now_ticks);
+                    if !self.are_names_plain() {
+                        record_state::forbid_fast_names();
+                    }
+                }
                 id
             }
             // All further sites share the last id, whose name says so.
@@ -422,7 +660,13 @@ impl Registry {
         }
         let mut info = info();
         info.name = Cow::Owned(name.to_owned());
-        let id = self.push(info, kinds, measures);
+        let words = Words {
+            kinds,
+            measures,
+            is_name: true,
+            first: 0,
+        };
+        let id = self.push(info, words);
         if id < MAX_SITE {
             self.names.insert(key, id);
         }

@@ -13,6 +13,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `record_state` | whether and how scopes are recorded |
+//! | `modes` | how the scopes of each call site are recorded, where rules say so |
 //! | [`callsite`] | the static beside each scope, and the registry of ids |
 //! | [`args`] | arguments as 64-bit words |
 //! | `ring` | the records, and the queue between a thread and the drain |
@@ -25,6 +26,7 @@
 //! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span or as an NVTX range |
 
 pub(crate) mod record_state;
+pub(crate) mod modes;
 pub mod callsite;
 pub mod args;
 pub(crate) mod ring;

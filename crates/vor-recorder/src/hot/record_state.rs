@@ -9,6 +9,7 @@
 use vor_capture::model::measures::Measures;
 
 use crate::clock;
+use crate::hot::modes::{self, Decider};
 use crate::hot::{callsite, thread};
 use crate::hot::{nvtx, tracing_out};
 use crate::sync::global::AtomicBool;
@@ -86,6 +87,8 @@ pub(crate) enum RecordMode {
     Counted = 2,
     /// Recorded, and also an NVTX range.
     Nvtx = 3,
+    /// As the rules say for its call site; without a rule, in the [`unruled_mode`].
+    Ruled = 4,
 }
 
 /// Returns the way to record scopes that are not on the fast path.
@@ -94,11 +97,26 @@ pub(crate) fn mode() -> RecordMode {
     const MEASURED: u8 = RecordMode::Measured as u8;
     const COUNTED: u8 = RecordMode::Counted as u8;
     const NVTX: u8 = RecordMode::Nvtx as u8;
+    const RULED: u8 = RecordMode::Ruled as u8;
     match MODE.load(Ordering::Relaxed) {
         COUNTED => RecordMode::Counted,
         MEASURED => RecordMode::Measured,
         NVTX if nvtx::IS_POSSIBLE => RecordMode::Nvtx,
+        RULED => RecordMode::Ruled,
         _ => RecordMode::Mixed,
+    }
+}
+
+/// Returns the way to record the scopes of a site without a rule, while the [`mode`] is `Ruled`.
+#[inline]
+pub(crate) fn unruled_mode() -> RecordMode {
+    if counts_scopes() {
+        RecordMode::Counted
+    } else if nvtx::is_attached() {
+        // With measures or without.
+        RecordMode::Mixed
+    } else {
+        RecordMode::Measured
     }
 }
 
@@ -169,15 +187,47 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
     let has_nvtx_tool = nvtx::is_attached();
     let fast = on && !counts && clock::allows_fast_path() && !has_nvtx_tool && measures().is_none();
     STATE.store(state, Ordering::SeqCst);
-    set_mode(match (state, has_nvtx_tool) {
+    let mode = match (state, has_nvtx_tool) {
         _ if !clock::allows_fast_path() || has_subscriber => RecordMode::Mixed,
         (SPANS, false) => RecordMode::Measured,
         (COUNTS, false) => RecordMode::Counted,
         (SPANS, true) if measures().is_none() => RecordMode::Nvtx,
         _ => RecordMode::Mixed,
-    });
-    NAMES_FAST.store(fast, Ordering::SeqCst);
+    };
+    // Mixed looks up the rules as well.
+    let is_ruled = registry.has_rules() && mode != RecordMode::Mixed;
+    modes::set_active(registry.has_rules());
+    set_mode(if is_ruled { RecordMode::Ruled } else { mode });
+    NAMES_FAST.store(fast && registry.are_names_plain(), Ordering::SeqCst);
     registry.set_fast(fast && !has_subscriber);
+}
+
+/// Sends scopes with names made at run time to the slow path. Called under the registry's lock.
+pub(crate) fn forbid_fast_names() {
+    NAMES_FAST.store(false, Ordering::SeqCst);
+}
+
+/// Replaces the rules, for all scopes that open from now on.
+pub(crate) fn set_rules(decider: Option<Decider>) {
+    thread::while_busy(|| {
+        let mut registry = callsite::lock();
+        // First, so that a thread that reads the new words looks up its mode.
+        modes::set_active(true);
+        registry.set_decider(decider);
+        apply(&mut registry, is_on());
+    });
+}
+
+/// Sets whether sites are over their budget, by their ids, for all scopes that open from now on.
+pub(crate) fn set_over_budget(sites: &[(u32, bool)]) {
+    thread::while_busy(|| {
+        let mut registry = callsite::lock();
+        modes::set_active(true);
+        for &(id, over) in sites {
+            registry.set_over_budget(id, over);
+        }
+        apply(&mut registry, is_on());
+    });
 }
 
 /// Announces that the subscribers of `tracing` have changed. If one `wants_scopes`, all scopes take

@@ -46,6 +46,8 @@ pub(crate) struct Sums {
     pub(crate) self_ticks: u64,
     pub(crate) min_ticks: u64,
     pub(crate) max_ticks: u64,
+    /// Number of scopes that were skipped, so that nothing else is known of them.
+    pub(crate) skipped: u64,
     /// Number of scopes by duration.
     pub(crate) buckets: [u64; BUCKETS],
 }
@@ -58,6 +60,7 @@ impl Default for Sums {
             self_ticks: 0,
             min_ticks: u64::MAX,
             max_ticks: 0,
+            skipped: 0,
             buckets: [0; BUCKETS],
         }
     }
@@ -80,6 +83,7 @@ impl Sums {
         self.self_ticks = self.self_ticks.wrapping_add(other.self_ticks);
         self.min_ticks = self.min_ticks.min(other.min_ticks);
         self.max_ticks = self.max_ticks.max(other.max_ticks);
+        self.skipped += other.skipped;
         for (mine, others) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += others;
         }

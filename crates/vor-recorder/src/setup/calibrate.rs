@@ -46,6 +46,7 @@ pub fn calibrate() {
     let mut scopes = Vec::with_capacity(ROUNDS);
     let mut floors = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
+        floors.push(two_readings());
         let begin = clock::ticks();
         for _ in 0..SCOPES {
             // Under loom a call site is not a static.
@@ -53,18 +54,35 @@ pub fn calibrate() {
             crate::profile_scope!("vor::calibrate");
         }
         scopes.push(clock::ticks().saturating_sub(begin));
-        let begin = clock::ticks();
-        for _ in 0..SCOPES {
-            black_box(clock::ticks());
-            black_box(clock::ticks());
-        }
-        floors.push(clock::ticks().saturating_sub(begin));
     }
     if !was_on {
         setup::disable();
     }
     SCOPE_PS.store(median_ps(&mut scopes), Ordering::Relaxed);
     FLOOR_PS.store(median_ps(&mut floors), Ordering::Relaxed);
+}
+
+/// Returns the ticks that a round of two clock readings takes.
+fn two_readings() -> u64 {
+    let begin = clock::ticks();
+    for _ in 0..SCOPES {
+        black_box(clock::ticks());
+        black_box(clock::ticks());
+    }
+    clock::ticks().saturating_sub(begin)
+}
+
+/// Returns the cost of a scope in nanoseconds, for budgets: what [`calibrate`] has measured, or an
+/// upper bound from two clock readings, which are measured here without recording anything.
+pub(super) fn cost_for_budgets_ns() -> f64 {
+    const RATIO: f64 = 1.5;
+    match SCOPE_PS.load(Ordering::Relaxed) {
+        0 => {
+            let mut rounds: Vec<u64> = (0..ROUNDS).map(|_| two_readings()).collect();
+            RATIO * median_ps(&mut rounds) as f64 / 1000.0
+        }
+        scope_ps => scope_ps as f64 / 1000.0,
+    }
 }
 
 fn median_ps(rounds: &mut [u64]) -> u64 {

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vor_capture::Error;
 use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
+use crate::control::ScopeRules;
 use crate::os::report;
 use crate::setup::{self, variables};
 #[cfg(feature = "reader")]
@@ -53,6 +55,10 @@ pub struct Config {
     #[cfg(feature = "puffin")]
     pub(crate) puffin: Option<bool>,
     pub(crate) watchdog: Option<Duration>,
+    /// The rules that say which scopes are recorded, and how; `None` to leave those that are on.
+    pub(crate) scopes: Option<Result<ScopeRules, Error>>,
+    /// The share of a core that recording the scopes of a call site may take.
+    pub(crate) scope_budget: Option<f64>,
     /// Whether signals that end the process are handled.
     pub(crate) signals: bool,
     pub(crate) heap_snapshots: Option<Duration>,
@@ -120,6 +126,8 @@ impl Config {
             #[cfg(feature = "puffin")]
             puffin: None,
             watchdog: None,
+            scopes: None,
+            scope_budget: None,
             signals: true,
             heap_snapshots: None,
             scheduler: false,
@@ -156,6 +164,8 @@ impl Config {
     /// | `VOR_SCHED=1` | events of the operating system's scheduler; see [`scheduler`](Self::scheduler) |
     /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
+    /// | `VOR_SCOPES=RULES` | which scopes are recorded, and how: `db::*=count,render::tile=off`; see [`scopes`](Self::scopes) |
+    /// | `VOR_SCOPE_BUDGET=X` | counts a scope instead of recording it while that takes more than this share of a core: `0.01`; see [`scope_budget`](Self::scope_budget) |
     /// | `VOR_SIGNALS=0` | no signal handlers; see [`signals`](Self::signals) |
     ///
     /// `VOR_RECORD_FLAME`, the name in vor 0.2.1, is read if `VOR_RECORD_SPANS` is not set.
@@ -443,6 +453,48 @@ impl Config {
     #[must_use]
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = Some(limit);
+        self
+    }
+
+    /// Sets the rules that say which scopes are recorded, and how, as
+    /// [`set_scopes`](crate::control::set_scopes) does. If they cannot be read, one line on stderr
+    /// says why when recording starts, and the rules that are on stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new()
+    ///     .scopes("*=record, db::*=count, render::tile=off, lock=min:50us, x=1/100")
+    ///     .enable();
+    /// # vor_recorder::setup::disable();
+    /// ```
+    #[must_use]
+    pub fn scopes(mut self, rules: &str) -> Self {
+        self.scopes = Some(rules.parse());
+        self
+    }
+
+    /// Limits the share of a core's time that recording the scopes of one call site may take: 0.01
+    /// is one percent, clamped to 0.0001 to 1. A site that takes more is counted from then on, as
+    /// the rule `count` does, until it has taken less than half for five seconds.
+    ///
+    /// The drain judges once a second, by the number of scopes times their cost. The cost is what
+    /// [`calibrate`](crate::setup::calibrate) has measured; without it, 1.5 times that of two clock
+    /// readings, which this measures. A line on stderr reports each site once; captures and
+    /// [`scopes`](crate::drain::scopes) have each change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new().scope_budget(0.01).enable();
+    /// # vor_recorder::setup::disable();
+    /// ```
+    #[must_use]
+    pub fn scope_budget(mut self, share: f64) -> Self {
+        // A number that is none compares with nothing.
+        self.scope_budget = (share > 0.0).then(|| share.clamp(0.0001, 1.0));
         self
     }
 

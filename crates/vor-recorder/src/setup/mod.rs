@@ -8,6 +8,8 @@ mod limits;
 mod variables;
 #[cfg(all(test, not(any(feature = "off", loom))))]
 mod tests;
+#[cfg(all(test, not(any(feature = "off", loom, target_family = "wasm"))))]
+mod scope_rules;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use vor_capture::model::measures::Measures;
 
 use crate::clock::cpu;
+use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
@@ -28,7 +31,7 @@ use crate::sinks::puffin::PuffinFeed;
 use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
-use crate::{allocations, metrics};
+use crate::{allocations, control, metrics};
 
 pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use config::{
@@ -133,6 +136,15 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         if config.print_stats {
             drain::printing::begin();
         }
+    }
+    match &config.scopes {
+        Some(Ok(rules)) => control::apply(rules.clone()),
+        Some(Err(error)) => report::line(&format!("{error}; the rules do not change")),
+        None => {}
+    }
+    if let Some(share) = config.scope_budget {
+        let cost_ns = calibrate::cost_for_budgets_ns();
+        settings.limit_scopes(ScopeBudget { share, cost_ns });
     }
     if config.stats {
         settings.keep_statistics();

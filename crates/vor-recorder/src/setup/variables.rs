@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vor_capture::Error;
 use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
+use crate::control::ScopeRules;
 use crate::os::report;
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::Segments;
@@ -34,6 +36,8 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_HEAP_SNAPSHOTS_S",
     "VOR_SCHED",
     "VOR_WATCHDOG_MS",
+    "VOR_SCOPES",
+    "VOR_SCOPE_BUDGET",
     "VOR_SIGNALS",
 ];
 
@@ -163,6 +167,18 @@ impl Variables<'_> {
         }
     }
 
+    /// Reads the rules that say which scopes are recorded. Bad ones are reported and ignored.
+    fn scopes(&mut self) -> Option<Result<ScopeRules, Error>> {
+        let text = (self.get)("VOR_SCOPES")?;
+        match text.to_string_lossy().parse::<ScopeRules>() {
+            Ok(rules) => Some(Ok(rules)),
+            Err(error) => {
+                (self.report)(&format!("VOR_SCOPES: {error}; all rules are ignored"));
+                None
+            }
+        }
+    }
+
     /// Reads the path of the capture.
     fn path(&mut self) -> Option<PathBuf> {
         let path = (self.get)("VOR_RECORD")?;
@@ -247,6 +263,12 @@ impl Config {
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        config.scopes = variables.scopes();
+        let expected = "a share of a core above 0 and up to 1, such as 0.01";
+        let share = variables.time("VOR_SCOPE_BUDGET", expected, |share| {
+            share > 0.0 && share <= 1.0
+        });
+        config.scope_budget = share.map(|share| share.max(0.0001));
         config.signals = variables.flag("VOR_SIGNALS").unwrap_or(true);
         let expected = "a number of seconds above 0";
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
@@ -271,7 +293,7 @@ impl Config {
 }
 
 /// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
-const PREFIXES: [&str; 10] = [
+const PREFIXES: &[&str] = &[
     "VOR_RECORD",
     "VOR_DUMP",
     "VOR_RING",
@@ -281,6 +303,7 @@ const PREFIXES: [&str; 10] = [
     "VOR_HEAP",
     "VOR_SCHED",
     "VOR_WATCH",
+    "VOR_SCOPE",
     "VOR_SIGNAL",
 ];
 

@@ -24,6 +24,7 @@ use vor_capture::model::catalog::{Catalog, DumpInfo, SegmentInfo, SiteId, Thread
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::model::scheduler::SchedulerBatch;
+use vor_capture::model::scope_modes::ScopeModes;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::clock;
@@ -91,6 +92,8 @@ pub struct CaptureSink {
     /// Whether the last write contained many frames.
     had_many_frames: bool,
     declared: Declared,
+    /// The changes of modes that are in the file.
+    scope_modes: ScopeModes,
     catalog: Arc<Catalog>,
     waiting: PendingFrames,
     frames_with_spans: u64,
@@ -132,6 +135,8 @@ struct Declared {
     frame_sets: usize,
     /// Tick of the last clock record.
     sync_ticks: Option<u64>,
+    /// Tick of the last change of a mode.
+    mode_ticks: Option<u64>,
 }
 
 /// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame
@@ -210,6 +215,7 @@ impl CaptureSink {
             gathered_frames: 0,
             had_many_frames: false,
             declared: Declared::default(),
+            scope_modes: ScopeModes::default(),
             catalog: Arc::default(),
             waiting: PendingFrames::default(),
             frames_with_spans: 0,
@@ -393,6 +399,20 @@ impl CaptureSink {
                 out,
             );
             known.sites = catalog.sites.len();
+        }
+        // Behind the sites that they name.
+        if !Arc::ptr_eq(&self.catalog.scope_modes, &catalog.scope_modes) {
+            // At first, only what still holds: the rest may be from long before this file. A dump has
+            // records from before its begin.
+            let current = known.mode_ticks.is_none() && self.dump.is_none();
+            let current = current.then(|| catalog.scope_modes.current());
+            let modes = current.as_ref().unwrap_or(&catalog.scope_modes);
+            encoder.encode(RecordRef::ScopeModes(modes, known.mode_ticks), out);
+            for change in modes.after(known.mode_ticks) {
+                self.scope_modes.insert(change);
+            }
+            let new = catalog.scope_modes.after(known.mode_ticks);
+            known.mode_ticks = new.last().map(|last| last.ticks).or(known.mode_ticks);
         }
         self.catalog = Arc::clone(catalog);
     }
@@ -621,8 +641,10 @@ impl CaptureSink {
             thread::declare_new(&mut catalog);
         }
         self.declare(&catalog);
-        if self.segment.is_some() || self.dump.is_some() {
+        let has_modes = !catalog.scope_modes.is_empty();
+        if self.segment.is_some() || self.dump.is_some() || has_modes {
             let catalog = Arc::make_mut(&mut catalog);
+            catalog.scope_modes = Arc::new(std::mem::take(&mut self.scope_modes));
             catalog.segment = self.segment;
             catalog.dump = self.dump.take();
         }

@@ -91,6 +91,8 @@ mod recorder_variables;
 mod recorder_views;
 mod recorder_watchdog;
 mod scheduler_events;
+#[cfg(not(feature = "off"))]
+mod scope_modes;
 mod signal_steps;
 #[cfg(all(target_os = "linux", not(feature = "off")))]
 mod signal_support;

@@ -27,6 +27,7 @@ use pairs::{Pair, pair};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
+use crate::command::modes::Modes;
 use crate::command::patterns::{Pattern, is_selected, listed};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
@@ -353,6 +354,23 @@ impl Row {
         Some(format!("{}:{}", printable(&site.file), site.line))
     }
 
+    /// Returns how the scope was recorded on a side; `None` if each one was.
+    fn mode(&self, comparison: &Comparison, side: &Side) -> Option<String> {
+        let site = self.catalog(comparison).site(self.shown().site)?;
+        let mode = Modes::of(&side.catalog).of_same(site)?.to_owned();
+        Some(mode)
+    }
+
+    /// Returns whether a rule is why a side has no spans of the scope.
+    fn is_unrecorded(&self, comparison: &Comparison) -> bool {
+        let absent = match self.pair {
+            Pair::Both { .. } => return false,
+            Pair::New(_) => &comparison.before,
+            Pair::Gone(_) => &comparison.after,
+        };
+        self.mode(comparison, absent).is_some()
+    }
+
     fn full_name(&self, comparison: &Comparison) -> String {
         let name = printable(&self.shown().name);
         match self.place(comparison) {
@@ -363,8 +381,20 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns a line per capture that lost spans while recording.
+    /// Returns a line per capture that lost spans while recording, or lacks some because of a rule.
     fn losses(&self) -> Vec<String> {
+        let mut lines = self.dropped();
+        for side in [&self.before, &self.after] {
+            let modes = Modes::of(&side.catalog).listed();
+            if !modes.is_empty() {
+                let path = side.path.display();
+                lines.push(format!("{path}: not each scope was recorded: {modes}"));
+            }
+        }
+        lines
+    }
+
+    fn dropped(&self) -> Vec<String> {
         let lossy = [&self.before, &self.after].into_iter();
         let lossy = lossy.filter(|side| side.dropped_spans > 0);
         let lines = lossy.map(|side| {

@@ -14,6 +14,7 @@ use super::gather::Side;
 use super::{Args, Comparison, Format, Metric, Row, Sort};
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
+use crate::command::modes::NOT_RECORDED;
 use crate::command::table::{Column, Kind, printable, room, wrap, write_table};
 
 /// Writes a comparison in the requested format.
@@ -86,7 +87,7 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     columns.push(Column::new("where", Kind::Text, 8));
     let cells = rows.iter().zip(names).map(|(row, name)| {
         let mut cells = vec![name];
-        cells.extend(row_cells(args, row));
+        cells.extend(row_cells(args, comparison, row));
         cells.push(row.place(comparison).unwrap_or_default());
         cells
     });
@@ -121,7 +122,7 @@ fn show_markdown(
             name
         };
         write!(out, "| {name} |")?;
-        for cell in row_cells(args, row) {
+        for cell in row_cells(args, comparison, row) {
             write!(out, " {cell} |")?;
         }
         writeln!(out)?;
@@ -236,7 +237,7 @@ fn sorting_column(sort: Sort) -> Option<usize> {
 }
 
 /// Returns the cells of a row after its name, in the order of [`heads`].
-fn row_cells(args: &Args, row: &Row) -> Vec<String> {
+fn row_cells(args: &Args, comparison: &Comparison, row: &Row) -> Vec<String> {
     let (before, after) = (row.pair.before(), row.pair.after());
     let cell = |text: &dyn Fn(&ScopeStats) -> String| match (before, after) {
         (Some(before), Some(after)) => format!("{} → {}", text(before), text(after)),
@@ -245,7 +246,9 @@ fn row_cells(args: &Args, row: &Row) -> Vec<String> {
     };
     let ns = |ns: u64| units::duration(ns as f64);
     let change = match (before, after) {
+        (None, _) if row.is_unrecorded(comparison) => "not recorded before".into(),
         (None, _) => "new".into(),
+        (_, None) if row.is_unrecorded(comparison) => NOT_RECORDED.into(),
         (_, None) => "gone".into(),
         _ => row
             .change
@@ -333,6 +336,11 @@ struct RowJson<'a> {
     high_percent: Option<f64>,
     slower: bool,
     self_change_ns: f64,
+    /// How the scope was recorded; absent if each one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_mode: Option<String>,
     before: Option<ScopeJson<'a>>,
     after: Option<ScopeJson<'a>>,
 }
@@ -401,6 +409,7 @@ impl<'a> RowJson<'a> {
         Self {
             name: &row.shown().name,
             status: match (before, after) {
+                (None, _) | (_, None) if row.is_unrecorded(comparison) => "not_recorded",
                 (None, _) => "new",
                 (_, None) => "gone",
                 _ => "both",
@@ -410,6 +419,8 @@ impl<'a> RowJson<'a> {
             high_percent: interval.map(|(_, high)| high * 100.0),
             slower: row.is_slower,
             self_change_ns: row.self_change_ns,
+            before_mode: row.mode(comparison, &comparison.before),
+            after_mode: row.mode(comparison, &comparison.after),
             before: scope(&comparison.before, before),
             after: scope(&comparison.after, after),
         }

@@ -12,6 +12,7 @@ use vor_capture::model::catalog::{
     Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo,
 };
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange, ScopeModes};
 use vor_capture::model::timeline::{ClockSync, Timeline};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
@@ -147,6 +148,37 @@ pub fn spans(path: &Path, scopes: &[ScopeSpec], spans: &[(u64, u64, u32)], per_f
         sink.accept_frame(&Arc::new(frame)).unwrap();
         start_ticks = end_ticks;
     }
+    sink.finish().unwrap();
+}
+
+/// Writes a capture without frames, with a span of 1000 ns of each scope but those of a mode that
+/// records none. Scopes have these modes from the begin on.
+pub fn modes(path: &Path, scopes: &[ScopeSpec], modes: &[(u32, ScopeMode)]) {
+    let mut changes = ScopeModes::default();
+    for &(site, mode) in modes {
+        changes.insert(filled!(ScopeModeChange {
+            ticks: 1,
+            site: SiteId(site),
+            mode
+        }));
+    }
+    let catalog = Arc::new(filled!(Catalog {
+        scope_modes: Arc::new(changes),
+        ..Catalog::clone(&catalog(scopes))
+    }));
+    let mut thread = ThreadBatch::default();
+    for site in 1..=scopes.len() as u32 {
+        if !modes
+            .iter()
+            .any(|(of, mode)| *of == site && mode.is_silent())
+        {
+            end(&mut thread, u64::from(site) * 10_000, 1000, site);
+        }
+    }
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    let threads = vec![thread];
+    sink.accept_batch(&filled!(SpanBatch { catalog, threads }))
+        .unwrap();
     sink.finish().unwrap();
 }
 

@@ -27,6 +27,7 @@ mod compare_action;
 mod heap;
 mod locks;
 mod merge;
+mod modes;
 mod following;
 mod typing;
 mod unmarked;

@@ -44,7 +44,7 @@ pub(super) fn end(opened: Opened) -> u64 {
 /// Opens a scope at a call site that is registered, at the tick `at` or now.
 #[inline(always)]
 pub(super) fn try_open(site: &'static CallSite, at: Option<u64>) -> Option<Opened> {
-    try_begin(site.any_id()?, at)
+    try_begin(site.slow_id()?, at)
 }
 
 /// Opens a scope at a registered site, at the tick `at` or now.

@@ -9,7 +9,7 @@ use super::record::Record;
 use super::slow::{Opened, elapsed_ticks};
 use super::{Scope, commit_record, end_slow, measured, open_slow};
 use crate::clock::{self, Halves, cpu};
-use crate::hot::callsite::CallSite;
+use crate::hot::callsite::{self, CallSite};
 use crate::hot::record_state::{self, RecordMode};
 use crate::hot::thread::{self, ThreadState};
 use crate::hot::tracing_out;
@@ -41,10 +41,12 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
             };
         }
     }
-    let opened = if record_state::is_on() || tracing_out::is_wanted() {
-        open_slow(site, 0, 0)
-    } else {
+    let is_off =
+        callsite::is_ruled_off(site.word()) || !record_state::is_on() && !tracing_out::is_wanted();
+    let opened = if is_off {
         Opened::default()
+    } else {
+        open_slow(site, 0, 0)
     };
     // A scope that opens while its thread ends has no baseline, and no flag for that.
     let is_unflagged = opened.flagged as i32 > 0;

@@ -7,14 +7,15 @@
 
 use std::marker::PhantomData;
 
-use super::mixed::abandon;
+use super::mixed::{abandon, is_skipped_tree};
+use super::ruled::{ArgsUse, use_of_args};
 use super::{Opened, Scope, elapsed_ticks, open, open_slow};
 use crate::clock;
 use crate::hot::args::{self, ArgWord};
 use crate::hot::callsite::{self, CallSite, MAX_ARGS};
 use crate::hot::ring::{MAX_SITE, Special};
 use crate::hot::tracing_out;
-use crate::hot::{record_state, task, thread};
+use crate::hot::{modes, record_state, task, thread};
 
 /// Values of arguments, encoded as in a record, and their number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +77,16 @@ pub fn begin_with(
             words,
         );
     }
+    if modes::are_active() && !callsite::is_fast(site.word()) {
+        match use_of_args(site) {
+            ArgsUse::Made => {}
+            ArgsUse::Unused => {
+                let scope = Scope::<0>::from_opened(open_slow(site, 0, 0), []);
+                return (ManualScope::from_scope(scope), words);
+            }
+            ArgsUse::Off => return (ManualScope::from_scope(Scope::off()), words),
+        }
+    }
     let (mut kinds, mut number) = (0, None);
     args(&mut |arg| {
         if let Some(word) = words.words.get_mut(usize::from(words.used)) {
@@ -99,8 +110,14 @@ pub fn begin_with(
 impl ManualScope {
     #[inline(always)]
     pub(crate) fn from_scope(scope: Scope) -> Self {
+        let mut opened = std::mem::ManuallyDrop::new(scope).opened();
+        if is_skipped_tree(opened) {
+            // It may stay open across a suspension, and others would open inside it.
+            abandon(opened);
+            opened = Opened::default();
+        }
         Self {
-            opened: std::mem::ManuallyDrop::new(scope).opened(),
+            opened,
             not_send: PhantomData,
         }
     }

@@ -11,14 +11,16 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 use vor_capture::model::measures::Measures;
 
-use super::measured;
 use super::record::Record;
 use super::slow::{
-    COUNTED, FALLBACK_CLOCK, HAS_NVTX_RANGE, HAS_TRACING_SPAN, MEASURED, Opened, elapsed_ticks,
+    BOUNDED, COUNTED, FALLBACK_CLOCK, HAS_NVTX_RANGE, HAS_TRACING_SPAN, MEASURED, Opened,
+    SKIPPED_TREE, elapsed_ticks,
 };
+use super::{measured, ruled};
 use crate::clock::{self, cpu};
 use crate::hot::args::{self, Number};
 use crate::hot::callsite::{CallSite, Kinds, UNREGISTERED};
+use crate::hot::modes::{self, Mode, Way};
 use crate::hot::ring::{MAX_SITE, word1};
 use crate::hot::thread::ThreadState;
 use crate::hot::{nvtx, record_state, thread, tracing_out};
@@ -37,7 +39,10 @@ pub(super) extern "C" fn begin(id: u32) -> Opened {
     if !record_state::is_on() {
         return Opened::default();
     }
-    begin_at(id, record_state::measures(), None, None)
+    match plan(id) {
+        Err(skipped) => skipped,
+        Ok(mode) => begin_at(id, mode.way, record_state::measures(), None, None),
+    }
 }
 
 /// Ends a scope. Returns its end in ticks, or 0 if nothing was recorded.
@@ -60,24 +65,91 @@ pub(super) fn open_at(
 ) -> Opened {
     let mut opened = Opened::default();
     if record_state::is_on() {
+        let measures = site.measures().union(record_state::measures());
+        let mode = if modes::are_active() || is_skipping() {
+            let id = site
+                .ruled_id()
+                .unwrap_or_else(|| register(site, kinds, measures));
+            match plan(id) {
+                Err(skipped) => return skipped,
+                Ok(mode) => mode,
+            }
+        } else {
+            unruled()
+        };
         // A counted scope has neither arguments nor measures.
-        if record_state::counts_scopes() {
+        if mode.way == Way::Count {
             let id = site
                 .any_id()
                 .unwrap_or_else(|| register(site, 0, Measures::NONE));
-            opened = begin_at(id, Measures::NONE, None, at);
+            opened = begin_at(id, Way::Count, Measures::NONE, None, at);
             return with_tracing_span(site, opened);
         }
-        let measures = site.measures().union(record_state::measures());
+        let measures = measures.union(mode.measures);
         let id = if measures.is_none() {
             site.id(kinds)
         } else {
             site.measured_id(kinds, measures)
         };
         let id = id.unwrap_or_else(|| register(site, kinds, measures));
-        opened = begin_at(id, measures, args::first_number(kinds, number), at);
+        let number = args::first_number(kinds, number);
+        opened = begin_at(id, mode.way, measures, number, at);
     }
     with_tracing_span(site, opened)
+}
+
+/// Returns whether this thread is inside a scope that a sample left out. It may be after the rules
+/// changed.
+fn is_skipping() -> bool {
+    thread::current().is_some_and(ThreadState::is_skipping)
+}
+
+/// Returns how scopes without a rule are recorded.
+fn unruled() -> Mode {
+    let way = match record_state::counts_scopes() {
+        true => Way::Count,
+        false => Way::Record,
+    };
+    Mode {
+        way,
+        ..Mode::RECORD
+    }
+}
+
+/// Returns how a scope is recorded that opens now, by an id of its site: a way other than `Off` and
+/// `Sample`. If it is not to be recorded, returns that as an error.
+fn plan(id: u32) -> Result<Mode, Opened> {
+    if is_skipping() {
+        let _ = thread::with_state(|state| thread::count_skipped(state, id));
+        return Err(Opened::default());
+    }
+    // Inside vor, `begin_at` drops the scope.
+    if !modes::are_active() || id == UNREGISTERED || thread::is_busy() {
+        return Ok(unruled());
+    }
+    // A thread's name is known once it has a state.
+    let _ = thread::set_up();
+    let mut mode = modes::of_scope(id);
+    match mode.way {
+        Way::Off => return Err(Opened::default()),
+        Way::Sample { one_in, tree } => {
+            let take = |state: &ThreadState| {
+                if thread::take_sample(state, id, one_in) {
+                    return Ok(());
+                }
+                let skipped = if tree { ruled::skip_tree(state) } else { None };
+                Err(skipped.unwrap_or_default())
+            };
+            // A thread that is ending has no sums, and records.
+            thread::with_state(take).unwrap_or(Ok(()))?;
+            mode.way = Way::Record;
+        }
+        Way::Record | Way::Count | Way::Min { .. } => {}
+    }
+    if record_state::counts_scopes() {
+        mode.way = Way::Count;
+    }
+    Ok(mode)
 }
 
 /// Enters a `tracing` span for the scope, if a subscriber wants one.
@@ -96,7 +168,13 @@ fn with_tracing_span(site: &'static CallSite, mut opened: Opened) -> Opened {
 
 /// Opens a scope at a registered site, at the tick `at` or now. `number` is the payload of its NVTX
 /// range.
-fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>) -> Opened {
+fn begin_at(
+    id: u32,
+    way: Way,
+    measures: Measures,
+    number: Option<Number>,
+    at: Option<u64>,
+) -> Opened {
     if id == UNREGISTERED || thread::is_busy() {
         thread::count_drop();
         return Opened::default();
@@ -108,26 +186,32 @@ fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>
             // scope.
             nvtx::push(id, number);
         }
-        let mut opened = opened_at(id, at);
+        let mut opened = opened_at(id, way, at);
         if has_range {
             opened.flagged |= HAS_NVTX_RANGE;
         }
         opened.place = state.push_open(id, opened.start_ticks);
         let depth = ThreadState::depth_of(opened.place);
         if opened.flagged & COUNTED == COUNTED {
-            thread::begin_counting(state, depth, id, opened.start_ticks);
-        } else if !measures.is_none() {
+            thread::begin_counting(state, depth, id, opened.start_ticks, 0);
+            return opened;
+        }
+        if let Way::Min { bound } = way {
+            opened.flagged |= BOUNDED;
+            thread::begin_counting(state, depth, id, opened.start_ticks, bound);
+        }
+        if !measures.is_none() {
             opened.flagged |= MEASURED;
             measured::set_baseline(depth, opened.start_ticks, measures);
         }
         opened
     });
     // A thread that is ending has no stack, but still records.
-    opened.unwrap_or_else(|| opened_at(id, at))
+    opened.unwrap_or_else(|| opened_at(id, way, at))
 }
 
 /// Returns a scope that begins at the tick `at`, or now. It is not on the stack yet.
-fn opened_at(id: u32, at: Option<u64>) -> Opened {
+fn opened_at(id: u32, way: Way, at: Option<u64>) -> Opened {
     let mut opened = Opened {
         start_ticks: at.unwrap_or_else(clock::ticks),
         flagged: id,
@@ -136,7 +220,7 @@ fn opened_at(id: u32, at: Option<u64>) -> Opened {
     if !clock::allows_fast_path() {
         opened.flagged |= FALLBACK_CLOCK;
     }
-    if record_state::counts_scopes() {
+    if way == Way::Count {
         opened.flagged |= COUNTED;
     }
     opened
@@ -144,6 +228,10 @@ fn opened_at(id: u32, at: Option<u64>) -> Opened {
 
 /// Ends a scope. Returns its end in ticks, or `None` if nothing was recorded.
 pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
+    if is_skipped_tree(opened) {
+        end_skipped_tree(opened);
+        return None;
+    }
     let is_recorded = opened.flagged & MAX_SITE != 0;
     let ranges = open_ranges(opened);
     let end_ticks = is_recorded.then(|| record(opened, words));
@@ -156,8 +244,22 @@ pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
     end_ticks
 }
 
+/// Returns whether scopes inside this one are skipped, as it is itself.
+pub(super) fn is_skipped_tree(opened: Opened) -> bool {
+    opened.flagged == SKIPPED_TREE
+}
+
+fn end_skipped_tree(opened: Opened) {
+    if let Some(state) = thread::current() {
+        state.end_skipping(opened.place, opened.start_ticks);
+    }
+}
+
 /// Closes a scope, and all scopes that were opened in it, without a record.
 pub(super) fn abandon(opened: Opened) {
+    if is_skipped_tree(opened) {
+        return end_skipped_tree(opened);
+    }
     let ranges = open_ranges(opened);
     if opened.flagged & MAX_SITE != 0 {
         let _ = thread::with_state(|state| state.pop_open(opened.place));
@@ -206,6 +308,11 @@ fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64])
     let duration = elapsed_ticks(opened.start_ticks, end_ticks);
     let site = opened.flagged & MAX_SITE;
     if opened.flagged & COUNTED == COUNTED {
+        return thread::count(state, site, opened.place, opened.start_ticks, duration);
+    }
+    if opened.flagged & BOUNDED == BOUNDED
+        && duration < thread::bound_of(state, opened.place, opened.start_ticks)
+    {
         return thread::count(state, site, opened.place, opened.start_ticks, duration);
     }
     let is_measured = opened.flagged & MEASURED == MEASURED;

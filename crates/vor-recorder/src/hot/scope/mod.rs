@@ -16,6 +16,7 @@ mod slow;
 mod counted;
 mod measured;
 mod nvtx;
+mod ruled;
 mod mixed;
 mod cpu;
 mod named;
@@ -34,7 +35,7 @@ use crate::hot::callsite::{self, CallSite};
 use crate::hot::ring::Reservation;
 use crate::hot::ring::{SITE_BITS, Slot};
 use crate::hot::thread::{self, ThreadState};
-use crate::hot::{record_state, tracing_out};
+use crate::hot::{modes, record_state, tracing_out};
 
 pub use cpu::{CpuScope, open_cpu};
 pub(crate) use measured::{Baseline, Baselines, own_baselines};
@@ -46,6 +47,7 @@ pub(crate) use named::open_registered;
 pub use named::scope;
 #[cfg(any(feature = "tokio", feature = "tower"))]
 pub(crate) use named::{NameIds, cached_id};
+use ruled::{ArgsUse, use_of_args};
 pub(crate) use slow::Opened;
 pub use slow::backward_ticks;
 pub(crate) use slow::elapsed_ticks;
@@ -79,7 +81,7 @@ pub fn open(site: &'static CallSite) -> Scope {
     if callsite::is_fast(id) {
         return Scope::begin(id, []);
     }
-    if !record_state::is_on() && !tracing_out::is_wanted() {
+    if callsite::is_ruled_off(id) || !record_state::is_on() && !tracing_out::is_wanted() {
         return Scope::off();
     }
     Scope::from_opened(open_slow(site, 0, 0), [])
@@ -94,11 +96,25 @@ pub fn open_with<const ARGS: usize>(
 ) -> Scope<ARGS> {
     let (id, of_kinds) = site.word_and_kinds();
     // A scope that is not recorded, or only counted, needs no arguments.
-    if !callsite::is_fast(id) && !record_state::keeps_spans() {
-        if !record_state::is_on() && !tracing_out::is_wanted() {
+    if !callsite::is_fast(id) {
+        if callsite::is_ruled_off(id) {
             return Scope::off();
         }
-        return Scope::from_opened(open_slow(site, 0, 0), [0; ARGS]);
+        if !record_state::keeps_spans() {
+            if !record_state::is_on() && !tracing_out::is_wanted() {
+                return Scope::off();
+            }
+            return Scope::from_opened(open_slow(site, 0, 0), [0; ARGS]);
+        }
+        if modes::are_active() {
+            match use_of_args(site) {
+                ArgsUse::Made => {}
+                ArgsUse::Unused => {
+                    return Scope::from_opened(open_slow(site, 0, 0), [0; ARGS]);
+                }
+                ArgsUse::Off => return Scope::off(),
+            }
+        }
     }
     let args = args();
     let kinds = args::kinds(&args);
@@ -168,6 +184,12 @@ impl<const ARGS: usize> Scope<ARGS> {
         (id != 0 && !is_counted).then_some((id, self.start_ticks))
     }
 
+    /// Returns whether the scope leaves neither a record nor a sum.
+    #[cfg(all(test, not(feature = "off")))]
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.site as u32 & crate::hot::ring::MAX_SITE == 0
+    }
+
     /// Returns whether anything is being recorded.
     #[cfg(feature = "tower")]
     pub(crate) fn is_recorded(&self) -> bool {
@@ -194,6 +216,8 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     pub(crate) fn resume(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
         let flags = opened.flagged & !crate::hot::ring::MAX_SITE;
+        // A scope that is skipped has no id.
+        let id = if opened.is_recorded() { id } else { 0 };
         Self::new(opened.start_ticks, flags | id, opened.place, words)
     }
 
@@ -298,6 +322,12 @@ pub struct PhaseChain {
 }
 
 impl PhaseChain {
+    /// Returns whether the phase that is open leaves neither a record nor a sum.
+    #[cfg(all(test, not(feature = "off")))]
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.phase.leaves_nothing()
+    }
+
     /// Opens the first phase.
     #[inline(always)]
     pub fn begin(site: &'static CallSite) -> Self {
@@ -325,7 +355,11 @@ impl PhaseChain {
             }
             // The place stays claimed: `next_slow` takes over the claim.
         }
-        if last.site == 0 && !record_state::is_on() && !tracing_out::is_wanted() {
+        // The word is read again, so that the code above need not keep it.
+        if last.site == 0
+            && (callsite::is_ruled_off(site.word())
+                || !record_state::is_on() && !tracing_out::is_wanted())
+        {
             return;
         }
         self.phase = Scope::from_opened(next_slow(last.opened(), site), []);

@@ -2,7 +2,8 @@
 //!
 //! A scope takes the slow path at the first use of a site or a thread, with a full ring, and after
 //! more than 32 bits of ticks. It also takes it if the clock stepped back or is not the hardware's,
-//! with a `tracing` subscriber or an NVTX tool, and if more than the duration is measured.
+//! with a `tracing` subscriber or an NVTX tool, if more than the duration is measured, and if a rule
+//! says how the scopes of its site are recorded.
 //!
 //! The functions that the fast path calls cannot unwind. They take and return values that fit in
 //! registers. So the compiler holds the guard of a scope in registers too, despite these calls.
@@ -10,7 +11,7 @@
 //! position, so the common case saves no registers for it. Only a `tracing` subscriber might panic
 //! in these functions, and `tracing_out` catches that.
 
-use super::{counted, measured, mixed, nvtx};
+use super::{counted, measured, mixed, nvtx, ruled};
 use crate::hot::callsite::{CallSite, Kinds};
 use crate::hot::record_state::{self, RecordMode};
 use crate::hot::ring::MAX_SITE;
@@ -30,6 +31,10 @@ pub(super) const MEASURED: u32 = SLOW | 1 << 28;
 pub(super) const COUNTED: u32 = SLOW | 1 << 27;
 /// The scope has pushed an NVTX range.
 pub(super) const HAS_NVTX_RANGE: u32 = SLOW | 1 << 26;
+/// The scope is counted instead of recorded when it ends, if it is shorter than its bound.
+pub(super) const BOUNDED: u32 = SLOW | 1 << 25;
+/// The scope leaves no record, and neither do those inside it. It has no id.
+pub(super) const SKIPPED_TREE: u32 = SLOW | 1 << 24;
 
 /// Spans recorded with duration zero because the clock stepped back during them. Incremented by any
 /// thread, read by any thread, both relaxed: it orders nothing.
@@ -71,6 +76,7 @@ impl Opened {
         match self.flagged & !MAX_SITE {
             MEASURED => RecordMode::Measured,
             HAS_NVTX_RANGE => RecordMode::Nvtx,
+            BOUNDED => RecordMode::Ruled,
             _ => RecordMode::Mixed,
         }
     }
@@ -113,6 +119,7 @@ pub(super) extern "C" fn open_slow(site: &'static CallSite, kinds: Kinds, number
         RecordMode::Counted => counted::open(site),
         RecordMode::Measured => measured::open(site, kinds, number),
         RecordMode::Nvtx => nvtx::open(site, kinds, number),
+        RecordMode::Ruled => ruled::open(site, kinds, number),
         RecordMode::Mixed => mixed::open(site, kinds, number),
     }
 }
@@ -126,6 +133,7 @@ pub(super) extern "C" fn begin_slow(id: u32) -> Opened {
         RecordMode::Counted => counted::begin(id),
         RecordMode::Measured => measured::begin(id),
         RecordMode::Nvtx => nvtx::begin(id),
+        RecordMode::Ruled => ruled::begin(id),
         RecordMode::Mixed => mixed::begin(id),
     }
 }
@@ -138,6 +146,7 @@ pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Ope
         RecordMode::Counted => counted::try_end(last),
         RecordMode::Measured => measured::try_end(last, &[]),
         RecordMode::Nvtx => nvtx::try_end(last, &[]),
+        RecordMode::Ruled => ruled::try_end(last, &[]),
         RecordMode::Mixed => None,
     };
     let ended = ended.or_else(|| mixed::try_end(last, &[]));
@@ -145,6 +154,7 @@ pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Ope
         RecordMode::Counted => counted::try_open(site, ended),
         RecordMode::Measured => measured::try_open(site, 0, ended),
         RecordMode::Nvtx => nvtx::try_open(site, 0, 0, ended),
+        RecordMode::Ruled => ruled::try_open(site, 0, ended),
         RecordMode::Mixed => None,
     };
     match opened {
@@ -167,6 +177,7 @@ pub(super) extern "C" fn end_slow(opened: Opened, words: &[u64]) -> u64 {
         RecordMode::Counted => counted::end(opened),
         RecordMode::Measured => measured::end(opened, words),
         RecordMode::Nvtx => nvtx::end(opened, words),
+        RecordMode::Ruled => ruled::end(opened, words),
         RecordMode::Mixed => mixed::end(opened, words),
     }
 }

@@ -24,6 +24,7 @@ use super::once_box::OnceBox;
 use super::state::MAX_OPEN;
 use super::{ThreadState, count_drop, while_busy};
 use crate::allocations;
+use crate::hot::modes;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
 use crate::sync::{self, AtomicU64, Mutex, MutexGuard, Ordering, const_fn, statics};
 
@@ -50,6 +51,9 @@ const MAX_LEVELS: usize = 1 << 20;
 pub(crate) struct CountTable {
     /// One for each scope on the stack. The first is the level around the outermost scope.
     levels: [Level; MAX_OPEN + 1],
+    /// For each scope on the stack that has such a bound, the duration from which it is recorded
+    /// instead of counted. Apart from the levels, whose size the fast path multiplies by.
+    bounds_ticks: [AtomicU64; MAX_OPEN],
     /// The levels from `MAX_OPEN` on. Only the thread locks it.
     deep: sync::global::Mutex<Vec<DeepLevel>>,
     leaves: [OnceBox<Leaf>; WIDTH],
@@ -112,6 +116,10 @@ pub(crate) struct SiteCounts {
     nested_ticks: AtomicU64,
     min_ticks: AtomicU64,
     max_ticks: AtomicU64,
+    /// Number of scopes that were skipped.
+    skipped: AtomicU64,
+    /// Number of scopes of which a sample decided whether they are recorded.
+    sampled: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
@@ -133,6 +141,8 @@ impl SiteCounts {
                 nested_ticks: AtomicU64::new(0),
                 min_ticks: AtomicU64::new(u64::MAX),
                 max_ticks: AtomicU64::new(0),
+                skipped: AtomicU64::new(0),
+                sampled: AtomicU64::new(0),
                 buckets: sync::array![AtomicU64::new(0); BUCKETS],
             }
         }
@@ -183,6 +193,35 @@ impl SiteCounts {
         add(&self.nested_ticks, ticks);
     }
 
+    /// Adds a scope that was skipped. Called by the table's thread.
+    #[inline]
+    pub(crate) fn add_skipped(&self) {
+        add(&self.skipped, 1);
+    }
+
+    /// Returns whether a sample records the next scope of this site: one in `one_in`, by the hash
+    /// of `seed` and the number of the scope. [`take_sample`](Self::take_sample) takes it.
+    pub(crate) fn is_next_sampled(&self, seed: u32, one_in: u32) -> bool {
+        let number = self.sampled.load(Ordering::Relaxed);
+        // The finalizer of splitmix64. Its upper bits choose, by a multiplication.
+        let mut hash = (number ^ u64::from(seed) << 40).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let upper = (hash ^ hash >> 31) >> 32;
+        (upper * u64::from(one_in)) >> 32 == 0
+    }
+
+    /// Returns whether a sample records a scope that opens now, and skips it if not. Called by the
+    /// table's thread.
+    pub(crate) fn take_sample(&self, seed: u32, one_in: u32) -> bool {
+        let is_sampled = self.is_next_sampled(seed, one_in);
+        add(&self.sampled, 1);
+        if !is_sampled {
+            self.add_skipped();
+        }
+        is_sampled
+    }
+
     fn sums(&self) -> Sums {
         let read = |from: &AtomicU64| from.load(Ordering::Relaxed);
         let total_ticks = read(&self.total_ticks);
@@ -192,6 +231,7 @@ impl SiteCounts {
             nested_ticks: read(&self.nested_ticks),
             min_ticks: read(&self.min_ticks),
             max_ticks: read(&self.max_ticks),
+            skipped: read(&self.skipped),
             buckets: std::array::from_fn(|i| read(&self.buckets[i])),
         }
     }
@@ -202,6 +242,7 @@ impl SiteCounts {
             &self.inside_ticks,
             &self.nested_ticks,
             &self.max_ticks,
+            &self.skipped,
         ];
         for sum in sums {
             sum.store(0, Ordering::Relaxed);
@@ -222,6 +263,7 @@ impl Default for CountTable {
     fn default() -> Self {
         Self {
             levels: sync::array![Level::new(); MAX_OPEN + 1],
+            bounds_ticks: sync::array![AtomicU64::new(0); MAX_OPEN],
             deep: sync::global::Mutex::default(),
             leaves: sync::array![OnceBox::new(); WIDTH],
         }
@@ -254,6 +296,29 @@ impl CountTable {
         }
     }
 
+    /// Begins the level of a scope as [`begin`](Self::begin) does, where scopes around it may be
+    /// recorded. These have not begun their levels, so the sets of sites are unknown, and the stack
+    /// decides about recursion.
+    #[inline]
+    pub(crate) fn begin_among_recorded(&self, depth: usize, site: u32, bound_ticks: u64) {
+        // Nothing is open around the outermost scope.
+        if let Some(around) = self.levels.get(depth).filter(|_| depth > 0) {
+            around.sites.store(u64::MAX, Ordering::Relaxed);
+        }
+        self.begin(depth, site);
+        if let Some(bound) = self.bounds_ticks.get(depth) {
+            bound.store(bound_ticks, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the duration from which the scope at this depth of the stack is recorded, as it was
+    /// set when the scope opened. 0 if it is too deep for the stack.
+    #[inline]
+    pub(crate) fn bound_ticks(&self, depth: usize) -> u64 {
+        let bound = self.bounds_ticks.get(depth);
+        bound.map_or(0, |bound| bound.load(Ordering::Relaxed))
+    }
+
     /// Returns the level of the scope at this depth of the stack, and the one around it.
     #[inline(always)]
     pub(crate) fn levels(&self, depth: usize) -> Option<(&Level, &Level)> {
@@ -263,9 +328,12 @@ impl CountTable {
 
     /// Begins the level of a scope that opens at any depth. Call it only inside vor, because it may
     /// allocate.
-    fn begin_at_any_depth(&self, depth: usize, site: u32, start_ticks: u64) {
+    fn begin_at_any_depth(&self, depth: usize, site: u32, start_ticks: u64, bound_ticks: u64) {
         let Some(deep) = depth.checked_sub(MAX_OPEN) else {
-            return self.begin(depth, site);
+            return match modes::are_active() {
+                true => self.begin_among_recorded(depth, site, bound_ticks),
+                false => self.begin(depth, site),
+            };
         };
         let mut levels = self.deep();
         if deep >= levels.len() && deep < MAX_LEVELS {
@@ -344,6 +412,9 @@ impl CountTable {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
+        for (mine, theirs) in self.bounds_ticks.iter().zip(&before.bounds_ticks) {
+            mine.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         self.deep().clone_from(&before.deep());
     }
 
@@ -411,7 +482,7 @@ impl ThreadState {
         let sites = ended.get_or_insert_default();
         for (site, sums) in table.entries() {
             let found = sums.sums();
-            if found.max_ticks > 0 || found.min_ticks == 0 {
+            if found.max_ticks > 0 || found.min_ticks == 0 || found.skipped > 0 {
                 sites.entry(site).or_default().merge(&found);
                 sums.clear();
             }
@@ -421,13 +492,45 @@ impl ThreadState {
 }
 
 /// Begins the level of a scope that opens at `depth`, and makes the table if it is missing. `state`
-/// is this thread's own, and no handler records at the same time.
-pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
+/// is this thread's own, and no handler records at the same time. The scope is recorded instead
+/// from the duration `bound_ticks` on, if it has such a bound.
+pub(crate) fn begin_counting(
+    state: &ThreadState,
+    depth: usize,
+    site: u32,
+    start_ticks: u64,
+    bound_ticks: u64,
+) {
+    allocations::untracked(|| {
+        let table = state.counted_or_new();
+        table.begin_at_any_depth(depth, site, start_ticks, bound_ticks);
+    });
+}
+
+/// Returns the duration from which an open scope is recorded instead of counted. 0 if it is too deep
+/// for the stack, or not the one that was opened last at its place.
+pub(crate) fn bound_of(state: &ThreadState, place: u32, start_ticks: u64) -> u64 {
+    let table = state
+        .counted()
+        .filter(|_| state.has_start(place, start_ticks));
+    table.map_or(0, |table| table.bound_ticks(ThreadState::depth_of(place)))
+}
+
+/// Counts a scope as skipped that opens on this thread. `state` is as for [`begin_counting`].
+pub(crate) fn count_skipped(state: &ThreadState, site: u32) {
+    allocations::untracked(|| state.counted_or_new().get_or_make(site).add_skipped());
+}
+
+/// Returns whether a sample records a scope that opens on this thread, and skips it if not. `state`
+/// is as for [`begin_counting`].
+pub(crate) fn take_sample(state: &ThreadState, site: u32, one_in: u32) -> bool {
+    let seed = state.id().0;
     allocations::untracked(|| {
         state
             .counted_or_new()
-            .begin_at_any_depth(depth, site, start_ticks)
-    });
+            .get_or_make(site)
+            .take_sample(seed, one_in)
+    })
 }
 
 /// Counts a scope that has ended on this thread, and pops it from the stack. `state` is as for

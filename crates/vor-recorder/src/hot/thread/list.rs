@@ -82,6 +82,16 @@ pub(crate) fn try_each_open(
     true
 }
 
+/// Returns the name of this thread, empty if it has none. `None` inside vor, and while the thread has
+/// no state.
+pub(crate) fn own_name() -> Option<String> {
+    let number = current::current()?.id().0;
+    current::while_busy(|| {
+        let info = threads().infos.get(number as usize).cloned();
+        info.map(|info| info.name.clone())
+    })
+}
+
 /// Locks the list of threads for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {

@@ -30,7 +30,9 @@ mod os_id;
 mod models;
 
 pub(crate) use counted::{LAST_SITE, SiteSums, read_counted};
-pub(crate) use counted::{begin_counting, count, count_without_state};
+pub(crate) use counted::{
+    begin_counting, bound_of, count, count_skipped, count_without_state, take_sample,
+};
 #[cfg(unix)]
 pub(crate) use counted::{forget_counted, lock_counted_for_fork};
 pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
@@ -52,9 +54,10 @@ pub(crate) use current::{
 pub(crate) use holder::{Holder, read_holder};
 #[cfg(any(unix, windows))]
 pub(crate) use list::is_open;
-pub(crate) use list::{declare_new, reclaim, set_ring_slots, take_added};
+pub(crate) use list::{declare_new, own_name, reclaim, set_ring_slots, take_added};
 #[cfg(unix)]
 pub(crate) use list::{forget_all, lock_for_fork, try_each_open, try_lock};
+pub(crate) use once_box::OnceBox;
 pub(crate) use open_scopes::open_scopes_at_end;
 pub use open_scopes::{OpenScope, OpenThread, open_scopes};
 pub(crate) use os_id::os_id;

@@ -12,14 +12,14 @@ pub(crate) struct OnceBox<T>(AtomicPtr<T>);
 
 impl<T> OnceBox<T> {
     const_fn! {
-        pub(super) const fn new() -> Self {
+        pub(crate) const fn new() -> Self {
             Self(AtomicPtr::new(std::ptr::null_mut()))
         }
     }
 
     /// Returns the value, once it has been made.
     #[inline(always)]
-    pub(super) fn get(&self) -> Option<&T> {
+    pub(crate) fn get(&self) -> Option<&T> {
         #[expect(unsafe_code, reason = "there is no atomic box")]
         // SAFETY: The pointer is null or comes from a box in `get_or_make`, and never changes
         // again. Only `drop` frees the value, with exclusive access.
@@ -29,7 +29,7 @@ impl<T> OnceBox<T> {
     }
 
     /// Returns the value. If it is missing, calls `make` and stores the result.
-    pub(super) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
+    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;
         }

@@ -48,6 +48,10 @@ const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
 /// stand-in.
 const NO_PLACE: u32 = u32::MAX;
 
+/// The site of the entry at the height while the scopes that open are skipped: those inside a scope
+/// that a sample left out. So they find no place and take the slow path, which skips them.
+const SKIPPING: u32 = u32::MAX - 1;
+
 /// The state that one thread records into.
 ///
 /// Fields are in memory order. The ring fills whole cache lines, because part of it is
@@ -161,7 +165,38 @@ impl ThreadState {
     #[inline]
     pub(crate) fn is_claimed(&self) -> bool {
         let place = self.top.load(Ordering::Relaxed);
-        !matches!(self.entry(place).site.load(Ordering::Relaxed), 0 | NO_PLACE)
+        let site = self.entry(place).site.load(Ordering::Relaxed);
+        !matches!(site, 0 | NO_PLACE | SKIPPING)
+    }
+
+    /// Returns whether scopes that open are skipped.
+    #[inline]
+    pub(crate) fn is_skipping(&self) -> bool {
+        let place = self.top.load(Ordering::Relaxed);
+        self.entry(place).site.load(Ordering::Relaxed) == SKIPPING
+    }
+
+    /// Makes scopes that open from now on skipped, until [`end_skipping`](Self::end_skipping) with
+    /// the place that it returns and the same start. `None` if the stack is full.
+    pub(crate) fn begin_skipping(&self, start_ticks: u64) -> Option<u32> {
+        let place = self.free_place()?;
+        let entry = self.entry(place);
+        // The site first: from then on a handler finds no place, so it does not change the start.
+        entry.site.store(SKIPPING, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        entry.start_ticks.store(start_ticks, Ordering::Release);
+        Some(place)
+    }
+
+    /// Ends the skipping that began at this place and start, unless a scope that closed around it
+    /// ended it already.
+    pub(crate) fn end_skipping(&self, place: u32, start_ticks: u64) {
+        if self.top.load(Ordering::Relaxed) == place
+            && self.is_skipping()
+            && self.has_start(place, start_ticks)
+        {
+            self.release(place);
+        }
     }
 
     /// Returns the entry at a place on the stack, or the one after the last.
@@ -281,6 +316,10 @@ impl ThreadState {
             return;
         }
         let top = self.top.load(Ordering::Relaxed);
+        if top >= place && self.is_skipping() {
+            // The skipped scope was inside the one that closes, or was left behind.
+            self.release(top);
+        }
         if top > place {
             #[cfg(feature = "locks")]
             self.count_slow_close();
@@ -477,7 +516,7 @@ impl ThreadState {
             let same = same.take_while(is_same).count();
             out.truncate(same);
             let above = self.open[depth].site.load(Ordering::Acquire);
-            if same == depth && matches!(above, 0 | NO_PLACE) {
+            if same == depth && matches!(above, 0 | NO_PLACE | SKIPPING) {
                 return true;
             }
         }
@@ -526,7 +565,7 @@ impl ThreadState {
     #[cfg(feature = "locks")]
     fn read_innermost(&self, except: SiteId) -> Option<(u32, (SiteId, u64))> {
         let top = self.top.load(Ordering::Acquire);
-        if self.entry(top).site.load(Ordering::Acquire) != 0 {
+        if !matches!(self.entry(top).site.load(Ordering::Acquire), 0 | SKIPPING) {
             return None;
         }
         let read = |height: u32| {
