@@ -8,4 +8,6 @@ pub mod file;
 pub(crate) mod host;
 pub(crate) mod report;
 pub(crate) mod signals;
+#[cfg(all(feature = "live", unix))]
+pub(crate) mod socket;
 pub mod system;

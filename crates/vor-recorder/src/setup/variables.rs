@@ -8,6 +8,8 @@ use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::live::{Listen, Token};
 use crate::os::report;
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::Segments;
@@ -25,6 +27,9 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD_KEEP",
     "VOR_RECORD_LAST",
     "VOR_DUMP_ON",
+    "VOR_LISTEN",
+    "VOR_LISTEN_TOKEN",
+    "VOR_LISTEN_TOKEN_FILE",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
@@ -162,6 +167,33 @@ impl Variables<'_> {
         }
     }
 
+    /// Reads where clients may watch the program. Without its token it must not listen.
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    fn listen(&mut self, config: &mut Config) {
+        let Some(text) = (self.get)("VOR_LISTEN").filter(|text| !text.is_empty() && text != "0")
+        else {
+            return;
+        };
+        let listen = text.to_string_lossy().parse::<Listen>();
+        let token = Token::from_variables(self.get);
+        match listen.and_then(|listen| Ok((listen, token?))) {
+            Ok((listen, token)) => config.listen = Some(Listen { token, ..listen }),
+            Err(error) => {
+                (self.report)(&format!("VOR_LISTEN: {error}; the program does not listen"));
+            }
+        }
+    }
+
+    /// Reports that the program cannot listen.
+    #[cfg(not(all(feature = "live", not(target_family = "wasm"))))]
+    fn listen(&mut self, _: &mut Config) {
+        if (self.get)("VOR_LISTEN").is_some_and(|text| !text.is_empty() && text != "0") {
+            (self.report)(
+                "VOR_LISTEN: the program was built without vor's feature `live`; it does not listen",
+            );
+        }
+    }
+
     /// Reads the path of the capture.
     fn path(&mut self) -> Option<PathBuf> {
         let path = (self.get)("VOR_RECORD")?;
@@ -250,6 +282,7 @@ impl Config {
         let expected = "a number of seconds above 0";
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
+        variables.listen(&mut config);
         config.capture = variables.path();
         let are_dumps = config.keeps_last();
         config.segments = variables.segments(config.capture.as_deref(), are_dumps);
@@ -269,9 +302,10 @@ impl Config {
 }
 
 /// Prefixes of variables that are meant for vor, for those of other versions and misspelt ones.
-const PREFIXES: [&str; 9] = [
+const PREFIXES: [&str; 10] = [
     "VOR_RECORD",
     "VOR_DUMP",
+    "VOR_LISTEN",
     "VOR_RING",
     "VOR_COUNT",
     "VOR_CPU",

@@ -34,6 +34,8 @@ use crate::sinks::capture::CaptureOptions;
 use crate::sinks::segments::Segments;
 use crate::sync::lock;
 pub use dumps::dump;
+#[cfg(feature = "live")]
+pub(crate) use dumps::dump_now;
 use dumps::{Files, Pace};
 use memory::{Bounds, Memory};
 pub use triggers::DumpOn;
