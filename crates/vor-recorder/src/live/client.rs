@@ -354,12 +354,10 @@ impl Drop for ClientSink {
     /// At the end of the process, the client's thread writes the rest within a bound for all
     /// clients.
     fn drop(&mut self) {
-        if self.has_finished
-            && let Some(until) = server::end_bound()
-        {
-            self.queue.wait_until_written(until);
-        } else {
+        if !self.has_finished {
             self.queue.close();
+        } else if let Some(until) = server::end_bound() {
+            self.queue.wait_until_written(until);
         }
     }
 }

@@ -81,35 +81,59 @@ impl Socket {
         }
     }
 
-    fn close(&self) {
-        // It may be closed already.
+    fn set_read_timeout(&self, most: Option<Duration>) -> io::Result<()> {
+        match self {
+            #[cfg(unix)]
+            Self::Unix(socket) => socket.set_read_timeout(most),
+            Self::Tcp(socket) => socket.set_read_timeout(most),
+        }
+    }
+
+    fn end_writing(&self) {
+        // The program may be gone.
         let _ = match self {
             #[cfg(unix)]
-            Self::Unix(socket) => socket.shutdown(Shutdown::Both),
-            Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
+            Self::Unix(socket) => socket.shutdown(Shutdown::Write),
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
         };
     }
 }
 
 /// Ends a [`Connection`] from another thread.
 #[derive(Debug)]
-pub struct Closer(Socket);
+pub struct Ender(Socket);
 
-impl Closer {
-    /// Ends the connection: its reader reads nothing more.
-    pub fn close(&self) {
-        self.0.close();
+impl Ender {
+    /// Does what [`Connection::end`] does.
+    pub fn end(&self) {
+        self.0.end_writing();
     }
 }
 
 impl Connection {
+    /// Asks for the end of the capture: the program sends what it has, the open scopes and the
+    /// index, and closes the connection.
+    pub fn end(&self) {
+        self.socket.end_writing();
+    }
+
     /// Returns what ends this connection from another thread.
     ///
     /// # Errors
     ///
     /// The system has no more descriptors.
-    pub fn closer(&self) -> io::Result<Closer> {
-        self.socket.try_clone().map(Closer)
+    pub fn ender(&self) -> io::Result<Ender> {
+        self.socket.try_clone().map(Ender)
+    }
+
+    /// Lets a read that gets nothing for so long fail as [`io::ErrorKind::WouldBlock`] or
+    /// [`TimedOut`](io::ErrorKind::TimedOut). By default it waits.
+    ///
+    /// # Errors
+    ///
+    /// The time is zero, or the connection is closed.
+    pub fn set_read_timeout(&self, most: Option<Duration>) -> io::Result<()> {
+        self.socket.set_read_timeout(most)
     }
 }
 

@@ -36,7 +36,7 @@ use std::str::FromStr;
 use vor_capture::Error;
 
 pub use address::Address;
-pub use connect::{Closer, Connection, ask, connect};
+pub use connect::{Connection, Ender, ask, connect};
 pub use request::{Choice, check_any_request};
 pub(crate) use server::start;
 pub use server::{MAX_CLIENTS, QUEUE_BYTES, listening};

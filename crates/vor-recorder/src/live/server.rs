@@ -37,8 +37,10 @@ pub const QUEUE_BYTES: usize = 4 << 20;
 const REQUEST_BOUND: Duration = Duration::from_secs(5);
 /// How long a wrong token waits for its answer: guessing is slow.
 const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(200);
-/// How often a client that gets nothing is asked whether it is still there.
+/// How often to look whether a client is still there.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
+/// How long a look at a client waits: the shortest time that sockets know.
+const PROBE_BOUND: Duration = Duration::from_millis(1);
 /// How long the end of the process waits for all clients together.
 const END_BOUND: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted: too many files are open, for example.
@@ -455,23 +457,34 @@ impl Connection {
         let Some(sink) = sink else {
             return false;
         };
+        let (mut probed, mut ends) = (Instant::now(), false);
         loop {
-            let goes_on = match queue.pop(PROBE_EVERY) {
-                Popped::Chunk(chunk) => socket.write_all(&chunk).is_ok(),
-                Popped::Nothing => is_connected(socket),
+            match queue.pop(PROBE_EVERY) {
+                Popped::Chunk(chunk) if socket.write_all(&chunk).is_ok() => {}
+                Popped::Nothing => {}
+                Popped::Chunk(_) => break,
                 Popped::End => {
                     socket.end_writing();
-                    // The sink of a process that ends waits until it is written.
-                    queue.close();
-                    false
+                    break;
                 }
-            };
-            if !goes_on {
-                break;
+            }
+            if !ends && probed.elapsed() >= PROBE_EVERY {
+                probed = Instant::now();
+                match probe(socket) {
+                    Probed::Stays => {}
+                    Probed::Ends => {
+                        // The sink writes the end of the capture, and the rest follows.
+                        ends = true;
+                        handle::leave(sink);
+                    }
+                    Probed::Gone => break,
+                }
             }
         }
         queue.close();
-        handle::leave(sink);
+        if !ends {
+            handle::leave(sink);
+        }
         true
     }
 }
@@ -511,17 +524,29 @@ fn read_line<'a>(socket: &mut Socket, bytes: &'a mut [u8; MAX_BYTES]) -> Option<
     }
 }
 
-/// Returns whether the client has not left. What it sends is not read as a request.
-fn is_connected(socket: &mut Socket) -> bool {
-    if socket.set_read_timeout(Duration::from_millis(1)).is_err() {
-        return false;
+/// What is known of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probed {
+    Stays,
+    /// It sends nothing more: it wants the end of the capture, or has left.
+    Ends,
+    Gone,
+}
+
+/// Looks whether the client is still there. What it sends is not read as a request.
+fn probe(socket: &mut Socket) -> Probed {
+    if socket.set_read_timeout(PROBE_BOUND).is_err() {
+        return Probed::Gone;
     }
     match socket.read(&mut [0; 64]) {
-        Ok(read) => read > 0,
-        Err(error) => matches!(
-            error.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-        ),
+        Ok(0) => Probed::Ends,
+        Ok(_) => Probed::Stays,
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
+                Probed::Stays
+            }
+            _ => Probed::Gone,
+        },
     }
 }
 

@@ -113,7 +113,7 @@ fn a_slow_client_is_bounded_and_counts_what_it_misses() {
     // A batch has at most 8192 spans of a thread, of at most some 20 bytes.
     assert!(most > QUEUE_BYTES / 2, "{most}: the queue never filled");
     assert!(most < QUEUE_BYTES + (1 << 20), "{most}");
-    let closer = slow.closer().unwrap();
+    let ender = slow.ender().unwrap();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         slow.read_to_end(&mut bytes).unwrap();
@@ -128,10 +128,9 @@ fn a_slow_client_is_bounded_and_counts_what_it_misses() {
         frame_mark();
         flush();
     }
-    wait_for("the queue to empty", || waiting() == 0);
-    std::thread::sleep(Duration::from_millis(50));
-    closer.close();
+    ender.end();
     let received = read(&reader.join().unwrap());
+    assert!(received.is_closed);
     assert!(received.losses.is_empty(), "{:?}", received.losses);
     let spans = received.span_count();
     assert!(spans < FRAMES * SPANS, "nothing was given up");

@@ -51,9 +51,9 @@ fn a_signal_ends_the_stream_and_a_kill_tears_it() {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, socket) = start(test_name!(), folder.path());
         let mut stream = client(&socket, Choice::All);
-        std::thread::sleep(Duration::from_millis(100));
+        let mut bytes = vec![0; 8 << 10];
+        stream.read_exact(&mut bytes).unwrap();
         signal(&child, number);
-        let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         child.wait().unwrap();
         let received = read(&bytes);

@@ -121,23 +121,19 @@ fn frames_of(choice: Choice, socket: &Path) -> (Contents, Contents) {
     }
     flush();
     let readers = streams.map(|mut stream| {
-        let closer = stream.closer().unwrap();
+        let ender = stream.ender().unwrap();
         let reader = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             stream.read_to_end(&mut bytes).unwrap();
             bytes
         });
-        (closer, reader)
+        (ender, reader)
     });
-    wait_for("the bytes", || {
-        let lines = status_lines(socket, "client");
-        lines.iter().all(|line| line.contains(" 0 bytes wait"))
-    });
-    let contents = readers.map(|(closer, reader)| {
-        // The kernel has the rest, and the reader takes it.
-        std::thread::sleep(Duration::from_millis(50));
-        closer.close();
-        read(&reader.join().unwrap())
+    let contents = readers.map(|(ender, reader)| {
+        ender.end();
+        let contents = read(&reader.join().unwrap());
+        assert!(contents.is_closed && contents.losses.is_empty());
+        contents
     });
     wait_for("the clients to leave", || clients(socket) == 0);
     let [chosen, all] = contents;
