@@ -38,6 +38,8 @@ mod frames;
 mod tail;
 mod record;
 mod ctl;
+#[cfg(feature = "top")]
+mod top;
 mod check;
 mod export;
 mod merge;
@@ -88,6 +90,8 @@ enum Command {
     Stats(stats::Args),
     Frames(frames::Args),
     Tail(tail::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
     Record(record::Args),
     Ctl(ctl::Args),
     Check(check::Args),
@@ -165,6 +169,8 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Stats(args) => stats::run(&args, &mut out),
         Command::Frames(args) => frames::run(&args, &mut out),
         Command::Tail(args) => tail::run(&args, &mut out),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args, &mut out),
         Command::Record(args) => record::run(&args),
         Command::Ctl(args) => ctl::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
