@@ -24,6 +24,8 @@ pages! {
     #[cfg(all(feature = "locks", feature = "tokio"))]
     Locks = "docs/locks.md";
     Dumps = "docs/dumps.md";
+    #[cfg(feature = "book")]
+    Live = "docs/live.md";
     Segments = "docs/segments.md";
     Record = "docs/record.md";
     Sinks = "docs/sinks.md";

@@ -89,6 +89,7 @@ def enable(
     keep: str | None = None,
     last: str | None = None,
     dump_on: str | None = None,
+    listen: str | None = None,
 ) -> None:
     """Switch recording on, with these settings or those of the environment variables.
 
@@ -116,6 +117,9 @@ def enable(
     last: keep the newest records in memory, as in "30s,64MB", and write them at `dump()`, SIGUSR2,
         or what dump_on says.
     dump_on: "frame:50ms,scope:NAME:200ms,stall,panic,crash,exit", some of these, or "nothing".
+    listen: let `vor view`, `tail`, `top` and `record` watch the program, at "unix" (the process
+        number finds it), "unix:PATH" or "HOST:PORT", with the token of VOR_LISTEN_TOKEN if it is
+        set.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     _core.enable(**given)

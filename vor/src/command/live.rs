@@ -69,9 +69,10 @@ impl Read for Stream {
     }
 }
 
+/// Returns whether a read only ended early. A read with a bound is not continued after a signal.
 fn is_timeout(error: &io::Error) -> bool {
-    use io::ErrorKind::{TimedOut, WouldBlock};
-    matches!(error.kind(), TimedOut | WouldBlock)
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 /// What a command receives of a program.

@@ -28,6 +28,9 @@ use crate::command::writer::{self, Writer};
 /// How often to look for more; the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How often the frames of a running program are passed on.
+const FLUSH_EVERY: Duration = Duration::from_millis(5);
+
 /// How long no data may arrive before the state of the recorder is checked.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -164,11 +167,17 @@ fn run_live(address: &Address, args: &Args, out: &mut impl Write) -> Result<Outc
         columns: 0,
         origin_ns: None,
     };
+    let mut flushed = Instant::now();
     loop {
         match reader.next_event().map_err(failed)? {
             Some(Event::Frame(recovered)) if recovered.frame.frame_set == 0 => {
                 printer.note_origin(&recovered);
                 printer.print(out, &recovered)?;
+                // The next read may wait.
+                if flushed.elapsed() >= FLUSH_EVERY {
+                    out.flush().map_err(Failure::output)?;
+                    flushed = Instant::now();
+                }
             }
             Some(Event::Loss(loss)) => warn(&format!("{address}: damaged: {}", loss.reason)),
             Some(Event::OpenScopes(open)) if !args.json => {

@@ -38,8 +38,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> u8 {
     let mut watched = Vec::new();
     let mut arguments = Vec::new();
-    for arg in &args.args {
-        match live::address_of(arg).and_then(|address| address.map(Watched::begin).transpose()) {
+    for (at, arg) in args.args.iter().enumerate() {
+        // A number that follows an option is no process.
+        let address = match arg.to_str().is_some_and(Address::is_meant) || at == 0 {
+            true => live::address_of(arg),
+            false => Ok(None),
+        };
+        match address.and_then(|address| address.map(Watched::begin).transpose()) {
             Ok(Some(program)) => {
                 arguments.push(program.path.clone().into_os_string());
                 watched.push(program);

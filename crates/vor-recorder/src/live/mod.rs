@@ -47,10 +47,10 @@ pub use token::Token;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::live::Listen; }
-/// let socket: vor::Listen = "unix:/run/app/vor.sock".parse()?;
-/// let port: vor::Listen = "127.0.0.1:0".parse()?;
-/// assert!("127.0.0.1".parse::<vor::Listen>().is_err());
+/// # mod vor { pub mod live { pub use vor_recorder::live::Listen; } }
+/// let socket: vor::live::Listen = "unix:/run/app/vor.sock".parse()?;
+/// let port: vor::live::Listen = "127.0.0.1:0".parse()?;
+/// assert!("127.0.0.1".parse::<vor::live::Listen>().is_err());
 /// # Ok::<(), vor_capture::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

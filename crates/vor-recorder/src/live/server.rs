@@ -86,8 +86,8 @@ pub(super) fn end_bound() -> Option<Instant> {
 /// child of a fork.
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::live::listening; }
-/// assert_eq!(vor::listening(), None); // nobody has called `Config::listen` here
+/// # mod vor { pub mod live { pub use vor_recorder::live::listening; } }
+/// assert_eq!(vor::live::listening(), None); // nobody has called `Config::listen` here
 /// ```
 #[must_use]
 pub fn listening() -> Option<String> {

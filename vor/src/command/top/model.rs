@@ -248,7 +248,7 @@ impl Model {
 mod tests {
     use vor_capture::filled;
     use vor_capture::model::batch::ThreadBatch;
-    use vor_capture::model::timeline::ClockSync;
+    use vor_capture::model::timeline::{ClockSync, RATE_BITS};
 
     use super::*;
 
@@ -256,8 +256,8 @@ mod tests {
     fn catalog() -> Arc<Catalog> {
         let mut catalog = Catalog::default();
         let sync = filled!(ClockSync {
-            ticks: 0,
-            unix_ns: 0,
+            // A nanosecond each.
+            rate: 1 << RATE_BITS,
         });
         Arc::make_mut(&mut catalog.timeline).push(sync);
         Arc::new(catalog)

@@ -149,7 +149,7 @@ impl Screen {
         };
         let details = self.opened.map(|site| details(model, site));
         Shown {
-            title: format!("{program}  {}", model.state),
+            title: format!("{program}  {}  {}", model.state, losses(model)),
             summary: summary(model),
             frames: model.frames.iter().map(|frame| frame.ns).collect(),
             rows: match self.opened {
@@ -269,11 +269,20 @@ fn summary(model: &Model) -> String {
     if let Some(cpu) = model.metric("cpu_pct") {
         parts.push(format!("CPU {cpu:.0} %"));
     }
-    parts.push(format!("dropped {}", units::count(model.dropped)));
-    if model.merged > 0 {
-        parts.push(format!("merged {}", units::count(model.merged)));
-    }
     parts.join("  ")
+}
+
+/// Returns what the capture lacks.
+fn losses(model: &Model) -> String {
+    let mut text = format!("dropped {}", units::count(model.dropped));
+    if model.merged > 0 {
+        text += &format!("  merged marks {}", units::count(model.merged));
+    }
+    match model.losses().len() {
+        0 => {}
+        places => text += &format!("  damaged in {}", units::counted(places as u64, "place")),
+    }
+    text
 }
 
 /// Returns the lines of one scope.
@@ -322,4 +331,178 @@ fn details(model: &Model, site: SiteId) -> Vec<String> {
         format!("{:>10}  {label}", duration(ns))
     }));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vor_capture::filled;
+    use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+    use vor_capture::model::catalog::{
+        Catalog, Column, MetricColumn, ProcessInfo, SiteInfo, ThreadId, ThreadInfo,
+    };
+    use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+    use vor_capture::model::timeline::{ClockSync, RATE_BITS};
+    use vor_capture::reader::Recovered;
+
+    use super::super::draw_as_text;
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A program whose ticks are nanoseconds: for three seconds, frames of 20 ms with an update of
+    /// 8 ms that waits 2 ms for a lock, and a thread that loads for 5 ms.
+    fn model() -> Model {
+        let site = |name: &str, category: &str| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: name.to_owned().into(),
+                category: category.to_owned().into(),
+                file: "src/main.rs".into(),
+                module_path: "game".into(),
+                line: 7,
+            })))
+        };
+        let thread = |name: &str| {
+            Some(Arc::new(filled!(ThreadInfo {
+                os_id: 1,
+                name: name.into(),
+            })))
+        };
+        let column = |name: &str, unit: &str| {
+            filled!(Column {
+                metric: MetricColumn {
+                    name: name.into(),
+                    unit: unit.into(),
+                },
+                system: true,
+            })
+        };
+        let mut catalog = filled!(Catalog {
+            process: Arc::new(filled!(ProcessInfo {
+                pid: 4711,
+                name: "game".into(),
+            })),
+            sites: Arc::new(vec![site("update", ""), site("load", ""), site("wait: jobs", "lock")]),
+            threads: Arc::new(vec![thread("main"), thread("loader")]),
+            columns: Arc::new(vec![column("memory_mb", "MB"), column("cpu_pct", "%")]),
+        });
+        let sync = filled!(ClockSync {
+            // A nanosecond each.
+            rate: 1 << RATE_BITS,
+        });
+        Arc::make_mut(&mut catalog.timeline).push(sync);
+        let catalog = Arc::new(catalog);
+        let mut model = Model::new("unix:/run/game.sock");
+        model.set_state("live");
+        for index in 0..=150 {
+            let end = (index + 1) * 20 * MS;
+            let batch = filled!(SpanBatch {
+                catalog: Arc::clone(&catalog),
+                threads: vec![
+                    filled!(ThreadBatch {
+                        start_ticks: vec![end - 5 * MS, end - 9 * MS],
+                        duration_ticks: vec![2 * MS, 8 * MS],
+                        sites: vec![SiteId(3), SiteId(1)],
+                    }),
+                    filled!(ThreadBatch {
+                        thread: ThreadId(1),
+                        start_ticks: vec![end - 6 * MS],
+                        duration_ticks: vec![5 * MS],
+                        sites: vec![SiteId(2)],
+                        dropped_spans: u64::from(index == 7),
+                    }),
+                ],
+            });
+            model.take_batch(&batch);
+            let value = |column, value| filled!(MetricValue { column, value });
+            model.take_frame(&Recovered::whole(Arc::new(filled!(FrameSnapshot {
+                catalog: Arc::clone(&catalog),
+                index,
+                start_ticks: end - 20 * MS,
+                end_ticks: end,
+                metrics: vec![value(0, 123.0), value(1, 65.0)],
+            }))));
+        }
+        model
+    }
+
+    fn press(screen: &mut Screen, model: &Model, keys: &str) {
+        for key in keys.chars() {
+            let code = match key {
+                '\n' => KeyCode::Enter,
+                '\u{1b}' => KeyCode::Esc,
+                key => KeyCode::Char(key),
+            };
+            assert!(!screen.key(KeyEvent::from(code), model));
+        }
+    }
+
+    fn drawn(screen: &mut Screen, model: &Model) -> String {
+        draw_as_text(model, screen, 80, 24)
+    }
+
+    #[test]
+    fn a_screen_of_80_by_24_has_everything() {
+        let (model, mut screen) = (model(), Screen::new());
+        let text = drawn(&mut screen, &model);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 24);
+        assert_eq!(lines[0], "vor top  game (4711)  live  dropped 1");
+        assert_eq!(
+            lines[1],
+            "frames 50.0/s p50 20.0 ms p99 20.0 ms  spans 150/s  memory 123 MB  CPU 65 %"
+        );
+        assert_eq!(lines[2], "█".repeat(80));
+        assert_eq!(lines[5], "1 scopes  2 threads  3 metrics  4 waits   by self/s");
+        let table = [
+            "scope                self/s   total/s   calls/s      mean       max        trend",
+            "update               300 ms    400 ms        50   8.00 ms   8.00 ms          ███",
+            "load                 250 ms    250 ms        50   5.00 ms   5.00 ms          ███",
+        ];
+        assert_eq!(lines[6..9], table, "{text}");
+        assert!(lines[23].starts_with("q quit"), "{text}");
+    }
+
+    #[test]
+    fn tables_are_chosen_sorted_filtered_and_opened() {
+        let (model, mut screen) = (model(), Screen::new());
+        let first_row = |screen: &mut Screen| {
+            let text = drawn(screen, &model);
+            text.lines().nth(7).unwrap().to_owned()
+        };
+        press(&mut screen, &model, "2");
+        assert!(first_row(&mut screen).contains("30 %") || first_row(&mut screen).contains("40 %"));
+        press(&mut screen, &model, "3");
+        assert!(first_row(&mut screen).starts_with("memory_mb"));
+        press(&mut screen, &model, "4");
+        let wait = first_row(&mut screen);
+        assert!(wait.starts_with("jobs") && wait.contains("100 ms"), "{wait}");
+        // By name, the last of the keys.
+        press(&mut screen, &model, "1sssss");
+        assert!(first_row(&mut screen).starts_with("load"), "{}", first_row(&mut screen));
+        press(&mut screen, &model, "/UPD\n");
+        assert!(first_row(&mut screen).starts_with("update"));
+        press(&mut screen, &model, "\n");
+        let opened = drawn(&mut screen, &model);
+        for part in ["src/main.rs:7 in game", "calls 151", "p99 8.0", "main"] {
+            assert!(opened.contains(part), "{part}: {opened}");
+        }
+        press(&mut screen, &model, "\u{1b}\u{1b}");
+        assert!(first_row(&mut screen).starts_with("load"));
+        assert!(screen.key(KeyEvent::from(KeyCode::Char('q')), &model));
+    }
+
+    #[test]
+    fn a_frozen_screen_stays() {
+        let (mut shown, mut screen) = (model(), Screen::new());
+        press(&mut screen, &shown, "f");
+        let frozen = drawn(&mut screen, &shown);
+        assert!(frozen.contains("FROZEN"));
+        shown.dropped = 1000;
+        shown.scopes.clear();
+        assert_eq!(drawn(&mut screen, &shown), frozen);
+        press(&mut screen, &shown, "f");
+        assert!(drawn(&mut screen, &shown).contains("dropped 1\u{202f}000"));
+    }
 }
