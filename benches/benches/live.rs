@@ -37,7 +37,8 @@ fn cpu_ns(name: &str) -> Result<u64, Failure> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
         let folder = task?.path();
-        let is_it = std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        let is_it =
+            std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name);
         if is_it && let Ok(text) = std::fs::read_to_string(folder.join("schedstat")) {
             let ns = text.split(' ').next().ok_or("schedstat is empty")?;
             sum += ns.parse::<u64>()?;

@@ -52,7 +52,9 @@ impl Program {
                 vor::frame_mark();
             }
         };
-        let worker = std::thread::Builder::new().name("worker".into()).spawn(work);
+        let worker = std::thread::Builder::new()
+            .name("worker".into())
+            .spawn(work);
         Self {
             folder,
             address,
@@ -76,7 +78,9 @@ impl Program {
     fn clients(&self) -> usize {
         let output = self.run(&["ctl"]);
         let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().filter(|line| line.starts_with("client: ")).count()
+        text.lines()
+            .filter(|line| line.starts_with("client: "))
+            .count()
     }
 
     fn wait_until_alone(&self) {
@@ -118,13 +122,20 @@ fn a_recording_ends_by_time_or_by_ctrl_c_as_a_whole_capture() {
     let path = program.folder.path().join("a.vor");
     let file = path.to_str().unwrap();
     program.run(&["record", "-o", file, "--seconds", "0.5"]);
-    let check = Command::new(env!("CARGO_BIN_EXE_vor")).arg("check").arg(&path).output().unwrap();
+    let check = Command::new(env!("CARGO_BIN_EXE_vor"))
+        .arg("check")
+        .arg(&path)
+        .output()
+        .unwrap();
     assert!(check.status.success(), "{check:?}");
     let text = program.run(&["record", "-o", file, "--seconds", "0.2", "--spans", "none"]);
     assert!(String::from_utf8(text.stderr).unwrap().lines().count() == 2);
 
     let path = program.folder.path().join("b.vor");
-    let mut child = program.vor(&["record", "-o", path.to_str().unwrap()]).spawn().unwrap();
+    let mut child = program
+        .vor(&["record", "-o", path.to_str().unwrap()])
+        .spawn()
+        .unwrap();
     let begun = Instant::now();
     while std::fs::metadata(&path).map_or(0, |file| file.len()) < 10_000 {
         assert!(begun.elapsed() < Duration::from_secs(30));
@@ -138,8 +149,15 @@ fn a_recording_ends_by_time_or_by_ctrl_c_as_a_whole_capture() {
         .output()
         .unwrap();
     let stats = String::from_utf8(stats.stdout).unwrap();
-    assert!(stats.contains("\"render\"") && stats.contains("\"physics\""), "{stats}");
-    let check = Command::new(env!("CARGO_BIN_EXE_vor")).arg("check").arg(&path).output().unwrap();
+    assert!(
+        stats.contains("\"render\"") && stats.contains("\"physics\""),
+        "{stats}"
+    );
+    let check = Command::new(env!("CARGO_BIN_EXE_vor"))
+        .arg("check")
+        .arg(&path)
+        .output()
+        .unwrap();
     assert!(check.status.success(), "{check:?}");
     program.wait_until_alone();
 }
@@ -148,7 +166,11 @@ fn a_recording_ends_by_time_or_by_ctrl_c_as_a_whole_capture() {
 fn tail_prints_a_frame_soon_after_its_end() {
     own_process!();
     let program = Program::start();
-    let mut tail = program.vor(&["tail", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut tail = program
+        .vor(&["tail", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     let now_ns = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -162,7 +184,10 @@ fn tail_prints_a_frame_soon_after_its_end() {
         lags.push(now_ns() - field("start_unix_ns") - field("duration_ns"));
         assert_eq!(frame["user"]["queue"], 7.0);
         let index = field("index");
-        assert!(last.is_none_or(|last| index == last + 1), "{last:?}, {index}");
+        assert!(
+            last.is_none_or(|last| index == last + 1),
+            "{last:?}, {index}"
+        );
         last = Some(index);
     }
     lags.sort_unstable();
@@ -179,7 +204,13 @@ fn ctl_shows_what_is_on_and_dumps() {
     own_process!();
     let program = Program::start();
     let status = String::from_utf8(program.run(&["ctl", "status"]).stdout).unwrap();
-    for part in ["recording: on", "capture: ", "sink: ", "scopes: 2", "threads: "] {
+    for part in [
+        "recording: on",
+        "capture: ",
+        "sink: ",
+        "scopes: 2",
+        "threads: ",
+    ] {
         assert!(status.contains(part), "{status}");
     }
     let path = String::from_utf8(program.run(&["ctl", "dump"]).stdout).unwrap();
@@ -241,9 +272,17 @@ fn top_shows_the_scopes_of_a_running_program_and_of_a_capture() {
         let screen = String::from_utf8(screen).unwrap();
         println!("{screen}");
         assert_eq!(screen.lines().count(), 24);
-        let row = |name: &str| screen.lines().position(|line| line.starts_with(name)).unwrap();
+        let row = |name: &str| {
+            screen
+                .lines()
+                .position(|line| line.starts_with(name))
+                .unwrap()
+        };
         // Two thirds of the time are the scope's own.
         assert!(row("render") < row("physics"), "{screen}");
-        assert!(screen.contains("memory") && screen.contains("frames"), "{screen}");
+        assert!(
+            screen.contains("memory") && screen.contains("frames"),
+            "{screen}"
+        );
     }
 }

@@ -96,7 +96,9 @@ fn choice(text: &str) -> Result<Choice, String> {
         .and_then(|ms| ms.parse::<f64>().ok())
         .filter(|ms| (0.0..1e9).contains(ms));
     let Some(ms) = ms else {
-        return Err(format!("`{text}` is not `all`, `none` or `slow:MILLISECONDSms`"));
+        return Err(format!(
+            "`{text}` is not `all`, `none` or `slow:MILLISECONDSms`"
+        ));
     };
     Ok(Choice::Slow(Duration::from_micros((ms * 1e3) as u64)))
 }
@@ -111,7 +113,15 @@ mod tests {
         assert_eq!(choice("none"), Ok(Choice::Metrics));
         let slow = Duration::from_micros(1500);
         assert_eq!(choice("slow:1.5ms"), Ok(Choice::Slow(slow)));
-        for wrong in ["", "some", "slow", "slow:5", "slow:-1ms", "slow:NaNms", "slow:1e99ms"] {
+        for wrong in [
+            "",
+            "some",
+            "slow",
+            "slow:5",
+            "slow:-1ms",
+            "slow:NaNms",
+            "slow:1e99ms",
+        ] {
             assert!(choice(wrong).is_err(), "{wrong}");
         }
     }
@@ -121,6 +131,7 @@ mod tests {
         let is_address = |arg: &str| address_of(arg.as_ref()).unwrap().is_some();
         assert!(is_address("unix:/run/app.sock") && is_address("tcp://localhost:5005"));
         assert!(!is_address("run.vor") && !is_address("localhost:5005") && !is_address(""));
-        assert_eq!(is_address("4711"), cfg!(unix));
+        #[cfg(unix)]
+        assert!(is_address("4711"));
     }
 }

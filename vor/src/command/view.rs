@@ -102,7 +102,9 @@ impl Watched {
         let copies = thread::spawn(move || {
             while !stream.has_ended && !ends.load(Ordering::Relaxed) {
                 if let Err(error) = copy_some(&mut stream, &mut file) {
-                    warn(&format!("{address}: {error}; the viewer has what came before"));
+                    warn(&format!(
+                        "{address}: {error}; the viewer has what came before"
+                    ));
                     return;
                 }
             }

@@ -8,10 +8,10 @@
 #[cfg(not(unix))]
 pub(super) fn install() {}
 
-#[cfg(unix)]
-pub(super) use unix::{install, spawn};
 #[cfg(all(unix, feature = "live"))]
 pub(crate) use unix::{Hooks, set_hooks};
+#[cfg(unix)]
+pub(super) use unix::{install, spawn};
 
 #[cfg(unix)]
 #[expect(
@@ -48,7 +48,7 @@ mod unix {
     /// What an upper room does at a fork.
     #[cfg_attr(
         not(feature = "live"),
-        expect(dead_code, reason = "only the room `live` has hooks")
+        allow(dead_code, reason = "only the room `live` has hooks")
     )]
     #[derive(Debug)]
     pub(crate) struct Hooks {

@@ -1,7 +1,7 @@
 //! Addresses of running programs: `unix:PATH`, `tcp://HOST:PORT`, or a process number.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vor_capture::Error;
 
@@ -118,13 +118,12 @@ fn own_folder() -> Result<PathBuf, Error> {
     }
     Err(Error::config(format!(
         "{} is not a folder of this user alone; name a socket by `unix:PATH`",
-        Path::display(&folder)
+        folder.display()
     )))
 }
 
 #[cfg(not(unix))]
 fn own_folder() -> Result<PathBuf, Error> {
-    let _: Option<&Path> = None;
     Err(Error::config(
         "this system has no sockets in the file system; listen at `127.0.0.1:PORT`",
     ))
@@ -160,7 +159,10 @@ mod tests {
             ("5005x", "there is no port"),
             (":5005", "there is no host"),
             ("a/b:1", "there is no host"),
-            ("::1:5005", "a host with colons needs brackets, as in `[::1]:5005`"),
+            (
+                "::1:5005",
+                "a host with colons needs brackets, as in `[::1]:5005`",
+            ),
             ("host:", "the port is not a number up to 65535"),
             ("host:+1", "the port is not a number up to 65535"),
             ("host:65536", "the port is not a number up to 65535"),

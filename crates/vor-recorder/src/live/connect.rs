@@ -200,7 +200,11 @@ pub fn ask(address: &Address, request: &str, token: Option<&Token>) -> Result<St
     let wish = match request {
         "status" => Wish::Status,
         "dump" => Wish::Dump,
-        _ => return Err(Error::config(format!("`{request}` is not `status` or `dump`"))),
+        _ => {
+            return Err(Error::config(format!(
+                "`{request}` is not `status` or `dump`"
+            )));
+        }
     };
     let socket = begin(address, wish, token)?;
     let mut answer = String::new();
@@ -234,6 +238,8 @@ fn refusal(address: &Address, answer: &str) -> Error {
     let line = answer.lines().next().unwrap_or_default();
     match line.strip_prefix("error: ") {
         Some(reason) => Error::config(format!("{address}: {}", crate::os::report::escaped(reason))),
-        None => Error::config(format!("{address}: what answers there is no program with vor")),
+        None => Error::config(format!(
+            "{address}: what answers there is no program with vor"
+        )),
     }
 }

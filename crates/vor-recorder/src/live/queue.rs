@@ -165,7 +165,10 @@ mod tests {
         let Popped::Chunk(first) = queue.pop(SOON) else {
             panic!("there are chunks");
         };
-        assert_eq!((first.len(), first[0], first[CHUNK_BYTES - 1]), (CHUNK_BYTES, 0, 1));
+        assert_eq!(
+            (first.len(), first[0], first[CHUNK_BYTES - 1]),
+            (CHUNK_BYTES, 0, 1)
+        );
         assert_eq!(queue.bytes(), CHUNK_BYTES / 2 * 3);
         assert_eq!(queue.pop(SOON), Popped::Chunk(vec![2; CHUNK_BYTES / 2]));
         assert_eq!(queue.pop(SOON), Popped::Nothing);
@@ -184,7 +187,10 @@ mod tests {
             (first, writer.pop(LATE))
         });
         assert!(queue.wait_until_written(Instant::now() + LATE));
-        assert_eq!(writer.join().unwrap(), (Popped::Chunk(vec![1]), Popped::End));
+        assert_eq!(
+            writer.join().unwrap(),
+            (Popped::Chunk(vec![1]), Popped::End)
+        );
     }
 
     #[test]

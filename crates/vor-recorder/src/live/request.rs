@@ -121,7 +121,11 @@ impl<'a> Request<'a> {
                         Error::config("spans= is not `all`, `none` or `slow:MICROSECONDSus`")
                     })?);
                 }
-                _ => return Err(Error::config("the request has a word that has no meaning here")),
+                _ => {
+                    return Err(Error::config(
+                        "the request has a word that has no meaning here",
+                    ));
+                }
             }
         }
         let wish = match verb {
@@ -178,7 +182,9 @@ mod tests {
 
     fn wish(line: &str) -> Result<Wish, String> {
         let request = Request::parse(line.as_bytes());
-        request.map(|request| request.wish).map_err(|error| error.to_string())
+        request
+            .map(|request| request.wish)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -234,7 +240,10 @@ mod tests {
             let line = line(wished, Some(&token));
             assert!(line.len() <= MAX_BYTES);
             let request = Request::parse(line.trim_end_matches('\n').as_bytes()).unwrap();
-            assert_eq!((request.wish, request.token), (wished, Some(token.as_str())));
+            assert_eq!(
+                (request.wish, request.token),
+                (wished, Some(token.as_str()))
+            );
         }
     }
 

@@ -112,7 +112,9 @@ pub(super) fn clients() -> Vec<(Choice, usize, u64)> {
 /// listens already.
 pub(crate) fn start(listen: &Listen) -> Result<ListenSink, Error> {
     if let Some(address) = listening() {
-        return Err(Error::config(format!("this program listens at {address} already")));
+        return Err(Error::config(format!(
+            "this program listens at {address} already"
+        )));
     }
     let listener = Listener::bind(&listen.address, listen.token.is_some())?;
     let address = listener.address(&listen.address);
@@ -144,7 +146,10 @@ pub(crate) fn start(listen: &Listen) -> Result<ListenSink, Error> {
     let run = move || accept_all(&listener, &Arc::new(access));
     if let Err(error) = signals::for_new_thread(|| builder.spawn(run)) {
         *lock(&OPEN) = Open::default();
-        return Err(Error::io("the thread that listens cannot be started", error));
+        return Err(Error::io(
+            "the thread that listens cannot be started",
+            error,
+        ));
     }
     if asked_for_any_port {
         report::line(&format!("listening at {address}"));
@@ -175,8 +180,10 @@ impl Access {
             let given = request.token.unwrap_or_default();
             if !token.is(given.as_bytes()) {
                 return Err(Error::config(match request.token {
-                    None => "this program wants a token; set VOR_LISTEN_TOKEN or \
-                        VOR_LISTEN_TOKEN_FILE",
+                    None => {
+                        "this program wants a token; set VOR_LISTEN_TOKEN or \
+                        VOR_LISTEN_TOKEN_FILE"
+                    }
                     Some(_) => "the token is wrong",
                 }));
             }

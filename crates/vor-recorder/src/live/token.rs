@@ -74,7 +74,9 @@ impl Token {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::io(format!("{FILE_VARIABLE}: {}", path.display()), error))?;
         let token = Self::new(text.trim());
-        token.map(Some).map_err(|error| named(FILE_VARIABLE, &error))
+        token
+            .map(Some)
+            .map_err(|error| named(FILE_VARIABLE, &error))
     }
 
     /// Compares in a time that depends on the length of `given` only.
@@ -116,7 +118,13 @@ mod tests {
 
     #[test]
     fn weak_tokens_are_refused() {
-        for weak in ["", "short", "0123456789abcde ", "0123456789abcdé", &"x".repeat(257)] {
+        for weak in [
+            "",
+            "short",
+            "0123456789abcde ",
+            "0123456789abcdé",
+            &"x".repeat(257),
+        ] {
             assert!(Token::new(weak).is_err(), "{weak}");
         }
         assert!(Token::new(&"x".repeat(256)).is_ok());
@@ -138,9 +146,20 @@ mod tests {
         assert_eq!(read(&[]), Ok(None));
         let token = |text| Ok(Some(Token::new(text).unwrap()));
         let (name, file) = (VARIABLE, FILE_VARIABLE);
-        assert_eq!(read(&[(name, "0123456789abcdef"), (file, "/")]), token("0123456789abcdef"));
+        assert_eq!(
+            read(&[(name, "0123456789abcdef"), (file, "/")]),
+            token("0123456789abcdef")
+        );
         assert_eq!(read(&[(name, ""), (file, path)]), token("fedcba9876543210"));
-        assert!(read(&[(name, "x")]).unwrap_err().starts_with("VOR_LISTEN_TOKEN: a token has"));
-        assert!(read(&[(file, "/nothing")]).unwrap_err().starts_with("VOR_LISTEN_TOKEN_FILE: "));
+        assert!(
+            read(&[(name, "x")])
+                .unwrap_err()
+                .starts_with("VOR_LISTEN_TOKEN: a token has")
+        );
+        assert!(
+            read(&[(file, "/nothing")])
+                .unwrap_err()
+                .starts_with("VOR_LISTEN_TOKEN_FILE: ")
+        );
     }
 }

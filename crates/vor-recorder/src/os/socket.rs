@@ -14,7 +14,10 @@ pub(crate) fn user_id() -> u32 {
 /// Closes the copies that the child of a fork has of its parent's sockets. The connections stay the
 /// parent's.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "their owners are threads that the child does not have")]
+#[expect(
+    unsafe_code,
+    reason = "their owners are threads that the child does not have"
+)]
 pub(crate) fn close_in_child(sockets: impl Iterator<Item = RawFd>) {
     for socket in sockets {
         // SAFETY: the descriptor was open at the fork, and its owner, a thread of the parent, does

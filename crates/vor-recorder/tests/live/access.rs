@@ -25,8 +25,15 @@ fn a_token_is_required_where_one_is_set() {
         error.to_string()
     };
     let missing = refused(None);
-    assert!(missing.contains("wants a token; set VOR_LISTEN_TOKEN"), "{missing}");
-    for wrong in ["0123456789abcdeg", "0123456789abcdef0123456789abcdef", "fedcba9876543210"] {
+    assert!(
+        missing.contains("wants a token; set VOR_LISTEN_TOKEN"),
+        "{missing}"
+    );
+    for wrong in [
+        "0123456789abcdeg",
+        "0123456789abcdef0123456789abcdef",
+        "fedcba9876543210",
+    ] {
         let error = refused(Some(&token(wrong)));
         assert!(error.ends_with("the token is wrong"), "{error}");
     }
@@ -36,7 +43,9 @@ fn a_token_is_required_where_one_is_set() {
 #[test]
 fn control_needs_a_token_or_the_same_user() {
     own_process!();
-    Config::new().listen("127.0.0.1:0".parse().unwrap()).enable();
+    Config::new()
+        .listen("127.0.0.1:0".parse().unwrap())
+        .enable();
     let address = vor_recorder::live::Address::of_program(&listening().unwrap()).unwrap();
     let ask = |request| vor_recorder::live::ask(&address, request, None);
     assert!(ask("status").unwrap().starts_with("vor: "));
@@ -63,7 +72,9 @@ fn child_with(test: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
     child.envs(variables.iter().copied());
     let output = process::run_to_success(&mut child);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let at = stdout.lines().find_map(|line| line.strip_prefix("listens: "));
+    let at = stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("listens: "));
     (at.unwrap().to_owned(), vor_lines(&output))
 }
 
@@ -82,7 +93,10 @@ fn an_address_that_others_reach_needs_a_token() {
         assert_eq!((at.as_str(), lines.len()), (nowhere, 1), "{lines:?}");
         assert!(lines[0].contains("set VOR_LISTEN_TOKEN"), "{lines:?}");
     }
-    let (at, _) = listens(&[("VOR_LISTEN", "0.0.0.0:0"), ("VOR_LISTEN_TOKEN", "0123456789abcdef")]);
+    let (at, _) = listens(&[
+        ("VOR_LISTEN", "0.0.0.0:0"),
+        ("VOR_LISTEN_TOKEN", "0123456789abcdef"),
+    ]);
     assert!(at.starts_with("Some(\"tcp://0.0.0.0:"), "{at}");
     let (at, lines) = listens(&[("VOR_LISTEN", "127.0.0.1:0"), ("VOR_LISTEN_TOKEN", "short")]);
     assert_eq!((at.as_str(), lines.len()), (nowhere, 1), "{lines:?}");
@@ -91,14 +105,23 @@ fn an_address_that_others_reach_needs_a_token() {
     assert_eq!(at, nowhere);
     assert_eq!(
         lines,
-        ["vor: VOR_LISTEN: `nonsense`: there is no port; an address is `unix:PATH` or \
-          `HOST:PORT`; the program does not listen"]
+        [
+            "vor: VOR_LISTEN: `nonsense`: there is no port; an address is `unix:PATH` or \
+          `HOST:PORT`; the program does not listen"
+        ]
     );
     let folder = tempfile::tempdir().unwrap();
     let session = folder.path().to_str().unwrap();
     let (at, lines) = listens(&[("VOR_LISTEN", "1"), ("XDG_RUNTIME_DIR", session)]);
-    assert!(at.starts_with(&format!("Some(\"unix:{session}/vor-")), "{at} {lines:?}");
-    assert_eq!(std::fs::read_dir(session).unwrap().count(), 0, "it is removed at the end");
+    assert!(
+        at.starts_with(&format!("Some(\"unix:{session}/vor-")),
+        "{at} {lines:?}"
+    );
+    assert_eq!(
+        std::fs::read_dir(session).unwrap().count(),
+        0,
+        "it is removed at the end"
+    );
 }
 
 #[test]

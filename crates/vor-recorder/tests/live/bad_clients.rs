@@ -40,7 +40,9 @@ fn other_bytes_get_one_line() {
     assert!(sent < 1 << 20, "the program reads on and on");
     let mut random = vor_fixtures::random::Random(7);
     for _ in 0..200 {
-        let bytes: Vec<u8> = (0..random.below(300)).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..random.below(300))
+            .map(|_| random.next() as u8)
+            .collect();
         let mut stream = UnixStream::connect(&socket).unwrap();
         let _ = stream.write_all(&bytes);
         let _ = stream.write_all(b"\n");
@@ -71,7 +73,9 @@ fn a_client_may_leave_at_any_byte() {
         // Not too many at a time.
         wait_for("some to be gone", || clients(&socket) < 10);
         let mut stream = UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .unwrap();
         stream.write_all(request).unwrap();
         let mut beginning = vec![0; length];
         if stream.read_exact(&mut beginning).is_err() {
@@ -194,7 +198,10 @@ fn marks_do_not_wait_for_clients() {
     println!("mark: {alone:?} alone, {watched:?} with {joined} joins");
     assert!(joined > 50, "{joined} joins");
     // The median of a mark is some microseconds; a mark that waits for a client takes 20 ms.
-    assert!(watched < alone * 10 + Duration::from_millis(1), "{alone:?}, {watched:?}");
+    assert!(
+        watched < alone * 10 + Duration::from_millis(1),
+        "{alone:?}, {watched:?}"
+    );
 }
 
 #[test]
@@ -202,9 +209,13 @@ fn too_many_clients_are_told_so() {
     own_process!();
     let folder = tempfile::tempdir().unwrap();
     let socket = listen(folder.path());
-    let streams: Vec<_> = (0..MAX_CLIENTS).map(|_| client(&socket, Choice::Metrics)).collect();
+    let streams: Vec<_> = (0..MAX_CLIENTS)
+        .map(|_| client(&socket, Choice::Metrics))
+        .collect();
     let address = format!("unix:{}", socket.display());
-    let error = client_at(&address, Choice::All, None).unwrap_err().to_string();
+    let error = client_at(&address, Choice::All, None)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("too many clients"), "{error}");
     drop(streams);
     wait_for("room", || client_at(&address, Choice::All, None).is_ok());

@@ -15,7 +15,9 @@ use vor_recorder::setup::Config;
 use crate::support::*;
 
 fn start(test: &str, folder: &Path) -> (Child, PathBuf) {
-    let child = process::child(test, folder.to_str().unwrap()).spawn().unwrap();
+    let child = process::child(test, folder.to_str().unwrap())
+        .spawn()
+        .unwrap();
     let socket = folder.join("s");
     wait_for("the socket", || socket.exists());
     (child, socket)
@@ -83,7 +85,10 @@ fn a_client_that_does_not_read_delays_the_end_by_a_second_at_most() {
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert!(child.wait().unwrap().success());
     let took = begun.elapsed();
-    assert!(took > Duration::from_millis(900), "{took:?}: the queues were not full");
+    assert!(
+        took > Duration::from_millis(900),
+        "{took:?}: the queues were not full"
+    );
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(streams);
 }
@@ -124,7 +129,10 @@ fn a_fork_closes_the_sockets() {
     std::fs::write(folder.path().join("go"), "").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(4), "the child holds the connection");
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "the child holds the connection"
+    );
     assert!(child.wait().unwrap().success());
     let received = read(&bytes);
     assert!(received.is_closed);

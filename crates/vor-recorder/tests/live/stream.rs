@@ -93,7 +93,11 @@ fn a_client_that_comes_late_gets_the_rest() {
             Event::Batch(batch) => {
                 spans += batch.span_count();
                 let sites = batch.threads.iter().flat_map(|share| &share.sites);
-                assert!(sites.into_iter().all(|site| batch.catalog.site_name(*site) == "after"));
+                assert!(
+                    sites
+                        .into_iter()
+                        .all(|site| batch.catalog.site_name(*site) == "after")
+                );
             }
             Event::Frame(frame) => break frame,
             Event::Loss(loss) => panic!("{}", loss.reason),
@@ -178,5 +182,7 @@ fn nothing_is_left_of_a_client() {
         drop(streams);
         wait_for("the clients to leave", || clients(&socket) == 0);
     }
-    wait_for("everything to be freed", || (sinks(), open_files(), threads()) == before);
+    wait_for("everything to be freed", || {
+        (sinks(), open_files(), threads()) == before
+    });
 }

@@ -66,7 +66,9 @@ pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn status_lines(socket: &Path, name: &str) -> Vec<String> {
     let status = ask(socket, "status").unwrap();
     let lines = status.lines().filter_map(|line| line.strip_prefix(name));
-    lines.map(|line| line.trim_start_matches(": ").to_owned()).collect()
+    lines
+        .map(|line| line.trim_start_matches(": ").to_owned())
+        .collect()
 }
 
 pub fn clients(socket: &Path) -> usize {
@@ -120,7 +122,9 @@ pub fn read(bytes: &[u8]) -> Contents {
         }
     }
     let damage: &Damage = reader.damage();
-    contents.losses.extend(damage.losses.iter().map(|loss| loss.reason.clone()));
+    contents
+        .losses
+        .extend(damage.losses.iter().map(|loss| loss.reason.clone()));
     contents.is_closed = damage.tail.is_none();
     contents
 }

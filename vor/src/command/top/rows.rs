@@ -33,7 +33,9 @@ impl Tab {
     /// Returns the heads of its columns, the name first and the trend last.
     pub(super) fn heads(self) -> &'static [&'static str] {
         match self {
-            Self::Scopes => &["scope", "self/s", "total/s", "calls/s", "mean", "max", "trend"],
+            Self::Scopes => &[
+                "scope", "self/s", "total/s", "calls/s", "mean", "max", "trend",
+            ],
             Self::Threads => &["thread", "busy", "spans/s", "spans", "trend"],
             Self::Metrics => &["metric", "now", "least", "most", "trend"],
             Self::Waits => &["waits for", "time/s", "waits/s", "mean", "max", "trend"],

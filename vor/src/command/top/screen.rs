@@ -197,8 +197,9 @@ impl Screen {
         let help = match (self.is_typing, self.opened) {
             (true, _) => format!("filter: {}_   Enter keeps it, Esc clears it", self.filter),
             (false, Some(_)) => "Esc back   f freeze   q quit".to_owned(),
-            (false, None) => "q quit  1-4 table  ↑↓ row  Enter open  s sort  / filter  f freeze"
-                .to_owned(),
+            (false, None) => {
+                "q quit  1-4 table  ↑↓ row  Enter open  s sort  / filter  f freeze".to_owned()
+            }
         };
         frame.render_widget(Paragraph::new(Line::styled(help, reversed)), keys);
     }
@@ -291,7 +292,11 @@ fn details(model: &Model, site: SiteId) -> Vec<String> {
     if let Some(info) = model.catalog.site(site) {
         lines.push(printable(&info.name));
         let place = printable(&info.file);
-        lines.push(format!("{place}:{} in {}", info.line, printable(&info.module_path)));
+        lines.push(format!(
+            "{place}:{} in {}",
+            info.line,
+            printable(&info.module_path)
+        ));
     }
     let duration = |ns: u64| units::duration(ns as f64);
     if let Some(stats) = model.stats_of(site) {
@@ -383,7 +388,11 @@ mod tests {
                 pid: 4711,
                 name: "game".into(),
             })),
-            sites: Arc::new(vec![site("update", ""), site("load", ""), site("wait: jobs", "lock")]),
+            sites: Arc::new(vec![
+                site("update", ""),
+                site("load", ""),
+                site("wait: jobs", "lock")
+            ]),
             threads: Arc::new(vec![thread("main"), thread("loader")]),
             columns: Arc::new(vec![column("memory_mb", "MB"), column("cpu_pct", "%")]),
         });
@@ -454,7 +463,10 @@ mod tests {
             "frames 50.0/s p50 20.0 ms p99 20.0 ms  spans 150/s  memory 123 MB  CPU 65 %"
         );
         assert_eq!(lines[2], "█".repeat(80));
-        assert_eq!(lines[5], "1 scopes  2 threads  3 metrics  4 waits   by self/s");
+        assert_eq!(
+            lines[5],
+            "1 scopes  2 threads  3 metrics  4 waits   by self/s"
+        );
         let table = [
             "scope                self/s   total/s   calls/s      mean       max        trend",
             "update               300 ms    400 ms        50   8.00 ms   8.00 ms          ███",
@@ -477,10 +489,17 @@ mod tests {
         assert!(first_row(&mut screen).starts_with("memory_mb"));
         press(&mut screen, &model, "4");
         let wait = first_row(&mut screen);
-        assert!(wait.starts_with("jobs") && wait.contains("100 ms"), "{wait}");
+        assert!(
+            wait.starts_with("jobs") && wait.contains("100 ms"),
+            "{wait}"
+        );
         // By name, the last of the keys.
         press(&mut screen, &model, "1sssss");
-        assert!(first_row(&mut screen).starts_with("load"), "{}", first_row(&mut screen));
+        assert!(
+            first_row(&mut screen).starts_with("load"),
+            "{}",
+            first_row(&mut screen)
+        );
         press(&mut screen, &model, "/UPD\n");
         assert!(first_row(&mut screen).starts_with("update"));
         press(&mut screen, &model, "\n");

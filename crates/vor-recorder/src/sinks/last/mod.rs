@@ -34,7 +34,7 @@ use crate::sinks::capture::CaptureOptions;
 use crate::sinks::segments::Segments;
 use crate::sync::lock;
 pub use dumps::dump;
-#[cfg(feature = "live")]
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
 pub(crate) use dumps::dump_now;
 use dumps::{Files, Pace};
 use memory::{Bounds, Memory};
