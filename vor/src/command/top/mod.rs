@@ -91,19 +91,14 @@ fn show(
                 .map_err(failed)?;
         }
         // A running program waits inside `read_into`, a file does not.
-        let wait = input.pause();
+        let mut wait = input.pause();
         while event::poll(wait).map_err(failed)? {
-            match event::read().map_err(failed)? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if screen.key(key, model) {
-                        return Ok(());
-                    }
-                }
-                _ => {}
-            }
-            drawn = None;
-            if !event::poll(Duration::ZERO).map_err(failed)? {
-                break;
+            (wait, drawn) = (Duration::ZERO, None);
+            if let Event::Key(key) = event::read().map_err(failed)?
+                && key.kind != KeyEventKind::Release
+                && screen.key(key, model)
+            {
+                return Ok(());
             }
         }
     }

@@ -81,11 +81,8 @@ impl Screen {
         match key.code {
             KeyCode::Char('q') => return true,
             KeyCode::Esc if self.opened.is_none() && self.filter.is_empty() => return true,
-            KeyCode::Esc => {
-                if self.opened.take().is_none() {
-                    self.filter.clear();
-                }
-            }
+            KeyCode::Esc if self.opened.is_some() => self.opened = None,
+            KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('f' | ' ') => {
                 self.frozen = match self.frozen.take() {
                     Some(_) => None,
