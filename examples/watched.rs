@@ -26,7 +26,9 @@ fn request(cache: &Mutex<Vec<u64>>, number: u64) {
     }
     {
         vor::profile_scope!("look up");
-        let mut cache = cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut cache = cache
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         work(200);
         cache.push(number);
         if cache.len() > 1000 {

@@ -19,6 +19,7 @@
 //! - `queue`, `client`: from the drain to one client.
 //! - `server`: the threads, the sockets, and their end.
 //! - `control`: the requests that are not streams.
+//! - `websocket`: the same stream for pages in browsers.
 //! - `connect`: the other side.
 
 mod address;
@@ -29,6 +30,7 @@ mod queue;
 mod request;
 mod server;
 mod token;
+mod websocket;
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,10 +39,14 @@ use vor_capture::Error;
 
 pub use address::Address;
 pub use connect::{Connection, Ender, ask, connect};
-pub use request::{Choice, check_any_request};
+pub use request::Choice;
+#[doc(hidden)]
+pub use request::check_any_request;
 pub(crate) use server::start;
 pub use server::{MAX_CLIENTS, QUEUE_BYTES, listening};
 pub use token::Token;
+#[doc(hidden)]
+pub use websocket::check_any_upgrade;
 
 /// Where a program listens for clients, and the token that they must have.
 ///
@@ -57,6 +63,7 @@ pub use token::Token;
 pub struct Listen {
     pub(crate) address: Address,
     pub(crate) token: Option<Token>,
+    pub(crate) origins: Vec<String>,
 }
 
 impl Listen {
@@ -64,6 +71,14 @@ impl Listen {
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = Some(token);
+        self
+    }
+
+    /// Lets pages of this origin, such as `https://viewer.example`, watch the program by a
+    /// WebSocket. May be called more than once; without it, no page may.
+    #[must_use]
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into());
         self
     }
 }
@@ -77,6 +92,7 @@ impl FromStr for Listen {
         Ok(Self {
             address: Address::to_listen(text)?,
             token: None,
+            origins: Vec::new(),
         })
     }
 }

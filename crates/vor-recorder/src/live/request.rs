@@ -10,7 +10,7 @@
 //! An empty line asks for a stream of everything, so that `echo | nc -U PATH > run.vor` is a
 //! client. The answer to a stream is the capture itself; to anything else, `ok` or `error: …` and
 //! lines. A page in a browser cannot send such a line first, because its first line is a request of
-//! HTTP.
+//! HTTP; those that ask for a WebSocket are in `websocket`.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "all" => Some(Self::All),
             "none" => Some(Self::Metrics),

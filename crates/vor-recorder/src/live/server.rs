@@ -22,6 +22,7 @@ use super::client::ClientSink;
 use super::queue::{Popped, Queue};
 use super::request::{Choice, MAX_BYTES, Request, Wish};
 use super::token::Token;
+use super::websocket::{self, Upgrade};
 use super::{Listen, control};
 use crate::drain::handle;
 use crate::hot::thread;
@@ -140,6 +141,7 @@ pub(crate) fn start(listen: &Listen) -> Result<ListenSink, Error> {
     };
     let access = Access {
         token: listen.token.clone(),
+        origins: listen.origins.clone(),
         is_private: matches!(address, Address::Unix(_)),
     };
     let builder = std::thread::Builder::new().name("vor-listen".into());
@@ -170,6 +172,8 @@ fn forget_in_child() {
 #[derive(Debug)]
 struct Access {
     token: Option<Token>,
+    /// Where pages may come from.
+    origins: Vec<String>,
     /// Whether only programs of this user reach the address.
     is_private: bool,
 }
@@ -194,6 +198,30 @@ impl Access {
         }
         Ok(())
     }
+
+    fn check_page(&self, upgrade: &Upgrade) -> Result<(), Error> {
+        if let Some(origin) = &upgrade.origin
+            && !self.origins.contains(origin)
+        {
+            return Err(Error::config(format!(
+                "pages of {origin} may not watch this program; start it with \
+                VOR_LISTEN_ORIGIN={origin}"
+            )));
+        }
+        self.check(&Request {
+            wish: Wish::Stream(upgrade.choice),
+            token: upgrade.token.as_deref(),
+        })
+    }
+}
+
+/// How bytes of a capture go over the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// As they are.
+    None,
+    /// As binary messages.
+    WebSocket,
 }
 
 #[derive(Debug)]
@@ -333,6 +361,14 @@ impl Socket {
         }
     }
 
+    fn send(&mut self, bytes: &[u8], framing: Framing) -> io::Result<()> {
+        if framing == Framing::WebSocket {
+            let (head, length) = websocket::message_head(bytes.len());
+            self.write_all(&head[..length])?;
+        }
+        self.write_all(bytes)
+    }
+
     fn end_writing(&self) {
         // The client may be gone.
         let _ = match self {
@@ -413,11 +449,45 @@ impl Connection {
         let Some(mut socket) = self.socket.take() else {
             return;
         };
-        let mut bytes = [0; MAX_BYTES];
-        if let Some(line) = read_line(&mut socket, &mut bytes) {
-            self.answer(&mut socket, line, access);
+        let mut bytes = Vec::new();
+        if let Some(line) = read_until(&mut socket, &mut bytes, b"\n", MAX_BYTES) {
+            if bytes.starts_with(b"GET ") {
+                if let Some(end) = read_until(
+                    &mut socket,
+                    &mut bytes,
+                    b"\r\n\r\n",
+                    websocket::MAX_HEAD_BYTES,
+                ) {
+                    self.answer_page(&mut socket, &bytes[..end], access);
+                }
+            } else {
+                self.answer(&mut socket, &bytes[..line], access);
+            }
         }
         self.socket = Some(socket);
+    }
+
+    fn answer_page(&self, socket: &mut Socket, head: &[u8], access: &Access) {
+        let upgrade = Upgrade::parse(head).and_then(|upgrade| {
+            let allowed = access.check_page(&upgrade);
+            if allowed.is_err() && upgrade.token.is_some() {
+                std::thread::sleep(WRONG_TOKEN_PAUSE);
+            }
+            allowed.map(|()| upgrade)
+        });
+        match upgrade {
+            Ok(upgrade) => {
+                if socket.write_all(upgrade.answer().as_bytes()).is_ok() {
+                    self.stream(socket, upgrade.choice, Framing::WebSocket);
+                }
+            }
+            Err(error) => {
+                let reason = report::escaped(&error.to_string());
+                let _ = socket.set_write_timeout(REQUEST_BOUND);
+                let _ = socket.write_all(websocket::refusal(&reason).as_bytes());
+                socket.end_writing();
+            }
+        }
     }
 
     fn answer(&self, socket: &mut Socket, line: &[u8], access: &Access) {
@@ -429,7 +499,7 @@ impl Connection {
             allowed.map(|()| request.wish)
         });
         let answer = match request {
-            Ok(Wish::Stream(choice)) => match self.stream(socket, choice) {
+            Ok(Wish::Stream(choice)) => match self.stream(socket, choice, Framing::None) {
                 true => return,
                 false => Err(Error::config("recording is not on yet; try again later")),
             },
@@ -448,7 +518,7 @@ impl Connection {
 
     /// Writes the capture until the client leaves or the process ends. Returns whether recording
     /// was ever on.
-    fn stream(&self, socket: &mut Socket, choice: Choice) -> bool {
+    fn stream(&self, socket: &mut Socket, choice: Choice, framing: Framing) -> bool {
         let queue = Arc::new(Queue::default());
         if let Some(client) = lock(&OPEN)
             .clients
@@ -467,17 +537,21 @@ impl Connection {
         let (mut probed, mut ends) = (Instant::now(), false);
         loop {
             match queue.pop(PROBE_EVERY) {
-                Popped::Chunk(chunk) if socket.write_all(&chunk).is_ok() => {}
+                Popped::Chunk(chunk) if socket.send(&chunk, framing).is_ok() => {}
                 Popped::Nothing => {}
                 Popped::Chunk(_) => break,
                 Popped::End => {
+                    if framing == Framing::WebSocket {
+                        // The page may be gone.
+                        let _ = socket.write_all(&websocket::CLOSE);
+                    }
                     socket.end_writing();
                     break;
                 }
             }
             if !ends && probed.elapsed() >= PROBE_EVERY {
                 probed = Instant::now();
-                match probe(socket) {
+                match probe(socket, framing) {
                     Probed::Stays => {}
                     Probed::Ends => {
                         // The sink writes the end of the capture, and the rest follows.
@@ -505,26 +579,24 @@ impl Drop for Connection {
     }
 }
 
-/// Reads up to the end of a line. `None` if it is too long, does not come in time, or the client
-/// leaves.
-fn read_line<'a>(socket: &mut Socket, bytes: &'a mut [u8; MAX_BYTES]) -> Option<&'a [u8]> {
+/// Reads until `end` is there, and returns where it begins. `None` if that takes more than `most`
+/// bytes, does not come in time, or the client leaves.
+fn read_until(socket: &mut Socket, bytes: &mut Vec<u8>, end: &[u8], most: usize) -> Option<usize> {
     let until = Instant::now() + REQUEST_BOUND;
-    let mut filled = 0;
     loop {
+        if let Some(at) = bytes.windows(end.len()).position(|some| some == end) {
+            return Some(at);
+        }
         let rest = until.saturating_duration_since(Instant::now());
-        if rest.is_zero() || filled == bytes.len() {
+        if rest.is_zero() || bytes.len() >= most {
             return None;
         }
         socket.set_read_timeout(rest).ok()?;
-        match socket.read(&mut bytes[filled..]) {
+        let mut chunk = [0; MAX_BYTES];
+        let room = (most - bytes.len()).min(chunk.len());
+        match socket.read(&mut chunk[..room]) {
             Ok(0) => return None,
-            Ok(read) => {
-                let new = &bytes[filled..filled + read];
-                if let Some(end) = new.iter().position(|byte| *byte == b'\n') {
-                    return Some(&bytes[..filled + end]);
-                }
-                filled += read;
-            }
+            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
@@ -541,13 +613,17 @@ enum Probed {
 }
 
 /// Looks whether the client is still there. What it sends is not read as a request.
-fn probe(socket: &mut Socket) -> Probed {
+fn probe(socket: &mut Socket, framing: Framing) -> Probed {
     if socket.set_read_timeout(PROBE_BOUND).is_err() {
         return Probed::Gone;
     }
-    match socket.read(&mut [0; 64]) {
+    let mut bytes = [0; 64];
+    match socket.read(&mut bytes) {
         Ok(0) => Probed::Ends,
-        Ok(_) => Probed::Stays,
+        Ok(read) => match framing == Framing::WebSocket && websocket::is_close(&bytes[..read]) {
+            true => Probed::Ends,
+            false => Probed::Stays,
+        },
         Err(error) => match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
                 Probed::Stays

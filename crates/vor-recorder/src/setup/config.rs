@@ -154,6 +154,7 @@ impl Config {
     /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash`, `exit`, or `nothing`; by default `panic,crash` |
     /// | `VOR_LISTEN=unix`, `unix:PATH` or `HOST:PORT` | lets `vor view`, `tail`, `top` and `record` watch the program while it runs (feature `live`) |
     /// | `VOR_LISTEN_TOKEN=TEXT`, `VOR_LISTEN_TOKEN_FILE=PATH` | the token that clients must have |
+    /// | `VOR_LISTEN_ORIGIN=LIST` | the origins whose pages may watch it by a WebSocket, separated by commas |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |

@@ -30,6 +30,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_LISTEN",
     "VOR_LISTEN_TOKEN",
     "VOR_LISTEN_TOKEN_FILE",
+    "VOR_LISTEN_ORIGIN",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
@@ -177,7 +178,17 @@ impl Variables<'_> {
         let listen = text.to_string_lossy().parse::<Listen>();
         let token = Token::from_variables(self.get);
         match listen.and_then(|listen| Ok((listen, token?))) {
-            Ok((listen, token)) => config.listen = Some(Listen { token, ..listen }),
+            Ok((listen, token)) => {
+                let origins = (self.get)("VOR_LISTEN_ORIGIN").unwrap_or_default();
+                let origins = origins.to_string_lossy();
+                let origins = origins.split(',').map(str::trim);
+                let origins = origins.filter(|origin| !origin.is_empty());
+                config.listen = Some(Listen {
+                    token,
+                    origins: origins.map(str::to_owned).collect(),
+                    ..listen
+                });
+            }
             Err(error) => {
                 (self.report)(&format!("VOR_LISTEN: {error}; the program does not listen"));
             }

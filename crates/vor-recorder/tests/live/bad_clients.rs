@@ -19,7 +19,7 @@ fn other_bytes_get_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let socket = listen(folder.path());
     for bytes in [
-        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        &b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
         b"POST / HTTP/1.1\r\n\r\nvor 1 dump\n",
         b"vor 9 stream\n",
         b"vor 1 shutdown\n",

@@ -10,6 +10,7 @@
 mod access;
 mod bad_clients;
 mod ends;
+mod pages;
 mod stream;
 mod support;
 
