@@ -233,7 +233,7 @@ mod tests {
         let token = Token::new("0123456789abcdef").unwrap();
         for wished in [
             Wish::Stream(Choice::All),
-            Wish::Stream(Choice::Slow(Duration::MAX / 1_000_000)),
+            Wish::Stream(Choice::Slow(Duration::from_micros(u64::MAX))),
             Wish::Status,
             Wish::Dump,
         ] {

@@ -171,15 +171,16 @@ impl Variables<'_> {
     /// Reads where clients may watch the program. Without its token it must not listen.
     #[cfg(all(feature = "live", not(target_family = "wasm")))]
     fn listen(&mut self, config: &mut Config) {
-        let Some(text) = (self.get)("VOR_LISTEN").filter(|text| !text.is_empty() && text != "0")
-        else {
-            return;
-        };
-        let listen = text.to_string_lossy().parse::<Listen>();
+        let [address, origins] =
+            ["VOR_LISTEN", "VOR_LISTEN_ORIGIN"].map(|name| (self.get)(name).unwrap_or_default());
+        // The command reads the token too, so it may be set for that one only.
         let token = Token::from_variables(self.get);
+        if address.is_empty() || address == "0" {
+            return;
+        }
+        let listen = address.to_string_lossy().parse::<Listen>();
         match listen.and_then(|listen| Ok((listen, token?))) {
             Ok((listen, token)) => {
-                let origins = (self.get)("VOR_LISTEN_ORIGIN").unwrap_or_default();
                 let origins = origins.to_string_lossy();
                 let origins = origins.split(',').map(str::trim);
                 let origins = origins.filter(|origin| !origin.is_empty());
@@ -198,7 +199,14 @@ impl Variables<'_> {
     /// Reports that the program cannot listen.
     #[cfg(not(all(feature = "live", not(target_family = "wasm"))))]
     fn listen(&mut self, _: &mut Config) {
-        if (self.get)("VOR_LISTEN").is_some_and(|text| !text.is_empty() && text != "0") {
+        let names = [
+            "VOR_LISTEN",
+            "VOR_LISTEN_TOKEN",
+            "VOR_LISTEN_TOKEN_FILE",
+            "VOR_LISTEN_ORIGIN",
+        ];
+        let [address, ..] = names.map(|name| (self.get)(name).unwrap_or_default());
+        if !address.is_empty() && address != "0" {
             (self.report)(
                 "VOR_LISTEN: the program was built without vor's feature `live`; it does not listen",
             );
@@ -723,6 +731,34 @@ mod tests {
             ]
         );
         assert_eq!(set("captures/", "25MB", "100MB").1, [""; 0]);
+    }
+
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    #[test]
+    fn a_program_listens_as_the_variables_say() {
+        let set = |more: &[(&'static str, &'static str)]| {
+            let (config, lines) = from(&[&[("VOR_LISTEN", "127.0.0.1:5005")], more].concat());
+            (config.listen, lines)
+        };
+        let plain: Listen = "127.0.0.1:5005".parse().unwrap();
+        assert_eq!(set(&[]), (Some(plain.clone()), vec![]));
+        let origins = ("VOR_LISTEN_ORIGIN", "https://a.example, http://b:80,");
+        let token = ("VOR_LISTEN_TOKEN", "0123456789abcdef");
+        let listen = plain
+            .token(Token::new("0123456789abcdef").unwrap())
+            .origin("https://a.example")
+            .origin("http://b:80");
+        assert_eq!(set(&[origins, token]), (Some(listen), vec![]));
+        for off in ["", "0"] {
+            let (config, lines) = from(&[("VOR_LISTEN", off), token]);
+            assert_eq!((config.listen, lines), (None, vec![]));
+        }
+        let (listen, lines) = set(&[("VOR_LISTEN_TOKEN", "short")]);
+        assert_eq!((listen, lines.len()), (None, 1));
+        assert!(
+            lines[0].starts_with("VOR_LISTEN: VOR_LISTEN_TOKEN: a token has"),
+            "{lines:?}"
+        );
     }
 
     #[test]
