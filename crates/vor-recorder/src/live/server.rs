@@ -134,8 +134,8 @@ pub(crate) fn start(listen: &Listen) -> Result<ListenSink, Error> {
     drop(open);
     let sink = ListenSink {
         #[cfg(unix)]
-        path: match &address {
-            Address::Unix(path) => Some(path.clone()),
+        socket: match &address {
+            Address::Unix(path) => Some((path.clone(), identity(path))),
             Address::Tcp(_) => None,
         },
     };
@@ -305,19 +305,30 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         }
         _ => {}
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let folder = path.with_file_name(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let folder = path.with_file_name(format!(".vor{}", std::process::id()));
     let inside = folder.join("s");
+    // What another process of this number may have left; nothing else is removed.
+    let clear = || {
+        let _ = std::fs::remove_file(&inside);
+        let _ = std::fs::remove_dir(&folder);
+    };
+    clear();
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let listener = UnixListener::bind(&inside).and_then(|listener| {
         std::fs::set_permissions(&inside, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&inside, path)?;
         Ok(listener)
     });
-    let _ = std::fs::remove_dir_all(&folder);
+    clear();
     listener
+}
+
+/// Returns what a file is, whatever its name: its device and its number there.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// A connection to a client.
@@ -636,8 +647,9 @@ fn probe(socket: &mut Socket, framing: Framing) -> Probed {
 /// Ends the server with the process: it takes nothing, so it costs nothing.
 #[derive(Debug)]
 pub(crate) struct ListenSink {
+    /// Where the socket is, and what it is.
     #[cfg(unix)]
-    path: Option<PathBuf>,
+    socket: Option<(PathBuf, Option<(u64, u64)>)>,
 }
 
 impl FrameSink for ListenSink {
@@ -664,9 +676,11 @@ impl FrameSink for ListenSink {
     fn finish(&mut self) -> Result<(), Error> {
         let _ = END.set(Instant::now() + END_BOUND);
         #[cfg(unix)]
-        if let Some(path) = self.path.take() {
-            // Another program may have replaced it, which then has a socket without a name.
-            let _ = std::fs::remove_file(path);
+        if let Some((path, socket)) = self.socket.take() {
+            // Another program may have replaced it.
+            if socket.is_some() && identity(&path) == socket {
+                let _ = std::fs::remove_file(path);
+            }
         }
         Ok(())
     }
