@@ -25,6 +25,8 @@ pages! {
     Locks = "docs/locks.md";
     Dumps = "docs/dumps.md";
     Scopes = "docs/scopes.md";
+    #[cfg(feature = "book")]
+    Live = "docs/live.md";
     Segments = "docs/segments.md";
     Record = "docs/record.md";
     Sinks = "docs/sinks.md";

@@ -86,6 +86,7 @@
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
 //! | `tower` | no | `tower::RequestLayer`: requests of axum, hyper and others as tasks |
 //! | `tokio` | no | `tokio::named`: futures with the delay of their polls; `tokio::watch`: the numbers of a runtime |
+//! | `live` | no | `Config::listen`: the program shows itself to `vor view`, `tail`, `top` and `record` while it runs |
 //! | `seek` | no | `capture::Capture`: any frame of a capture |
 //! | `stats` | no | `Config::stats`: sums per call site of what is recorded |
 //! | `export` | no | the exporters in [`export`], `sinks::PerfettoSink`, `sinks::ChromeTraceSink`, `sinks::SamplySink`, `sinks::TraceBuilder` |
@@ -103,6 +104,7 @@
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
 //! | `cli` | no | the `vor` command |
+//! | `top` | no | `vor top`, the command's dashboard in the terminal |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -223,6 +225,17 @@ pub mod heap {
 /// Readers and writers whose calls are scopes with their bytes, or tasks if they are asynchronous.
 pub mod io {
     pub use vor_recorder::metrics::Timed;
+}
+
+/// Watching a running program: where it listens, and the stream that a client gets.
+///
+/// [`Config::listen`] takes a [`Listen`](live::Listen). The `vor` command is the usual client;
+/// [`connect`](live::connect) is one for programs.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub mod live {
+    pub use vor_recorder::live::{
+        Address, Choice, Connection, Ender, Listen, Token, ask, connect, listening,
+    };
 }
 
 /// Sinks: outputs that receive batches and frames from the recorder.

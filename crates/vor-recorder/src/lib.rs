@@ -18,6 +18,7 @@
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
 //! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
 //! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |
+//! | `live` | a server that streams captures, and its clients (feature `live`) |
 //! | [`setup`] | settings, variables, switching recording on and off |
 //!
 //! Programs use the facade crate `vor`; this crate is for sinks, viewers and bindings.
@@ -41,6 +42,8 @@ pub mod locks;
 pub mod drain;
 pub mod sinks;
 pub mod bridges;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub mod live;
 pub mod setup;
 
 /// Items that expanded macros use, and those by which the facade reports. Not for direct use.

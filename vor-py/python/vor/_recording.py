@@ -98,6 +98,7 @@ def enable(
     dump_on: str | None = None,
     scopes: str | None = None,
     scope_budget: float | None = None,
+    listen: str | None = None,
 ) -> None:
     """Switch recording on, with these settings or those of the environment variables.
 
@@ -130,6 +131,9 @@ def enable(
         `set_scopes`.
     scope_budget: count a scope instead of recording it while that takes more than this share of a
         core, as in 0.01.
+    listen: let `vor view`, `tail`, `top` and `record` watch the program, at "unix" (the process
+        number finds it), "unix:PATH" or "HOST:PORT", with the token of VOR_LISTEN_TOKEN if it is
+        set.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     _core.enable(**given)

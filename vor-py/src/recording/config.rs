@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use vor_capture::Error;
 use vor_recorder::control::ScopeRules;
+use vor_recorder::live::{Listen, Token};
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
 use vor_recorder::sinks::segments::Segments;
@@ -18,7 +19,7 @@ use crate::recording::object::{repr_text, type_name};
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
     ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, scheduler, \
     inline_drain, drain_interval_ms, max_spans_per_frame, watchdog_ms, signals, segment, \
-    keep, last, dump_on, scopes, scope_budget";
+    keep, last, dump_on, scopes, scope_budget, listen";
 
 /// Switches recording on: with the environment variables if there are no keywords, otherwise with
 /// the keywords only.
@@ -94,6 +95,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
             }
             "scope_budget" => config.scope_budget(keyword.share()?),
             "dump_on" => config.dump_on(keyword.setting(str::parse)?),
+            "listen" => config.listen(keyword.setting(listen)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "enable: unknown keyword {key}; the keywords are {KEYWORDS}"
@@ -109,6 +111,15 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
         )),
         (None, None) => Ok(config),
     }
+}
+
+/// Reads an address, with the token of the environment.
+fn listen(text: &str) -> Result<Listen, Error> {
+    let listen: Listen = text.parse()?;
+    Ok(match Token::from_env()? {
+        Some(token) => listen.token(token),
+        None => listen,
+    })
 }
 
 /// A keyword and its value.

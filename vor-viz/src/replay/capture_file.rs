@@ -1,12 +1,16 @@
-//! The file of a capture, and the check whether it is still the opened one.
+//! The file of a capture, and the check whether it is still the opened one; and captures that
+//! arrive in memory.
 //!
 //! A recorder only appends, so a file keeps its beginning and never becomes shorter. Otherwise it
 //! is another file: a restarted program has written to the same path, in a new file or over the old
 //! one. The header contains a unique number of the file.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vor_capture::reader::Capture;
 
 /// Number of bytes that identify a file: more than a capture's header with its number.
 const HEAD_BYTES: u64 = 64;
@@ -53,6 +57,108 @@ impl CaptureFile {
             self.len = now.len;
         }
         is_replaced
+    }
+}
+
+/// What a capture is read from, if it may grow or be replaced.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    File(CaptureFile),
+    Arriving(Arriving),
+}
+
+impl Origin {
+    /// Returns whether another capture has taken the place of the opened one.
+    pub(crate) fn is_replaced(&mut self) -> bool {
+        match self {
+            Self::File(file) => file.is_replaced(),
+            Self::Arriving(_) => false,
+        }
+    }
+
+    /// Opens what is there now, with its new identity.
+    pub(crate) fn reopen(&self) -> Option<(Capture, Self)> {
+        match self {
+            Self::File(file) => {
+                let file = CaptureFile::new(&file.path).ok()?;
+                let capture = Capture::open_lazily(&file.path).ok()?;
+                Some((capture, Self::File(file)))
+            }
+            Self::Arriving(bytes) => {
+                let capture = Capture::new(bytes.reader()).ok()?;
+                Some((capture, self.clone()))
+            }
+        }
+    }
+
+    /// Returns whether the capture was not scanned when it was opened.
+    pub(crate) fn is_lazy(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
+/// The bytes of a capture that arrive while it is shown, such as those of a WebSocket.
+#[derive(Clone, Debug, Default)]
+pub struct Arriving(Arc<Mutex<Vec<u8>>>);
+
+impl Arriving {
+    /// Appends bytes.
+    pub fn push(&self, bytes: &[u8]) {
+        self.bytes().extend_from_slice(bytes);
+    }
+
+    /// Returns how many bytes have arrived.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Returns whether nothing has arrived.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    pub(crate) fn reader(&self) -> ArrivingReader {
+        ArrivingReader {
+            bytes: self.clone(),
+            at: 0,
+        }
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        // Bytes are appended whole, or not at all.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads what has arrived, as a file that grows.
+#[derive(Debug)]
+pub(crate) struct ArrivingReader {
+    bytes: Arriving,
+    at: u64,
+}
+
+impl Read for ArrivingReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes.bytes();
+        let at = usize::try_from(self.at).unwrap_or(usize::MAX);
+        let read = bytes.get(at..).unwrap_or_default().read(buffer)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for ArrivingReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let from = |base: u64, offset| base.checked_add_signed(offset);
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(offset) => from(self.at, offset),
+            SeekFrom::End(offset) => from(self.bytes.len() as u64, offset),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

@@ -15,8 +15,9 @@ use web_time::Instant;
 use super::loader::{Delivery, Loader, Request, Step};
 use crate::store::Store;
 
-/// Interval between checks for file growth; the recorder writes about as often.
-pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
+/// Interval between checks for file growth. With the recorder's 20 ms, what is shown is less than
+/// 100 ms old.
+pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(50);
 
 /// Capacity for deliveries. Each request brings at most two windows, and new frames of some
 /// megabytes arrive one by one.

@@ -19,7 +19,7 @@ use vor_capture::model::catalog::Catalog;
 use vor_capture::model::timeline::TickMapper;
 use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
-use super::capture_file::CaptureFile;
+use super::capture_file::Origin;
 use super::summary::FrameSummaryRow;
 use crate::store::{FrameBlock, FrameEntry, Store};
 
@@ -123,8 +123,8 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Loader {
     capture: Capture,
-    /// Path and identity of the file, if it may be replaced.
-    file: Option<CaptureFile>,
+    /// The file or the bytes, if they may grow or be replaced.
+    origin: Option<Origin>,
     is_v2: bool,
     /// Whether the file must still be scanned for its frames.
     is_unknown: bool,
@@ -175,16 +175,16 @@ enum Stage {
 }
 
 impl Loader {
-    /// Makes a loader of a capture; `file` is its file, if it has its own. A lazily opened file
+    /// Makes a loader of a capture; `origin` is where it grows, if it may. A lazily opened file
     /// without an index is scanned first.
-    pub(crate) fn new(capture: Capture, file: Option<CaptureFile>) -> Self {
+    pub(crate) fn new(capture: Capture, origin: Option<Origin>) -> Self {
         let info = capture.info();
         Self {
             is_v2: info.version == 2,
-            is_unknown: file.is_some() && !info.indexed,
+            is_unknown: origin.as_ref().is_some_and(Origin::is_lazy) && !info.indexed,
             waiting: None,
             capture,
-            file,
+            origin,
             scan: FrameScan::new(0),
             failed: false,
             origin_ns: None,
@@ -225,7 +225,7 @@ impl Loader {
         if self.job.is_some() {
             return None;
         }
-        if self.file.as_mut().is_some_and(CaptureFile::is_replaced) {
+        if self.origin.as_mut().is_some_and(Origin::is_replaced) {
             return self.reopen("another file has taken its place, and is read from its start");
         }
         if self.failed {
@@ -247,11 +247,10 @@ impl Loader {
 
     /// Opens the current file at the capture's path. The file or its header may not exist yet.
     fn reopen(&mut self, notice: &'static str) -> Option<Delivery> {
-        let file = CaptureFile::new(&self.file.as_ref()?.path).ok()?;
-        let capture = Capture::open_lazily(&file.path).ok()?;
+        let (capture, origin) = self.origin.as_ref()?.reopen()?;
         *self = Self {
             following: self.following,
-            ..Self::new(capture, Some(file))
+            ..Self::new(capture, Some(origin))
         };
         Some(Delivery::Replaced {
             info: Box::new(self.capture.info()),

@@ -29,10 +29,11 @@ use crate::overview::{self, OverviewAction, OverviewData};
 use crate::panel::Panel;
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
-use capture_file::CaptureFile;
+use capture_file::{CaptureFile, Origin};
 use driver::{Driver, GROWTH_POLL};
 use loader::{Delivery, Loader, Request, Side};
 
+pub use capture_file::Arriving;
 pub use loader::WindowLimits;
 pub use summary::Summary;
 
@@ -59,6 +60,8 @@ const OVERVIEW_HEIGHT: f32 = 44.0;
 pub struct ReplayState {
     name: String,
     path: Option<PathBuf>,
+    /// Whether it may grow.
+    may_grow: bool,
     driver: Driver,
     catalog: Arc<Catalog>,
     info: Info,
@@ -100,8 +103,10 @@ impl ReplayState {
         let file = CaptureFile::new(path).ok();
         let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
-        let mut replay = Self::of(capture, file, name.to_string_lossy().into_owned());
+        let origin = file.map(Origin::File);
+        let mut replay = Self::of(capture, origin, name.to_string_lossy().into_owned());
         replay.path = Some(path.to_owned());
+        replay.may_grow = true;
         replay.set_follow(!replay.info.closed);
         if !replay.following {
             replay.request(0, Side::After, true);
@@ -125,16 +130,38 @@ impl ReplayState {
         Ok(replay)
     }
 
-    fn of(capture: Capture, file: Option<CaptureFile>, name: String) -> Self {
+    /// Opens a capture of which more bytes may arrive, at its newest frames. Its header must be
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no capture; the text is one line and begins with `name`.
+    pub fn arriving(bytes: &Arriving, name: impl Into<String>) -> io::Result<Self> {
+        let name = name.into();
+        let capture = Capture::new(bytes.reader()).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("{name}: {error}"))
+        })?;
+        let mut replay = Self::of(capture, Some(Origin::Arriving(bytes.clone())), name);
+        replay.may_grow = true;
+        replay.set_follow(!replay.info.closed);
+        if !replay.following {
+            replay.request(0, Side::After, true);
+        }
+        Ok(replay)
+    }
+
+    fn of(capture: Capture, origin: Option<Origin>, name: String) -> Self {
         let limits = WindowLimits::default();
         let info = capture.info();
         Self {
-            is_searching: file.is_some() && !info.indexed,
+            is_searching: origin.as_ref().is_some_and(Origin::is_lazy) && !info.indexed,
             name,
             path: None,
+            may_grow: false,
             catalog: Arc::clone(capture.catalog()),
             info,
-            driver: Driver::new(Loader::new(capture, file)),
+            driver: Driver::new(Loader::new(capture, origin)),
             limits,
             panel: Panel::new(loader::store(limits), Thresholds::default()),
             end: 0,
@@ -312,12 +339,12 @@ impl ReplayState {
     /// Returns whether more frames may arrive.
     #[must_use]
     pub fn can_follow(&self) -> bool {
-        self.path.is_some() && !self.info.closed
+        self.may_grow && !self.info.closed
     }
 
     /// Starts or stops showing the newest frames as they arrive.
     pub fn set_follow(&mut self, follow: bool) {
-        let follow = follow && self.path.is_some();
+        let follow = follow && self.may_grow;
         if follow == self.following {
             return;
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use vor_fixtures::even::{TestCapture, frame_ns, make};
 use vor_viz::overview::OverviewMark;
-use vor_viz::replay::{ReplayState, WindowLimits};
+use vor_viz::replay::{Arriving, ReplayState, WindowLimits};
 
 /// Longer than any test here can take, so that a test that hangs ends.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -253,6 +253,29 @@ fn a_growing_file_is_followed_until_the_user_browses() {
     });
     load_all(&mut replay);
     assert_eq!(replay.summary().spans(), 8_100);
+    assert_eq!(replay.problem(), None);
+}
+
+/// A stream of a running program: bytes in memory, which may begin before the first mark.
+#[test]
+fn bytes_that_arrive_are_followed_like_a_file() {
+    let TestCapture { bytes, frame_ends } = make(300, 9, true);
+    let arriving = Arriving::default();
+    assert!(arriving.is_empty());
+    assert!(ReplayState::arriving(&arriving, "stream").is_err());
+    arriving.push(&bytes[..frame_ends[0] - 20]);
+    let mut replay = ReplayState::arriving(&arriving, "stream").unwrap();
+    assert!(replay.follows() && replay.can_follow());
+    arriving.push(&bytes[frame_ends[0] - 20..frame_ends[119] + 7]);
+    poll_until(&mut replay, |replay| replay.window() == (0..120));
+    assert_window(&replay, 9);
+    arriving.push(&bytes[frame_ends[119] + 7..]);
+    assert_eq!(arriving.len(), bytes.len());
+    poll_until(&mut replay, |replay| {
+        !replay.can_follow() && replay.window() == (44..300)
+    });
+    load_all(&mut replay);
+    assert_eq!(replay.summary().spans(), 2_700);
     assert_eq!(replay.problem(), None);
 }
 

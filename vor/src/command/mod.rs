@@ -9,6 +9,7 @@
 // | `usage` | reports mistakes in the arguments |
 // | `failure` | the error that ends a command |
 // | `source` | an open capture of either version, as batches and frames |
+// | `live` | a running program as a source |
 // | `writer` | whether the process that writes a capture may still run |
 // | `range`, `patterns` | frames and names that an option selects |
 // | `slowest` | the slowest frames |
@@ -24,6 +25,7 @@ mod json;
 mod range;
 mod progress;
 mod source;
+mod live;
 mod writer;
 mod output;
 mod patterns;
@@ -35,6 +37,10 @@ mod info;
 mod stats;
 mod frames;
 mod tail;
+mod record;
+mod ctl;
+#[cfg(feature = "top")]
+mod top;
 mod check;
 mod export;
 mod merge;
@@ -72,7 +78,7 @@ Exit codes:
 const WITHOUT_PARQUET: &str = "this `vor` has no Parquet; install one that has with \
     `cargo install --path vor --features cli,parquet` in the repository of vor";
 
-/// Reads the captures that the profiler vor records.
+/// Reads the captures that the profiler vor records, and watches running programs.
 #[derive(Debug, Parser)]
 #[command(name = "vor", version, arg_required_else_help = true, after_help = MORE_HELP)]
 struct Cli {
@@ -86,6 +92,10 @@ enum Command {
     Stats(stats::Args),
     Frames(frames::Args),
     Tail(tail::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
+    Record(record::Args),
+    Ctl(ctl::Args),
     Check(check::Args),
     Export(export::Args),
     Merge(merge::Args),
@@ -161,6 +171,10 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Stats(args) => stats::run(&args, &mut out),
         Command::Frames(args) => frames::run(&args, &mut out),
         Command::Tail(args) => tail::run(&args, &mut out),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&args, &mut out),
+        Command::Record(args) => record::run(&args),
+        Command::Ctl(args) => ctl::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),
         Command::Merge(args) => merge::run(&args),

@@ -1,4 +1,4 @@
-//! `vor tail`: the frames of a capture that is still being written.
+//! `vor tail`: the frames of a capture that is still being written, or of a running program.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,29 +15,34 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::reader::{Capture, Event, Reader, Recovered, SegmentedCapture};
 use vor_capture::units;
 use vor_export::thread_label;
+use vor_recorder::live::{Address, Choice};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
+use crate::command::live;
 use crate::command::table::printable;
 use crate::command::writer::{self, Writer};
 
 /// How often to look for more; the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How often the frames of a running program are passed on.
+const FLUSH_EVERY: Duration = Duration::from_millis(5);
+
 /// How long no data may arrive before the state of the recorder is checked.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Follows a growing capture, or the newest of its segments, a line per frame.
+/// Follows a growing capture, the newest of its segments, or a running program, a line per frame.
 ///
 /// The command ends when the recorder closes the file or ends. A recorder that ended without
 /// closing the file is noticed on Linux, on the machine where it ran. A capture of version 2 never
 /// reports that it is closed; press Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
-    #[arg(value_name = "FILE")]
+    /// The capture; or the program: its process number, `unix:PATH` or `tcp://HOST:PORT`.
+    #[arg(value_name = "FILE|ADDRESS")]
     path: PathBuf,
     /// Starts with the last N frames that are already in the file.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = whole_number)]
@@ -60,6 +65,9 @@ fn whole_number(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    if let Some(address) = live::address_of(args.path.as_os_str())? {
+        return run_live(&address, args, out);
+    }
     let mut path = args.path.clone();
     // Of several segments, the newest is followed, and then the next one.
     let is_one = match SegmentedCapture::list(&args.path)? {
@@ -142,6 +150,46 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     quiet_since = Instant::now();
                 }
                 thread::sleep(POLL);
+            }
+        }
+    }
+}
+
+/// Prints the frames of a running program from now on.
+fn run_live(address: &Address, args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let failed = |error: io::Error| Failure::Message(format!("{address}: {error}"));
+    // Spans are not printed, only counted.
+    let stream = live::open(address, Choice::All)?;
+    let mut reader = Reader::new(stream).map_err(failed)?;
+    let mut printer = Printer {
+        json: args.json,
+        table: None,
+        columns: 0,
+        origin_ns: None,
+    };
+    let mut flushed = Instant::now();
+    loop {
+        match reader.next_event().map_err(failed)? {
+            Some(Event::Frame(recovered)) if recovered.frame.frame_set == 0 => {
+                printer.note_origin(&recovered);
+                printer.print(out, &recovered)?;
+                // The next read may wait.
+                if flushed.elapsed() >= FLUSH_EVERY {
+                    out.flush().map_err(Failure::output)?;
+                    flushed = Instant::now();
+                }
+            }
+            Some(Event::Loss(loss)) => warn(&format!("{address}: damaged: {}", loss.reason)),
+            Some(Event::OpenScopes(open)) if !args.json => {
+                let catalog = reader.catalog().cloned().unwrap_or_default();
+                print_open(out, &open, &catalog)?;
+            }
+            Some(_) => {}
+            None => {
+                out.flush().map_err(Failure::output)?;
+                if reader.get_ref().has_ended || args.once {
+                    return Ok(Outcome::Success);
+                }
             }
         }
     }

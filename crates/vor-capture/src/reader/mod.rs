@@ -232,6 +232,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Returns the input.
+    pub const fn get_ref(&self) -> &R {
+        &self.input
+    }
+
     /// Returns the version of the file's format.
     pub const fn version(&self) -> u16 {
         match &self.stream {

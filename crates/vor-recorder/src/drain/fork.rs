@@ -8,6 +8,8 @@
 #[cfg(not(unix))]
 pub(super) fn install() {}
 
+#[cfg(all(unix, feature = "live"))]
+pub(crate) use unix::{Hooks, set_hooks};
 #[cfg(unix)]
 pub(super) use unix::{install, spawn};
 
@@ -26,7 +28,7 @@ mod unix {
     use std::io;
     use std::mem::MaybeUninit;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::{MutexGuard, Once};
+    use std::sync::{MutexGuard, Once, OnceLock};
 
     use super::super::marks::Marks;
     use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, worker};
@@ -40,6 +42,28 @@ mod unix {
         engine: EngineGuard,
         marks: MutexGuard<'static, Marks>,
         _others: [Box<dyn Any>; 8],
+        _hooks: Option<Box<dyn Any>>,
+    }
+
+    /// What an upper room does at a fork.
+    #[cfg_attr(
+        not(feature = "live"),
+        allow(dead_code, reason = "only the room `live` has hooks")
+    )]
+    #[derive(Debug)]
+    pub(crate) struct Hooks {
+        /// Takes a lock, below which no other is taken, and returns its guard.
+        pub(crate) lock: fn() -> Box<dyn Any>,
+        /// Runs in the child, without the lock.
+        pub(crate) in_child: fn(),
+    }
+
+    static HOOKS: OnceLock<Hooks> = OnceLock::new();
+
+    /// Sets the hooks, once.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_hooks(hooks: Hooks) {
+        let _ = HOOKS.set(hooks);
     }
 
     thread_local! {
@@ -77,6 +101,7 @@ mod unix {
                     Box::new(thread::lock_counted_for_fork()),
                     Box::new(callsite::lock()),
                 ],
+                _hooks: HOOKS.get().map(|hooks| (hooks.lock)()),
             };
             // A thread that is ending has no place for them. They are released, and the child does
             // not record.
@@ -152,6 +177,9 @@ mod unix {
         std::mem::forget(locks.engine.take());
         std::mem::forget(std::mem::take(&mut *locks.marks));
         drop(locks);
+        if let Some(hooks) = HOOKS.get() {
+            (hooks.in_child)();
+        }
         worker::forget();
         gpu::forget();
         thread::forget_all();

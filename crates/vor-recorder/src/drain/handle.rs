@@ -79,6 +79,36 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
     SinkHandle { number }
 }
 
+/// Adds the sink that `make` builds from the catalog, for a thread of vor's own. Returns its number;
+/// `None` before recording was first enabled.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub(crate) fn join<S: FrameSink + 'static>(
+    name: String,
+    make: impl FnOnce(&std::sync::Arc<vor_capture::model::catalog::Catalog>) -> S,
+) -> Option<u64> {
+    let number = next_number();
+    thread::while_busy(|| {
+        with_engine(|engine| {
+            pass(engine);
+            engine.learn_sites();
+            let sink = make(engine.catalog());
+            engine.outputs.add(number, name, Box::new(sink));
+        })
+    })?;
+    Some(number)
+}
+
+/// Ends and removes a sink that [`join`] added.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub(crate) fn leave(number: u64) {
+    thread::while_busy(|| {
+        with_engine(|engine| {
+            pass(engine);
+            engine.outputs.remove(number);
+        })
+    });
+}
+
 /// Adds the sinks that were added before the recorder started.
 pub(super) fn add_early(settings: &Settings) {
     let early = std::mem::take(&mut *lock(&EARLY_SINKS));

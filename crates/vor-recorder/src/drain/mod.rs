@@ -14,10 +14,10 @@ mod ending;
 mod engine;
 mod machine;
 pub(crate) mod capture_file;
-mod handle;
+pub(crate) mod handle;
 pub(crate) mod outputs;
 mod exit;
-mod fork;
+pub(crate) mod fork;
 mod heap;
 mod marks;
 pub(crate) mod printing;
@@ -479,7 +479,7 @@ pub fn flush() {
 }
 
 /// Like [`flush`], on a thread that is marked busy.
-fn flush_now() {
+pub(crate) fn flush_now() {
     with_engine(|engine| {
         pass(engine);
         engine.outputs.flush();
@@ -558,6 +558,35 @@ pub fn catalog() -> Option<Arc<Catalog>> {
         // Including scopes of which none has ended yet.
         engine.learn_sites();
         Arc::clone(engine.catalog())
+    })
+}
+
+/// What a request for the state of the recorder returns.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) sinks: Vec<String>,
+    pub(crate) failed_sinks: u64,
+    pub(crate) capture: Option<PathBuf>,
+}
+
+/// Returns the state of the recorder, to a thread of vor's own.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub(crate) fn status() -> Option<Status> {
+    thread::while_busy(|| {
+        let opened = lock(&SETTINGS).as_ref()?.opened.clone();
+        with_engine(|engine| {
+            pass(engine);
+            engine.learn_sites();
+            let capture = opened.filter(|(number, _)| engine.outputs.has(*number));
+            Status {
+                catalog: Arc::clone(engine.catalog()),
+                sinks: engine.outputs.names(),
+                failed_sinks: engine.outputs.failed(),
+                capture: capture.map(|(_, path)| path),
+            }
+        })
     })
 }
 

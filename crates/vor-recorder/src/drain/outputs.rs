@@ -88,6 +88,13 @@ impl Outputs {
         self.sinks.iter().any(|output| output.number == number)
     }
 
+    /// Returns the names of the sinks.
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names = self.sinks.iter().map(|output| output.name.clone());
+        names.collect()
+    }
+
     /// Ends one sink and removes it. Returns whether it was on and ended well.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         self.each(&|output| output.number == number, &mut |output| {

@@ -8,6 +8,8 @@ use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
 use crate::control::ScopeRules;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::live::Listen;
 use crate::os::report;
 use crate::setup::{self, variables};
 #[cfg(feature = "reader")]
@@ -64,6 +66,9 @@ pub struct Config {
     pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) scheduler: bool,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
+    /// Where clients may watch the program.
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    pub(crate) listen: Option<Listen>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
 }
@@ -132,6 +137,8 @@ impl Config {
             heap_snapshots: None,
             scheduler: false,
             sinks: Vec::new(),
+            #[cfg(all(feature = "live", not(target_family = "wasm")))]
+            listen: None,
             from_env: false,
         }
     }
@@ -155,6 +162,9 @@ impl Config {
     /// | `VOR_RECORD_KEEP=SIZE`, `TIME` or `N` | keeps this much of all segments, the newest: `2GB`, `7d`, `200` |
     /// | `VOR_RECORD_LAST=TIME` or `SIZE` | keeps the newest records in memory, and writes them when something asks for a dump: `30s`, `64MB`, `30s,64MB`; see [`last`](Self::last) |
     /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash`, `exit`, or `nothing`; by default `panic,crash` |
+    /// | `VOR_LISTEN=unix`, `unix:PATH` or `HOST:PORT` | lets `vor view`, `tail`, `top` and `record` watch the program while it runs (feature `live`) |
+    /// | `VOR_LISTEN_TOKEN=TEXT`, `VOR_LISTEN_TOKEN_FILE=PATH` | the token that clients must have |
+    /// | `VOR_LISTEN_ORIGIN=LIST` | the origins whose pages may watch it by a WebSocket, separated by commas |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
@@ -567,6 +577,28 @@ impl Config {
     #[must_use]
     pub fn scheduler(mut self, enabled: bool) -> Self {
         self.scheduler = enabled;
+        self
+    }
+
+    /// Lets clients watch the program while it runs: `vor view`, `vor tail`, `vor top` and
+    /// `vor record` with the address, or with the number of the process.
+    ///
+    /// Each client gets a capture that begins when it comes, with spans whatever
+    /// [`spans`](Self::spans) says. Nothing is encoded while there is no client, and a client that
+    /// reads slowly loses whole batches, which are counted. A socket in the file system is for the
+    /// same user only. An address that is not loopback needs a [token](Listen::token).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new().listen("127.0.0.1:5005".parse()?).enable();
+    /// # Ok::<(), vor_capture::Error>(())
+    /// ```
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    #[must_use]
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.listen = Some(listen);
         self
     }
 

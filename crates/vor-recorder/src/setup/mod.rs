@@ -21,6 +21,8 @@ use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::live;
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "reader")]
@@ -161,6 +163,13 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         settings.report_no_spans();
     }
     settings.add_sinks(config.sinks);
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    if let Some(listen) = &config.listen {
+        match live::start(listen) {
+            Ok(sink) => settings.add_sinks(vec![(format!("listen at {listen}"), Box::new(sink))]),
+            Err(error) => report::line(&format!("{error}; the program does not listen")),
+        }
+    }
     if let Some(interval) = config.heap_snapshots {
         // Last, so that all sinks get the first snapshot.
         settings.snapshot_heap(interval);

@@ -10,6 +10,8 @@ use vor_capture::sort::sort_by;
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
 use crate::control::ScopeRules;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::live::{Listen, Token};
 use crate::os::report;
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::Segments;
@@ -27,6 +29,10 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD_KEEP",
     "VOR_RECORD_LAST",
     "VOR_DUMP_ON",
+    "VOR_LISTEN",
+    "VOR_LISTEN_TOKEN",
+    "VOR_LISTEN_TOKEN_FILE",
+    "VOR_LISTEN_ORIGIN",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
     "VOR_CPU_TIME",
@@ -179,6 +185,51 @@ impl Variables<'_> {
         }
     }
 
+    /// Reads where clients may watch the program. Without its token it must not listen.
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    fn listen(&mut self, config: &mut Config) {
+        let [address, origins] =
+            ["VOR_LISTEN", "VOR_LISTEN_ORIGIN"].map(|name| (self.get)(name).unwrap_or_default());
+        // The command reads the token too, so it may be set for that one only.
+        let token = Token::from_variables(self.get);
+        if address.is_empty() || address == "0" {
+            return;
+        }
+        let listen = address.to_string_lossy().parse::<Listen>();
+        match listen.and_then(|listen| Ok((listen, token?))) {
+            Ok((listen, token)) => {
+                let origins = origins.to_string_lossy();
+                let origins = origins.split(',').map(str::trim);
+                let origins = origins.filter(|origin| !origin.is_empty());
+                config.listen = Some(Listen {
+                    token,
+                    origins: origins.map(str::to_owned).collect(),
+                    ..listen
+                });
+            }
+            Err(error) => {
+                (self.report)(&format!("VOR_LISTEN: {error}; the program does not listen"));
+            }
+        }
+    }
+
+    /// Reports that the program cannot listen.
+    #[cfg(not(all(feature = "live", not(target_family = "wasm"))))]
+    fn listen(&mut self, _: &mut Config) {
+        let names = [
+            "VOR_LISTEN",
+            "VOR_LISTEN_TOKEN",
+            "VOR_LISTEN_TOKEN_FILE",
+            "VOR_LISTEN_ORIGIN",
+        ];
+        let [address, ..] = names.map(|name| (self.get)(name).unwrap_or_default());
+        if !address.is_empty() && address != "0" {
+            (self.report)(
+                "VOR_LISTEN: the program was built without vor's feature `live`; it does not listen",
+            );
+        }
+    }
+
     /// Reads the path of the capture.
     fn path(&mut self) -> Option<PathBuf> {
         let path = (self.get)("VOR_RECORD")?;
@@ -274,6 +325,7 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.scheduler = variables.flag("VOR_SCHED").unwrap_or(false);
+        variables.listen(&mut config);
         config.capture = variables.path();
         let are_dumps = config.keeps_last();
         config.segments = variables.segments(config.capture.as_deref(), are_dumps);
@@ -296,6 +348,7 @@ impl Config {
 const PREFIXES: &[&str] = &[
     "VOR_RECORD",
     "VOR_DUMP",
+    "VOR_LISTEN",
     "VOR_RING",
     "VOR_COUNT",
     "VOR_CPU",
@@ -704,6 +757,34 @@ mod tests {
             ]
         );
         assert_eq!(set("captures/", "25MB", "100MB").1, [""; 0]);
+    }
+
+    #[cfg(all(feature = "live", not(target_family = "wasm")))]
+    #[test]
+    fn a_program_listens_as_the_variables_say() {
+        let set = |more: &[(&'static str, &'static str)]| {
+            let (config, lines) = from(&[&[("VOR_LISTEN", "127.0.0.1:5005")], more].concat());
+            (config.listen, lines)
+        };
+        let plain: Listen = "127.0.0.1:5005".parse().unwrap();
+        assert_eq!(set(&[]), (Some(plain.clone()), vec![]));
+        let origins = ("VOR_LISTEN_ORIGIN", "https://a.example, http://b:80,");
+        let token = ("VOR_LISTEN_TOKEN", "0123456789abcdef");
+        let listen = plain
+            .token(Token::new("0123456789abcdef").unwrap())
+            .origin("https://a.example")
+            .origin("http://b:80");
+        assert_eq!(set(&[origins, token]), (Some(listen), vec![]));
+        for off in ["", "0"] {
+            let (config, lines) = from(&[("VOR_LISTEN", off), token]);
+            assert_eq!((config.listen, lines), (None, vec![]));
+        }
+        let (listen, lines) = set(&[("VOR_LISTEN_TOKEN", "short")]);
+        assert_eq!((listen, lines.len()), (None, 1));
+        assert!(
+            lines[0].starts_with("VOR_LISTEN: VOR_LISTEN_TOKEN: a token has"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use vor_capture::model::catalog::{Catalog, DumpInfo, SegmentInfo, SiteId, Thread
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::model::scheduler::SchedulerBatch;
-use vor_capture::model::scope_modes::ScopeModes;
+use vor_capture::model::scope_modes::{ScopeModeChange, ScopeModes};
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::clock;
@@ -108,13 +108,13 @@ pub struct CaptureSink {
 
 /// A moment by the recorder's clock and by that of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moment {
-    pub(super) ticks: u64,
-    pub(super) unix_ns: i64,
+pub(crate) struct Moment {
+    pub(crate) ticks: u64,
+    pub(crate) unix_ns: i64,
 }
 
 impl Moment {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let ticks = clock::ticks();
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let unix_ns = since.unwrap_or_default().as_nanos();
@@ -125,9 +125,9 @@ impl Moment {
     }
 }
 
-/// The part of the catalog that is in the file.
+/// The part of the catalog that is in the file, or in a stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct Declared {
+pub(crate) struct Declared {
     process: bool,
     sites: usize,
     threads: usize,
@@ -156,6 +156,100 @@ struct PendingFrame {
     batches: VecDeque<SpanBatch>,
     /// Spans that are no longer in `batches`.
     discarded: u64,
+}
+
+impl Declared {
+    /// Writes which program and machine it is, at the first call. Returns whether this is that
+    /// call.
+    pub(crate) fn begin(
+        &mut self,
+        catalog: &Catalog,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if std::mem::replace(&mut self.process, true) {
+            return false;
+        }
+        encoder.encode(RecordRef::Process(&catalog.process), out);
+        encoder.encode(RecordRef::Machine(&catalog.machine), out);
+        true
+    }
+
+    /// Writes the other entries of `catalog` that are not written yet.
+    pub(crate) fn put(&mut self, catalog: &Catalog, encoder: &mut Encoder, out: &mut Vec<u8>) {
+        let syncs = catalog.timeline.syncs();
+        let new = syncs.partition_point(|sync| Some(sync.ticks) <= self.sync_ticks);
+        for sync in &syncs[new..] {
+            encoder.encode(RecordRef::Clock(sync), out);
+            self.sync_ticks = Some(sync.ticks);
+        }
+        if catalog.columns.len() > self.columns {
+            let first = self.columns as u32;
+            encoder.encode(
+                RecordRef::Columns {
+                    first,
+                    columns: &catalog.columns[self.columns..],
+                },
+                out,
+            );
+            self.columns = catalog.columns.len();
+        }
+        if catalog.frame_sets.len() > self.frame_sets {
+            let first = self.frame_sets as u32;
+            encoder.encode(
+                RecordRef::FrameSets {
+                    first,
+                    names: &catalog.frame_sets[self.frame_sets..],
+                },
+                out,
+            );
+            self.frame_sets = catalog.frame_sets.len();
+        }
+        if catalog.threads.len() > self.threads {
+            let first = ThreadId(self.threads as u32);
+            encoder.encode(
+                RecordRef::Threads {
+                    first,
+                    threads: &catalog.threads[self.threads..],
+                },
+                out,
+            );
+            self.threads = catalog.threads.len();
+        }
+        if catalog.sites.len() > self.sites {
+            let first = SiteId(self.sites as u32 + 1);
+            encoder.encode(
+                RecordRef::Sites {
+                    first,
+                    sites: &catalog.sites[self.sites..],
+                },
+                out,
+            );
+            self.sites = catalog.sites.len();
+        }
+    }
+
+    /// Writes the changes of scopes' modes that are not written yet, and returns them. They
+    /// come behind the sites that they name.
+    ///
+    /// At first it writes only what still holds, because the rest may be from long before this
+    /// capture, unless `is_dump`: a dump has records from before its begin.
+    pub(crate) fn put_modes(
+        &mut self,
+        catalog: &Catalog,
+        is_dump: bool,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> Vec<ScopeModeChange> {
+        let current = self.mode_ticks.is_none() && !is_dump;
+        let current = current.then(|| catalog.scope_modes.current());
+        let modes = current.as_ref().unwrap_or(&catalog.scope_modes);
+        encoder.encode(RecordRef::ScopeModes(modes, self.mode_ticks), out);
+        let written = modes.after(self.mode_ticks).collect();
+        let new = catalog.scope_modes.after(self.mode_ticks);
+        self.mode_ticks = new.last().map(|last| last.ticks).or(self.mode_ticks);
+        written
+    }
 }
 
 impl std::fmt::Debug for CaptureSink {
@@ -339,10 +433,7 @@ impl CaptureSink {
     /// Writes the entries of `catalog` that the file does not have yet.
     fn declare(&mut self, catalog: &Arc<Catalog>) {
         let (encoder, out, known) = (&mut self.encoder, &mut self.buffer, &mut self.declared);
-        if !known.process {
-            known.process = true;
-            encoder.encode(RecordRef::Process(&catalog.process), out);
-            encoder.encode(RecordRef::Machine(&catalog.machine), out);
+        if known.begin(catalog, encoder, out) {
             if let Some(segment) = self.segment {
                 encoder.encode(RecordRef::Segment(segment), out);
             }
@@ -350,69 +441,11 @@ impl CaptureSink {
                 encoder.encode(RecordRef::Dump(dump), out);
             }
         }
-        let syncs = catalog.timeline.syncs();
-        let new = syncs.partition_point(|sync| Some(sync.ticks) <= known.sync_ticks);
-        for sync in &syncs[new..] {
-            encoder.encode(RecordRef::Clock(sync), out);
-            known.sync_ticks = Some(sync.ticks);
-        }
-        if catalog.columns.len() > known.columns {
-            let first = known.columns as u32;
-            encoder.encode(
-                RecordRef::Columns {
-                    first,
-                    columns: &catalog.columns[known.columns..],
-                },
-                out,
-            );
-            known.columns = catalog.columns.len();
-        }
-        if catalog.frame_sets.len() > known.frame_sets {
-            let first = known.frame_sets as u32;
-            encoder.encode(
-                RecordRef::FrameSets {
-                    first,
-                    names: &catalog.frame_sets[known.frame_sets..],
-                },
-                out,
-            );
-            known.frame_sets = catalog.frame_sets.len();
-        }
-        if catalog.threads.len() > known.threads {
-            let first = ThreadId(known.threads as u32);
-            encoder.encode(
-                RecordRef::Threads {
-                    first,
-                    threads: &catalog.threads[known.threads..],
-                },
-                out,
-            );
-            known.threads = catalog.threads.len();
-        }
-        if catalog.sites.len() > known.sites {
-            let first = SiteId(known.sites as u32 + 1);
-            encoder.encode(
-                RecordRef::Sites {
-                    first,
-                    sites: &catalog.sites[known.sites..],
-                },
-                out,
-            );
-            known.sites = catalog.sites.len();
-        }
-        // Behind the sites that they name.
+        known.put(catalog, encoder, out);
         if !Arc::ptr_eq(&self.catalog.scope_modes, &catalog.scope_modes) {
-            // At first, only what still holds: the rest may be from long before this file. A dump has
-            // records from before its begin.
-            let current = known.mode_ticks.is_none() && self.dump.is_none();
-            let current = current.then(|| catalog.scope_modes.current());
-            let modes = current.as_ref().unwrap_or(&catalog.scope_modes);
-            encoder.encode(RecordRef::ScopeModes(modes, known.mode_ticks), out);
-            for change in modes.after(known.mode_ticks) {
+            for change in known.put_modes(catalog, self.dump.is_some(), encoder, out) {
                 self.scope_modes.insert(change);
             }
-            let new = catalog.scope_modes.after(known.mode_ticks);
-            known.mode_ticks = new.last().map(|last| last.ticks).or(known.mode_ticks);
         }
         self.catalog = Arc::clone(catalog);
     }
@@ -665,7 +698,7 @@ fn weight(batch: &SpanBatch) -> usize {
     batch.span_count() + batch.async_span_count() + batch.event_count()
 }
 
-fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
+pub(crate) fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
         let scopes = thread
             .scopes
@@ -687,7 +720,7 @@ fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
 }
 
 /// Makes a number unique among captures, from the hasher's random keys, the process and the time.
-pub(super) fn file_id() -> u64 {
+pub(crate) fn file_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(clock::ticks());

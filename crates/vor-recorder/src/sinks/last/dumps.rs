@@ -62,18 +62,23 @@ pub(super) fn forget_current(shared: &Arc<Shared>) {
 /// }
 /// ```
 pub fn dump(reason: &str) -> Result<PathBuf, Error> {
+    if thread::is_busy() {
+        return Err(Error::config("a sink cannot dump the records in memory"));
+    }
+    dump_now(reason)
+}
+
+/// Like [`dump`], also on a thread of vor's own.
+pub(crate) fn dump_now(reason: &str) -> Result<PathBuf, Error> {
     let shared = lock(&CURRENT).upgrade();
     let Some(shared) = shared.filter(|_| !record_state::is_forked()) else {
         return Err(Error::config(
             "no records are kept in memory; set VOR_RECORD_LAST or call `Config::last`",
         ));
     };
-    if thread::is_busy() {
-        return Err(Error::config("a sink cannot dump the records in memory"));
-    }
     let request = Request::new(Cause::Call, reason.to_owned());
-    drain::flush();
     thread::while_busy(|| {
+        drain::flush_now();
         lock(&shared.pace).begin();
         let contents = lock(&shared.memory).contents();
         let written = signals::without_signals(|| shared.write(&contents, &request))?;

@@ -35,6 +35,8 @@ use crate::sinks::capture::CaptureOptions;
 use crate::sinks::segments::Segments;
 use crate::sync::lock;
 pub use dumps::dump;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub(crate) use dumps::dump_now;
 use dumps::{Files, Pace};
 use memory::{Bounds, Memory};
 pub use triggers::DumpOn;

@@ -8,15 +8,25 @@ use std::rc::Rc;
 
 use egui::{Key, RichText, TextEdit, Ui};
 use js_sys::{ArrayBuffer, Uint8Array};
-use vor_viz::replay::ReplayState;
+use vor_viz::replay::{Arriving, ReplayState};
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
+
+use super::socket::{self, Socket};
 
 /// Captures that were opened together, or a one-line error.
 pub(crate) type Opened = Result<Vec<ReplayState>, String>;
 
 /// The names and bytes of captures, or a one-line error.
-type Files = Result<Vec<(String, Vec<u8>)>, String>;
+type Files = Result<Vec<(String, Bytes)>, String>;
+
+/// The bytes of a capture.
+#[derive(Debug)]
+enum Bytes {
+    All(Vec<u8>),
+    /// Those of a running program, which go on while the socket is open.
+    Arriving(Arriving, Socket),
+}
 
 /// Maximum number of captures that are shown together.
 const MAX_SHOWN: usize = 2;
@@ -27,6 +37,8 @@ pub(crate) struct Chooser {
     inbox: Rc<RefCell<Inbox>>,
     /// The text in the address field.
     typed: String,
+    /// The connections of the captures that are shown.
+    sockets: Vec<Socket>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +56,7 @@ impl Chooser {
         let mut chooser = Self {
             inbox: Rc::default(),
             typed: addresses.first().cloned().unwrap_or_default(),
+            sockets: Vec::new(),
         };
         if !addresses.is_empty() {
             chooser.fetch(context, addresses);
@@ -76,28 +89,55 @@ impl Chooser {
                     let bytes = file.bytes_async().await;
                     let bytes =
                         bytes.map_err(|error| format!("{name}: cannot be read: {error}"))?;
-                    files.push((name, bytes));
+                    files.push((name, Bytes::All(bytes)));
                 }
                 Ok(files)
             });
         }
         let arrived = self.inbox.borrow_mut().arrived.take()?;
         Some(arrived.and_then(|files| {
+            let mut sockets = Vec::new();
             let open = |(name, bytes)| {
-                ReplayState::from_bytes(bytes, name).map_err(|error| error.to_string())
+                let opened = match bytes {
+                    Bytes::All(bytes) => ReplayState::from_bytes(bytes, name),
+                    Bytes::Arriving(bytes, socket) => {
+                        sockets.push(socket);
+                        ReplayState::arriving(&bytes, name)
+                    }
+                };
+                opened.map_err(|error| error.to_string())
             };
-            files.into_iter().map(open).collect()
+            let opened = files.into_iter().map(open).collect::<Opened>();
+            // Those of earlier captures close.
+            self.sockets = sockets;
+            opened
         }))
     }
 
     fn fetch(&mut self, context: &egui::Context, addresses: Vec<String>) {
-        let names = addresses.join(" and ");
+        // The address of a stream may have a token.
+        let shown = addresses
+            .iter()
+            .map(|address| match socket::is_stream(address) {
+                true => without_query(address),
+                false => address,
+            });
+        let names = shown.collect::<Vec<_>>().join(" and ");
+        let repaints = context.clone();
         self.await_files(context, &names, async move {
             let mut files = Vec::new();
             for address in addresses.iter().take(MAX_SHOWN) {
-                let bytes = fetched(address).await;
-                let bytes = bytes.map_err(|problem| format!("{address}: {problem}"))?;
-                files.push((name_of(address), bytes));
+                let named = |problem| format!("{}: {problem}", without_query(address));
+                if socket::is_stream(address) {
+                    let context = repaints.clone();
+                    let stream = socket::connect(address, move || context.request_repaint()).await;
+                    let (bytes, socket) = stream.map_err(named)?;
+                    let name = without_query(address).to_owned();
+                    files.push((name, Bytes::Arriving(bytes, socket)));
+                    continue;
+                }
+                let bytes = fetched(address).await.map_err(named)?;
+                files.push((name_of(address), Bytes::All(bytes)));
             }
             Ok(files)
         });
@@ -207,9 +247,14 @@ async fn fetched(address: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Returns an address up to its query.
+fn without_query(address: &str) -> &str {
+    address.split(['?', '#']).next().unwrap_or(address)
+}
+
 /// Returns the last part of an address's path.
 fn name_of(address: &str) -> String {
-    let path = address.split(['?', '#']).next().unwrap_or(address);
+    let path = without_query(address);
     let last = path
         .rsplit('/')
         .find(|part| !part.is_empty())

@@ -1,5 +1,6 @@
 //! The page: how it is drawn, and how it finds captures.
 
+mod socket;
 pub(crate) mod chooser;
 mod fills;
 mod page;
