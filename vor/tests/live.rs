@@ -200,7 +200,7 @@ fn tail_prints_a_frame_soon_after_its_end() {
 }
 
 #[test]
-fn ctl_shows_what_is_on_and_dumps() {
+fn ctl_shows_what_is_on_dumps_and_sets_rules() {
     own_process!();
     let program = Program::start();
     let status = String::from_utf8(program.run(&["ctl", "status"]).stdout).unwrap();
@@ -216,6 +216,20 @@ fn ctl_shows_what_is_on_and_dumps() {
     let path = String::from_utf8(program.run(&["ctl", "dump"]).stdout).unwrap();
     let (spans, frames) = spans_and_frames(Path::new(path.trim()));
     assert!(spans > 0 && frames > 0);
+    let scopes = |rules: &[&str]| {
+        let mut command = program.vor(&[&["ctl", "scopes"], rules].concat());
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (text, String::from_utf8(output.stderr).unwrap())
+    };
+    let (all, _) = scopes(&[]);
+    assert!(all.starts_with("rules: \nrecord: "), "{all}");
+    let (counted, _) = scopes(&["*=count"]);
+    assert!(counted.starts_with("rules: *=count\ncount: "), "{counted}");
+    let (nothing, refused) = scopes(&["*=cuont"]);
+    assert!(nothing.is_empty() && refused.contains("cuont"), "{refused}");
+    assert!(scopes(&[]).0.starts_with("rules: *=count\n"));
+    assert!(scopes(&[""]).0.starts_with("rules: \nrecord: "));
     let none = Command::new(env!("CARGO_BIN_EXE_vor"))
         .args(["ctl", "unix:/nowhere/vor.sock"])
         .output()

@@ -542,11 +542,18 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
 /// ```
 #[must_use]
 pub fn scopes() -> Vec<ScopeState> {
-    let read = |engine: &mut Engine| {
-        pass(engine);
-        engine.scope_states()
-    };
-    try_with_engine(read).unwrap_or_default()
+    try_with_engine(read_scopes).unwrap_or_default()
+}
+
+fn read_scopes(engine: &mut Engine) -> Vec<ScopeState> {
+    pass(engine);
+    engine.scope_states()
+}
+
+/// Returns what [`scopes`] does, to a thread of vor's own.
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub(crate) fn scopes_for_client() -> Vec<ScopeState> {
+    thread::while_busy(|| with_engine(read_scopes)).unwrap_or_default()
 }
 
 /// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a

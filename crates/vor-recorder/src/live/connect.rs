@@ -10,7 +10,7 @@ use vor_capture::Error;
 use vor_capture::format::MAGIC;
 
 use super::address::Address;
-use super::request::{Choice, Wish, line};
+use super::request::{Choice, MAX_BYTES, Wish, line};
 use super::token::Token;
 
 /// How long a host may take to answer.
@@ -174,7 +174,7 @@ pub fn connect(
     choice: Choice,
     token: Option<&Token>,
 ) -> Result<Connection, Error> {
-    let mut socket = begin(address, Wish::Stream(choice), token)?;
+    let mut socket = begin(address, &Wish::Stream(choice), token)?;
     let mut begun = [0; MAGIC.len()];
     let lost = |error| Error::io(format!("{address}: the program does not answer"), error);
     socket.read_exact(&mut begun).map_err(lost)?;
@@ -191,22 +191,38 @@ pub fn connect(
     Err(refusal(address, &String::from_utf8_lossy(&answer)))
 }
 
-/// Sends a request by its name, `status` or `dump`, and returns the lines of the answer.
+/// What a program may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Question {
+    /// What is on.
+    Status,
+    /// The newest records in memory as a file, and its path.
+    Dump,
+    /// How the scopes of each call site are recorded; with rules, after these have replaced those
+    /// that were on.
+    Scopes(Option<String>),
+}
+
+/// Asks a program, and returns the lines of its answer.
 ///
 /// # Errors
 ///
-/// There is no such request, nobody listens at the address, or the program refuses.
-pub fn ask(address: &Address, request: &str, token: Option<&Token>) -> Result<String, Error> {
-    let wish = match request {
-        "status" => Wish::Status,
-        "dump" => Wish::Dump,
-        _ => {
-            return Err(Error::config(format!(
-                "`{request}` is not `status` or `dump`"
-            )));
-        }
+/// Nobody listens at the address, or the program refuses.
+pub fn ask(address: &Address, question: &Question, token: Option<&Token>) -> Result<String, Error> {
+    let wish = match question {
+        Question::Status => Wish::Status,
+        Question::Dump => Wish::Dump,
+        Question::Scopes(None) => Wish::Scopes,
+        Question::Scopes(Some(rules)) => Wish::SetScopes(rules.clone()),
     };
-    let socket = begin(address, wish, token)?;
+    let line_bytes = line(&wish, token).len();
+    if line_bytes > MAX_BYTES {
+        return Err(Error::config(format!(
+            "the rules take {line_bytes} bytes, more than {MAX_BYTES}; use fewer of them"
+        )));
+    }
+    let socket = begin(address, &wish, token)?;
     let mut answer = String::new();
     socket
         .take(MAX_ANSWER_BYTES)
@@ -218,7 +234,7 @@ pub fn ask(address: &Address, request: &str, token: Option<&Token>) -> Result<St
     }
 }
 
-fn begin(address: &Address, wish: Wish, token: Option<&Token>) -> Result<Socket, Error> {
+fn begin(address: &Address, wish: &Wish, token: Option<&Token>) -> Result<Socket, Error> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::config(format!(
             "{address}: no program listens there; start it with VOR_LISTEN=unix"

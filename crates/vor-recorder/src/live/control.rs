@@ -1,14 +1,17 @@
-//! The requests that are not streams: what is on, and a dump. Rules of scopes belong here as well.
+//! The requests that are not streams: what is on, a dump, and rules of scopes.
 //!
 //! Each returns the lines after `ok`.
 
 use std::fmt::Write;
 
 use vor_capture::Error;
+use vor_capture::model::measures::Measures;
 
 use super::server;
+use crate::control::{self, scope_rules};
 use crate::drain;
 use crate::hot::record_state;
+use crate::os::report::escaped;
 
 /// Returns what is on, as `name: value` lines.
 pub(super) fn status() -> Result<String, Error> {
@@ -18,7 +21,7 @@ pub(super) fn status() -> Result<String, Error> {
     let catalog = &status.catalog;
     let mut lines = String::new();
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        let value = crate::os::report::escaped(&value.to_string());
+        let value = escaped(&value.to_string());
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "{name}: {value}");
     };
@@ -67,4 +70,43 @@ pub(super) fn dump() -> Result<String, Error> {
     Err(Error::config(
         "the program was built without vor's feature `reader`, which keeps records in memory",
     ))
+}
+
+/// Returns the rules that are on, and a line for each call site: its mode, how many of its scopes
+/// were recorded, counted and skipped, and its name.
+pub(super) fn scopes() -> String {
+    let mut lines = format!("rules: {}\n", escaped(&scope_rules()));
+    for state in drain::scopes_for_client() {
+        let mut mode = state.mode.to_string();
+        for (measure, name) in [
+            (Measures::CPU, "cpu"),
+            (Measures::ALLOC, "allocations"),
+            (Measures::WAIT, "waits"),
+        ] {
+            if state.measures.has(measure) {
+                mode += &format!("+{name}");
+            }
+        }
+        let over_budget = if state.over_budget {
+            ", over its budget"
+        } else {
+            ""
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            lines,
+            "{mode}{over_budget}: {} recorded, {} counted, {} skipped: {}",
+            state.recorded,
+            state.counted,
+            state.skipped,
+            escaped(&state.name)
+        );
+    }
+    lines
+}
+
+/// Replaces the rules, and returns what [`scopes`] does.
+pub(super) fn set_scopes(rules: &str) -> Result<String, Error> {
+    control::apply(rules.parse()?);
+    Ok(scopes())
 }

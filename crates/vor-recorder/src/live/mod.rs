@@ -38,7 +38,7 @@ use std::str::FromStr;
 use vor_capture::Error;
 
 pub use address::Address;
-pub use connect::{Connection, Ender, ask, connect};
+pub use connect::{Connection, Ender, Question, ask, connect};
 pub use request::Choice;
 #[doc(hidden)]
 pub use request::check_any_request;

@@ -5,6 +5,7 @@
 //! vor 1 stream spans=slow:50000us token=0123456789abcdef
 //! vor 1 status
 //! vor 1 dump
+//! vor 1 scopes rules=db::*%3dcount
 //! ```
 //!
 //! An empty line asks for a stream of everything, so that `echo | nc -U PATH > run.vor` is a
@@ -20,7 +21,7 @@ use vor_capture::Error;
 use super::token::Token;
 
 /// Most bytes of a request, its end included.
-pub(super) const MAX_BYTES: usize = 512;
+pub(super) const MAX_BYTES: usize = 4096;
 
 const VERSION: &str = "1";
 
@@ -61,7 +62,7 @@ impl Choice {
 }
 
 /// What a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// The capture from now on.
     Stream(Choice),
@@ -69,17 +70,21 @@ pub(super) enum Wish {
     Status,
     /// The newest records in memory as a file.
     Dump,
+    /// How the scopes of each call site are recorded, in lines.
+    Scopes,
+    /// The same, after these rules have replaced those that were on.
+    SetScopes(String),
 }
 
 impl Wish {
     /// Returns whether it changes something in the program or on its disk.
-    pub(super) fn is_control(self) -> bool {
-        matches!(self, Self::Dump)
+    pub(super) fn is_control(&self) -> bool {
+        matches!(self, Self::Dump | Self::SetScopes(_))
     }
 }
 
 /// A request that was understood. Whether its token is right is not known yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
     pub(super) wish: Wish,
     pub(super) token: Option<&'a str>,
@@ -112,13 +117,18 @@ impl<'a> Request<'a> {
             ));
         }
         let verb = words.next().unwrap_or_default();
-        let (mut token, mut choice) = (None, None);
+        let (mut token, mut choice, mut rules) = (None, None, None);
         for word in words {
             match word.split_once('=') {
                 Some(("token", given)) if token.is_none() => token = Some(given),
                 Some(("spans", given)) if choice.is_none() && verb == "stream" => {
                     choice = Some(Choice::parse(given).ok_or_else(|| {
                         Error::config("spans= is not `all`, `none` or `slow:MICROSECONDSus`")
+                    })?);
+                }
+                Some(("rules", given)) if rules.is_none() && verb == "scopes" => {
+                    rules = Some(unescape(given).ok_or_else(|| {
+                        Error::config("rules= has a `%` that no two hexadecimal digits follow")
                     })?);
                 }
                 _ => {
@@ -132,9 +142,11 @@ impl<'a> Request<'a> {
             "stream" => Wish::Stream(choice.unwrap_or_default()),
             "status" => Wish::Status,
             "dump" => Wish::Dump,
+            "scopes" => rules.map_or(Wish::Scopes, Wish::SetScopes),
             _ => {
                 return Err(Error::config(
-                    "a request is `stream`, `status` or `dump`; use the `vor` of this version",
+                    "a request is `stream`, `status`, `dump` or `scopes`; use the `vor` of this \
+                    version",
                 ));
             }
         };
@@ -143,18 +155,48 @@ impl<'a> Request<'a> {
 }
 
 /// Writes a request as the line that [`Request::parse`] reads.
-pub(super) fn line(wish: Wish, token: Option<&Token>) -> String {
+pub(super) fn line(wish: &Wish, token: Option<&Token>) -> String {
     let mut line = format!("vor {VERSION} ");
     line += &match wish {
         Wish::Stream(choice) => format!("stream spans={choice}"),
         Wish::Status => "status".to_owned(),
         Wish::Dump => "dump".to_owned(),
+        Wish::Scopes => "scopes".to_owned(),
+        Wish::SetScopes(rules) => format!("scopes rules={}", escape(rules)),
     };
     if let Some(token) = token {
         line += &format!(" token={}", token.as_str());
     }
     line.push('\n');
     line
+}
+
+/// Writes a text as a word of ASCII: `%` and two digits for each byte that is not graphic, or is
+/// the `%` or the `=`.
+fn escape(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' | b'=' => word += &format!("%{byte:02x}"),
+            _ if byte.is_ascii_graphic() => word.push(byte.into()),
+            _ => word += &format!("%{byte:02x}"),
+        }
+    }
+    word
+}
+
+/// Reads what [`escape`] writes. Bytes that are no text are replaced.
+fn unescape(word: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut parts = word.split('%');
+    bytes.extend_from_slice(parts.next()?.as_bytes());
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads any bytes as a request, and checks that what was understood can be written again.
@@ -168,7 +210,7 @@ pub fn check_any_request(bytes: &[u8]) {
         return;
     };
     let token = request.token.and_then(|token| Token::new(token).ok());
-    let again = line(request.wish, token.as_ref());
+    let again = line(&request.wish, token.as_ref());
     let again = again.trim_end_matches('\n');
     let parsed = Request::parse(again.as_bytes()).map(|request| request.wish);
     assert_eq!(parsed.ok(), Some(request.wish), "{again}");
@@ -198,6 +240,12 @@ mod tests {
             ("vor 1  stream spans=slow:50000us\r", Wish::Stream(slow)),
             ("vor 1 status", Wish::Status),
             ("vor 1 dump token=x", Wish::Dump),
+            ("vor 1 scopes", Wish::Scopes),
+            ("vor 1 scopes rules=", Wish::SetScopes(String::new())),
+            (
+                "vor 1 scopes rules=a%20b%3Doff",
+                Wish::SetScopes("a b=off".into()),
+            ),
         ] {
             assert_eq!(wish(line), Ok(expected), "{line:?}");
         }
@@ -212,9 +260,12 @@ mod tests {
             ("POST / HTTP/1.1\r", "no request of vor"),
             ("vor 2 stream", "version 1 only"),
             ("vor", "version 1 only"),
-            ("vor 1", "`stream`, `status` or `dump`"),
-            ("vor 1 shutdown", "`stream`, `status` or `dump`"),
+            ("vor 1", "`stream`, `status`, `dump` or `scopes`"),
+            ("vor 1 shutdown", "`stream`, `status`, `dump` or `scopes`"),
             ("vor 1 status spans=all", "no meaning here"),
+            ("vor 1 status rules=a=off", "no meaning here"),
+            ("vor 1 scopes rules=a%2", "has a `%`"),
+            ("vor 1 scopes rules=%+1", "has a `%`"),
             ("vor 1 stream spans=all spans=none", "no meaning here"),
             ("vor 1 stream spans=slow:1ms", "spans= is not"),
             ("vor 1 stream spans=slow:-1us", "spans= is not"),
@@ -236,8 +287,10 @@ mod tests {
             Wish::Stream(Choice::Slow(Duration::from_micros(u64::MAX))),
             Wish::Status,
             Wish::Dump,
+            Wish::Scopes,
+            Wish::SetScopes("a b=off, ü*=1/100 %".into()),
         ] {
-            let line = line(wished, Some(&token));
+            let line = line(&wished, Some(&token));
             assert!(line.len() <= MAX_BYTES);
             let request = Request::parse(line.trim_end_matches('\n').as_bytes()).unwrap();
             assert_eq!(
@@ -255,7 +308,7 @@ mod tests {
 
         #[test]
         fn near_requests_survive_a_round_trip(
-            line in "vor 1 (stream|status|dump)( (spans|token)=[a-z0-9:=]{0,20}){0,3}\r?"
+            line in "vor 1 (stream|status|dump|scopes)( (spans|token|rules)=[a-z0-9:=%]{0,20}){0,3}\r?"
         ) {
             check_any_request(line.as_bytes());
         }

@@ -516,6 +516,8 @@ impl Connection {
             },
             Ok(Wish::Status) => control::status(),
             Ok(Wish::Dump) => control::dump(),
+            Ok(Wish::Scopes) => Ok(control::scopes()),
+            Ok(Wish::SetScopes(rules)) => control::set_scopes(&rules),
             Err(error) => Err(error),
         };
         let text = match answer {

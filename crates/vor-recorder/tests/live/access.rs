@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use vor_fixtures::process::vor_lines;
 use vor_fixtures::{own_process, process, test_name};
-use vor_recorder::live::{Choice, Listen, Token, listening};
+use vor_recorder::live::{Choice, Listen, Question, Token, listening};
 use vor_recorder::setup::{Config, enable};
 
 use crate::support::*;
@@ -47,10 +47,13 @@ fn control_needs_a_token_or_the_same_user() {
         .listen("127.0.0.1:0".parse().unwrap())
         .enable();
     let address = vor_recorder::live::Address::of_program(&listening().unwrap()).unwrap();
-    let ask = |request| vor_recorder::live::ask(&address, request, None);
-    assert!(ask("status").unwrap().starts_with("vor: "));
-    let error = ask("dump").unwrap_err().to_string();
-    assert!(error.contains("control needs a token"), "{error}");
+    let ask = |question| vor_recorder::live::ask(&address, &question, None);
+    assert!(ask(Question::Status).unwrap().starts_with("vor: "));
+    assert!(ask(Question::Scopes(None)).unwrap().starts_with("rules: "));
+    for question in [Question::Dump, Question::Scopes(Some("*=off".into()))] {
+        let error = ask(question).unwrap_err().to_string();
+        assert!(error.contains("control needs a token"), "{error}");
+    }
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn the_socket_is_for_this_user_only() {
     let socket = listen(folder.path());
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let error = ask(&socket, "dump").unwrap_err();
+    let error = ask(&socket, &Question::Dump).unwrap_err();
     assert!(error.contains("no records are kept in memory"), "{error}");
     // Nothing else is left of the folder in which it was made.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use vor_fixtures::own_process;
 use vor_recorder::drain::{flush, frame_mark};
-use vor_recorder::live::{Choice, MAX_CLIENTS, QUEUE_BYTES};
+use vor_recorder::live::{Choice, MAX_CLIENTS, QUEUE_BYTES, Question};
 use vor_recorder::profile_scope;
 
 use crate::support::*;
@@ -67,7 +67,7 @@ fn a_client_may_leave_at_any_byte() {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.write_all(&request[..length]).unwrap();
     }
-    wait_for("room", || ask(&socket, "status").is_ok());
+    wait_for("room", || ask(&socket, &Question::Status).is_ok());
     let mut length = 1;
     loop {
         // Not too many at a time.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use vor_capture::reader::{Damage, Event, Reader};
-use vor_recorder::live::{Address, Choice, Connection, Token, connect};
+use vor_recorder::live::{Address, Choice, Connection, Question, Token, connect};
 use vor_recorder::setup::Config;
 
 /// What takes longer hangs.
@@ -48,9 +48,9 @@ pub fn raw(socket: &Path, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-pub fn ask(socket: &Path, request: &str) -> Result<String, String> {
+pub fn ask(socket: &Path, question: &Question) -> Result<String, String> {
     let address = Address::Unix(socket.to_owned());
-    vor_recorder::live::ask(&address, request, None).map_err(|error| error.to_string())
+    vor_recorder::live::ask(&address, question, None).map_err(|error| error.to_string())
 }
 
 /// Waits until something holds.
@@ -64,7 +64,7 @@ pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns the lines of the status that begin with `name`.
 pub fn status_lines(socket: &Path, name: &str) -> Vec<String> {
-    let status = ask(socket, "status").unwrap();
+    let status = ask(socket, &Question::Status).unwrap();
     let lines = status.lines().filter_map(|line| line.strip_prefix(name));
     lines
         .map(|line| line.trim_start_matches(": ").to_owned())

@@ -113,7 +113,12 @@ fn print_once(
     let begun = Instant::now();
     loop {
         input.read_into(model, READ_BOUND)?;
-        if input.has_all() && (!input.is_live() || input.has_ended() || begun.elapsed() >= ONCE) {
+        // A program that records without a pause never has nothing more.
+        let is_over = match input.is_live() && !input.has_ended() {
+            true => begun.elapsed() >= ONCE,
+            false => input.has_all(),
+        };
+        if is_over {
             break;
         }
     }
