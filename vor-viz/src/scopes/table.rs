@@ -6,6 +6,7 @@ use std::fmt::Write;
 use egui::{TextEdit, Ui};
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::Measures;
+use vor_capture::model::scope_modes::ScopeMode;
 use vor_capture::units;
 
 use super::details;
@@ -319,6 +320,7 @@ impl ScopeTable {
             row_role: "scope",
         };
         let catalog = store.catalog();
+        let modes = catalog.scope_modes.incomplete();
         let response = grid.show(
             ui,
             theme,
@@ -326,7 +328,12 @@ impl ScopeTable {
             |i| rows[i].name.to_string(),
             |i, cells| {
                 let row = rows[i];
-                let note = if row.is_task() { "task" } else { "" };
+                let mode = modes.get(&row.site).map(ScopeMode::to_string);
+                let note = match &mode {
+                    Some(mode) => mode,
+                    None if row.is_task() => "task",
+                    None => "",
+                };
                 cells.name(theme.site(catalog.site(row.site)), &row.name, note);
                 cells.number(&units::count(row.count));
                 cells.number(&units::duration(row.total_ns as f64));
@@ -400,6 +407,15 @@ impl ScopeTable {
                     units::count(result.spans)
                 ));
             }
+            let missing = self.not_recorded(store.catalog());
+            if !missing.is_empty() {
+                let count = units::count(missing.len() as u64);
+                ui.weak(format!("{count} not recorded"))
+                    .on_hover_text(format!(
+                        "A rule kept these scopes from being recorded: {}",
+                        missing.join(", ")
+                    ));
+            }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
                 ui.weak(format!("counting {:.0} %", progress * 100.0));
             }
@@ -420,6 +436,20 @@ impl ScopeTable {
                 }
             }
         });
+    }
+
+    /// Returns the names of the scopes that have no row because a rule kept them from being recorded,
+    /// each with its mode.
+    fn not_recorded(&self, catalog: &Catalog) -> Vec<String> {
+        let mut silent = catalog.scope_modes.incomplete();
+        silent.retain(|_, mode| mode.is_silent());
+        for row in self.job.output().map_or(&[][..], |result| &result.rows) {
+            silent.remove(&row.site);
+        }
+        let names = silent.into_iter();
+        names
+            .map(|(site, mode)| format!("{} {mode}", catalog.site_name(site)))
+            .collect()
     }
 
     /// Filters and sorts the rows again, if the inputs of the order changed.

@@ -13,6 +13,7 @@
 //! path of a scope, which is its module and its name, from any `::` on. The last rule that matches
 //! decides. Nothing here knows of a recorder, so all of it is tested by properties.
 
+use std::cell::OnceCell;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
@@ -51,7 +52,26 @@ struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     part: Part,
-    glob: String,
+    glob: Glob,
+}
+
+/// A text with wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Glob {
+    text: String,
+    /// Bytes before the first wildcard, which most texts already differ from.
+    literal_bytes: usize,
+    shape: Shape,
+}
+
+/// The shapes of most globs need no search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// `text`
+    Literal,
+    /// `text*`, also `*`.
+    Prefix,
+    Any,
 }
 
 /// The part of a scope that a pattern is compared with.
@@ -111,14 +131,18 @@ impl ScopeRules {
     /// Returns the mode of the scopes of a call site, and the rank of the rule that decides: the
     /// number of the rule from 1, or 0 if no rule matches.
     pub(crate) fn of_site(&self, site: &SiteInfo) -> (Mode, u16) {
-        let matches = |pattern: &Pattern| match pattern.part {
+        let path = OnceCell::new();
+        let matches = |Pattern { part, glob }: &Pattern| match part {
             Part::Path => {
-                pattern.glob == "*" || is_path_matched(&pattern.glob, &site.module_path, &site.name)
+                glob.is_all()
+                    || path
+                        .get_or_init(|| ScopePath::new(&site.module_path, &site.name))
+                        .is_matched(glob)
             }
-            Part::Name => is_matched(&pattern.glob, &site.name),
-            Part::Module => is_matched(&pattern.glob, &site.module_path),
-            Part::File => is_matched(&pattern.glob, &site.file),
-            Part::Category => is_matched(&pattern.glob, &site.category),
+            Part::Name => glob.is_match(&site.name),
+            Part::Module => glob.is_match(&site.module_path),
+            Part::File => glob.is_match(&site.file),
+            Part::Category => glob.is_match(&site.category),
             Part::Thread => false,
         };
         self.last(matches)
@@ -126,7 +150,7 @@ impl ScopeRules {
 
     /// Returns the mode of the scopes of a thread, and the rank of the rule that decides.
     pub(crate) fn of_thread(&self, name: &str) -> (Mode, u16) {
-        self.last(|pattern| pattern.part == Part::Thread && is_matched(&pattern.glob, name))
+        self.last(|pattern| pattern.part == Part::Thread && pattern.glob.is_match(name))
     }
 
     /// Returns the rank of the last rule for threads, or 0 if there is none.
@@ -140,32 +164,128 @@ impl ScopeRules {
     }
 }
 
-/// Compares a glob with a path from its begin, and from each `::` on.
-fn is_path_matched(glob: &str, module: &str, name: &str) -> bool {
-    if is_matched(glob, name) {
-        return true;
-    }
-    let after = |text: &str, at: usize| text[at..].find("::").map(|found| at + found + 2);
-    let mut at = Some(0);
-    while let Some(start) = at.filter(|_| !module.is_empty()) {
-        let ends = [&module[start..], "::", name];
-        if glob_matches(glob, || ends.iter().flat_map(|part| part.chars())) {
-            return true;
+impl Glob {
+    fn new(text: &str) -> Self {
+        let literal_bytes = text.find(['*', '?']).unwrap_or(text.len());
+        Self {
+            text: text.to_owned(),
+            literal_bytes,
+            shape: match &text[literal_bytes..] {
+                "" => Shape::Literal,
+                "*" => Shape::Prefix,
+                _ => Shape::Any,
+            },
         }
-        at = after(module, start);
     }
-    let mut at = after(name, 0);
-    while let Some(start) = at {
-        if is_matched(glob, &name[start..]) {
-            return true;
+
+    fn is_all(&self) -> bool {
+        self.text == "*"
+    }
+
+    fn is_match(&self, text: &str) -> bool {
+        self.is_match_of([text, "", ""])
+    }
+
+    /// Returns whether it matches these texts, one behind the other.
+    fn is_match_of(&self, parts: [&str; 3]) -> bool {
+        let mut literal = &self.text.as_bytes()[..self.literal_bytes];
+        let mut left = 0;
+        for part in parts.map(str::as_bytes) {
+            let (compared, rest) = literal.split_at(literal.len().min(part.len()));
+            if !part.starts_with(compared) {
+                return false;
+            }
+            literal = rest;
+            left += part.len() - compared.len();
         }
-        at = after(name, start);
+        literal.is_empty()
+            && match self.shape {
+                Shape::Literal => left == 0,
+                Shape::Prefix => true,
+                Shape::Any => glob_matches(&self.text, || parts.into_iter().flat_map(str::chars)),
+            }
     }
-    false
 }
 
-fn is_matched(glob: &str, text: &str) -> bool {
-    glob_matches(glob, || text.chars())
+/// Places in a path at which patterns may begin that need no allocation.
+const FEW_STARTS: usize = 12;
+
+/// A place in a path, and the byte there, from which most patterns differ.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    at: u32,
+    byte: u8,
+}
+
+/// The module and the name of a scope, and where patterns may begin in them.
+struct ScopePath<'a> {
+    module: &'a str,
+    name: &'a str,
+    starts: [Start; FEW_STARTS],
+    used: usize,
+    /// Further ones, of which few paths have any.
+    more_starts: Vec<Start>,
+}
+
+impl<'a> ScopePath<'a> {
+    fn new(module: &'a str, name: &'a str) -> Self {
+        let mut path = Self {
+            module,
+            name,
+            starts: [Start::default(); FEW_STARTS],
+            used: 0,
+            more_starts: Vec::new(),
+        };
+        // The name counts from behind the module and a separator.
+        let mut offset = 0;
+        for text in [module, name].into_iter().filter(|text| !text.is_empty()) {
+            let bytes = text.as_bytes();
+            path.add(offset, bytes.first());
+            let mut at = 0;
+            while let Some(found) = text[at..].find(':') {
+                at += found + 1;
+                if bytes.get(at) == Some(&b':') {
+                    at += 1;
+                    path.add(offset + at, bytes.get(at));
+                }
+            }
+            offset += text.len() + 2;
+        }
+        path
+    }
+
+    /// Adds a place. At the end of the module, a separator comes next.
+    fn add(&mut self, at: usize, byte: Option<&u8>) {
+        let start = Start {
+            at: at as u32,
+            byte: byte.copied().unwrap_or(b':'),
+        };
+        match self.starts.get_mut(self.used) {
+            Some(place) => {
+                *place = start;
+                self.used += 1;
+            }
+            None => self.more_starts.push(start),
+        }
+    }
+
+    /// Compares a glob with the path from its begin, and from each `::` on.
+    fn is_matched(&self, glob: &Glob) -> bool {
+        let name_start = match self.module.len() {
+            0 => 0,
+            len => len + 2,
+        };
+        let first = glob.text.as_bytes()[..glob.literal_bytes].first();
+        let starts = self.starts[..self.used].iter().chain(&self.more_starts);
+        let mut starts = starts.filter(|start| first.is_none_or(|first| *first == start.byte));
+        starts.any(|start| {
+            let at = start.at as usize;
+            match at.checked_sub(name_start) {
+                Some(in_name) => glob.is_match(&self.name[in_name..]),
+                None => glob.is_match_of([&self.module[at..], "::", self.name]),
+            }
+        })
+    }
 }
 
 /// Returns whether a glob matches a text. A `*` first takes nothing, and one character more each
@@ -244,7 +364,7 @@ fn rule(text: &str) -> Result<Rule, Error> {
     }
     let pattern = Pattern {
         part,
-        glob: glob.to_owned(),
+        glob: Glob::new(glob),
     };
     let mode = self::mode(mode).map_err(refuse)?;
     Ok(Rule { pattern, mode })
@@ -328,7 +448,7 @@ impl Display for ScopeRules {
             let part = rule.pattern.part;
             let prefix = PREFIXES.iter().find(|(_, of)| *of == part);
             f.write_str(prefix.map_or("", |(prefix, _)| prefix))?;
-            write!(f, "{}={}", rule.pattern.glob, ModeText(rule.mode))?;
+            write!(f, "{}={}", rule.pattern.glob.text, ModeText(rule.mode))?;
         }
         Ok(())
     }
@@ -543,7 +663,7 @@ mod tests {
         #[test]
         fn a_glob_matches_as_its_definition_says(glob in "[ab*?]{0,7}", text in "[abc]{0,8}") {
             let [g, t] = [&glob, &text].map(|text| text.chars().collect::<Vec<_>>());
-            prop_assert_eq!(is_matched(&glob, &text), matches_by_definition(&g, &t));
+            prop_assert_eq!(Glob::new(&glob).is_match(&text), matches_by_definition(&g, &t));
         }
 
         #[test]
@@ -554,8 +674,9 @@ mod tests {
         ) {
             let path = if module.is_empty() { name.clone() } else { format!("{module}::{name}") };
             let starts = path.match_indices("::").map(|(at, _)| at + 2);
-            let expected = std::iter::once(0).chain(starts).any(|at| is_matched(&glob, &path[at..]));
-            prop_assert_eq!(is_path_matched(&glob, &module, &name), expected);
+            let expected = std::iter::once(0).chain(starts).any(|at| Glob::new(&glob).is_match(&path[at..]));
+            let found = ScopePath::new(&module, &name).is_matched(&Glob::new(&glob));
+            prop_assert_eq!(found, expected);
         }
     }
 }

@@ -364,6 +364,9 @@ impl CaptureSink {
             self.declare(&catalog);
             self.encoder
                 .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+        } else if !catalog.scope_modes.is_empty() {
+            // A segment in which nothing is recorded says why.
+            self.declare(&catalog);
         }
         self.write_out()
     }
