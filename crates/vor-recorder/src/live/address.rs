@@ -50,6 +50,11 @@ impl Address {
         text.starts_with("unix:") || text.starts_with("tcp:")
     }
 
+    /// Returns whether the system shall choose the port.
+    pub(super) fn is_any_port(&self) -> bool {
+        matches!(self, Self::Tcp(text) if text.ends_with(":0"))
+    }
+
     fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |problem: &str| Err(Error::config(format!("`{text}`: {problem}; {EXPECTED}")));
         if let Some(path) = text.strip_prefix("unix:") {

@@ -118,8 +118,12 @@ pub(crate) fn start(listen: &Listen) -> Result<ListenSink, Error> {
         )));
     }
     let listener = Listener::bind(&listen.address, listen.token.is_some())?;
+    #[cfg(unix)]
+    listener
+        .set_nonblocking()
+        .map_err(|error| Error::io(format!("cannot listen at {}", listen.address), error))?;
     let address = listener.address(&listen.address);
-    let asked_for_any_port = address != listen.address;
+    let asked_for_any_port = listen.address.is_any_port();
     #[cfg(unix)]
     crate::drain::fork::set_hooks(crate::drain::fork::Hooks {
         lock: || Box::new(lock(&OPEN)),
@@ -255,22 +259,40 @@ impl Listener {
         }
     }
 
-    /// Returns the address with the port that the system chose.
+    /// Returns the address with the port that the system chose, and with a path that holds in any
+    /// folder.
     fn address(&self, asked: &Address) -> Address {
-        match (self, asked) {
-            (Self::Tcp(listener), Address::Tcp(text)) if text.ends_with(":0") => listener
-                .local_addr()
-                .map_or_else(|_| asked.clone(), |at| Address::Tcp(at.to_string())),
-            _ => asked.clone(),
+        let found = match (self, asked) {
+            (Self::Tcp(listener), _) if asked.is_any_port() => {
+                let at = listener.local_addr().ok();
+                at.map(|at| Address::Tcp(at.to_string()))
+            }
+            (_, Address::Unix(path)) => std::path::absolute(path).ok().map(Address::Unix),
+            _ => None,
+        };
+        found.unwrap_or_else(|| asked.clone())
+    }
+
+    #[cfg(unix)]
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(listener) => listener.set_nonblocking(true),
+            Self::Tcp(listener) => listener.set_nonblocking(true),
         }
     }
 
     fn accept(&self) -> io::Result<Socket> {
         match self {
             #[cfg(unix)]
-            Self::Unix(listener) => Ok(Socket::Unix(listener.accept()?.0)),
+            Self::Unix(listener) => {
+                let socket = listener.accept()?.0;
+                // Some systems pass it on from the listener.
+                socket.set_nonblocking(false)?;
+                Ok(Socket::Unix(socket))
+            }
             Self::Tcp(listener) => {
                 let socket = listener.accept()?.0;
+                socket.set_nonblocking(false)?;
                 // Batches are whole already, and should not wait for more.
                 let _ = socket.set_nodelay(true);
                 #[cfg(unix)]
@@ -402,12 +424,13 @@ impl Socket {
 fn accept_all(listener: &Listener, access: &Arc<Access>) {
     thread::stay_silent();
     loop {
-        let Ok(socket) = listener.accept() else {
-            std::thread::sleep(ACCEPT_PAUSE);
-            continue;
-        };
-        let Some(mut connection) = Connection::new(socket) else {
-            continue;
+        let mut connection = match accept_next(listener) {
+            Ok(Some(connection)) => connection,
+            Ok(None) => continue,
+            Err(_) => {
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
         };
         let access = Arc::clone(access);
         let builder = std::thread::Builder::new().name("vor-client".into());
@@ -420,6 +443,39 @@ fn accept_all(listener: &Listener, access: &Arc<Access>) {
     }
 }
 
+/// Waits for a connection, and enters it into the list. `None` if it was refused, or was gone
+/// before.
+fn accept_next(listener: &Listener) -> io::Result<Option<Connection>> {
+    #[cfg(unix)]
+    crate::os::socket::wait_until_readable(listener.as_raw_fd())?;
+    // Blocks elsewhere, where nobody forks.
+    #[cfg(not(unix))]
+    let accepted = listener.accept()?;
+    let mut open = lock(&OPEN);
+    // With the lock, so that a fork finds the socket in the list or not made yet.
+    #[cfg(unix)]
+    let accepted = match listener.accept() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        accepted => accepted?,
+    };
+    if open.clients.len() < MAX_CLIENTS {
+        return Ok(Some(Connection::new(accepted, &mut open)));
+    }
+    drop(open);
+    refuse(accepted);
+    Ok(None)
+}
+
+/// Tells a client that there are too many.
+fn refuse(mut socket: Socket) {
+    let _ = socket.set_write_timeout(Duration::from_millis(10));
+    let _ = socket.write_all(b"error: too many clients; try again when one has left\n");
+    socket.end_writing();
+    // A connection that closes with an unread request may lose the answer.
+    let _ = socket.set_read_timeout(Duration::from_millis(10));
+    let _ = socket.read(&mut [0; MAX_BYTES]);
+}
+
 /// A connection in the list of those that are open.
 #[derive(Debug)]
 struct Connection {
@@ -429,19 +485,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Enters a connection into the list. If there are too many, the client is told.
-    fn new(mut socket: Socket) -> Option<Self> {
-        let mut open = lock(&OPEN);
-        if open.clients.len() >= MAX_CLIENTS {
-            drop(open);
-            let _ = socket.set_write_timeout(Duration::from_millis(10));
-            let _ = socket.write_all(b"error: too many clients; try again when one has left\n");
-            socket.end_writing();
-            // A connection that closes with an unread request may lose the answer.
-            let _ = socket.set_read_timeout(Duration::from_millis(10));
-            let _ = socket.read(&mut [0; MAX_BYTES]);
-            return None;
-        }
+    /// Enters a connection into the list.
+    fn new(socket: Socket, open: &mut Open) -> Self {
         let number = open.next_number;
         open.next_number += 1;
         open.clients.push(Client {
@@ -450,10 +495,10 @@ impl Connection {
             socket: socket.as_raw_fd(),
             stream: None,
         });
-        Some(Self {
+        Self {
             number,
             socket: Some(socket),
-        })
+        }
     }
 
     fn serve(&mut self, access: &Access) {

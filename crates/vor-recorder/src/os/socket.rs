@@ -1,10 +1,8 @@
 //! What the standard library does not say of users and sockets.
 
-#[cfg(unix)]
 use std::os::fd::RawFd;
 
 /// Returns the number of the user whose rights this process has.
-#[cfg(unix)]
 #[expect(unsafe_code, reason = "the standard library does not return it")]
 pub(crate) fn user_id() -> u32 {
     // SAFETY: the call has no arguments, touches no memory and cannot fail.
@@ -13,7 +11,6 @@ pub(crate) fn user_id() -> u32 {
 
 /// Closes the copies that the child of a fork has of its parent's sockets. The connections stay the
 /// parent's.
-#[cfg(unix)]
 #[expect(
     unsafe_code,
     reason = "their owners are threads that the child does not have"
@@ -27,7 +24,6 @@ pub(crate) fn close_in_child(sockets: impl Iterator<Item = RawFd>) {
 }
 
 /// Has the system notice that the other machine is gone while nothing is sent.
-#[cfg(unix)]
 #[expect(unsafe_code, reason = "the standard library does not set it")]
 pub(crate) fn keep_alive(socket: RawFd) {
     let on: libc::c_int = 1;
@@ -42,4 +38,26 @@ pub(crate) fn keep_alive(socket: RawFd) {
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
+}
+
+/// Waits until a connection can be accepted, or a signal comes.
+///
+/// # Errors
+///
+/// The descriptor is closed.
+#[expect(
+    unsafe_code,
+    reason = "the standard library waits only while it accepts"
+)]
+pub(crate) fn wait_until_readable(socket: RawFd) -> std::io::Result<()> {
+    let mut polled = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: there is one entry, which lives across the call.
+    match unsafe { libc::poll(&raw mut polled, 1, -1) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
