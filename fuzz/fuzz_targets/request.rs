@@ -1,6 +1,6 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    vor_recorder::live::check_any_request(bytes);
-    vor_recorder::live::check_any_upgrade(bytes);
+    vor_recorder::sinks::live::check_any_request(bytes);
+    vor_recorder::sinks::live::check_any_upgrade(bytes);
 });

@@ -119,13 +119,13 @@ pub use vor_capture::model::measures::Measures;
 pub use vor_macros::{all_functions, profile, skip};
 pub use vor_recorder::clock::cpu::thread_cpu_ns;
 pub use vor_recorder::clock::ticks;
-pub use vor_recorder::control::{ScopeRules, scope_rules, set_scopes};
 pub use vor_recorder::drain::{
     add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
     frame_mark_named, scopes, stats, stats_by_thread,
 };
 pub use vor_recorder::hot::flow::{FlowId, flow};
 pub use vor_recorder::hot::future::ProfileFuture;
+pub use vor_recorder::hot::rules::{ScopeRules, scope_rules, set_scopes};
 pub use vor_recorder::hot::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 pub use vor_recorder::hot::task::record_async_span;
@@ -233,7 +233,7 @@ pub mod io {
 /// [`connect`](live::connect) is one for programs.
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 pub mod live {
-    pub use vor_recorder::live::{
+    pub use vor_recorder::sinks::live::{
         Address, Choice, Connection, Ender, Listen, Token, ask, connect, listening,
     };
 }

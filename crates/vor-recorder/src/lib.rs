@@ -10,15 +10,13 @@
 //! | [`os`] | lines on stderr, files, signals, values of the process |
 //! | [`clock`] | ticks, their meaning in nanoseconds, the CPU time of threads |
 //! | [`allocations`] | counts of allocations |
-//! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros |
-//! | [`control`] | rules that say which scopes are recorded, and how |
+//! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros, rules per scope |
 //! | [`heap`] | the global allocator, the live heap by scope |
 //! | [`metrics`] | numbers of the program and of graphics cards |
 //! | `locks` | locks that record who waited for whom, channels that record their depth |
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
-//! | [`sinks`] | captures, traces, profiles, puffin: the destinations |
+//! | [`sinks`] | captures, traces, profiles, puffin, clients that watch the program: the destinations |
 //! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |
-//! | `live` | a server that streams captures, and its clients (feature `live`) |
 //! | [`setup`] | settings, variables, switching recording on and off |
 //!
 //! Programs use the facade crate `vor`; this crate is for sinks, viewers and bindings.
@@ -34,7 +32,6 @@ pub mod os;
 pub mod clock;
 pub mod allocations;
 pub mod hot;
-pub mod control;
 pub mod heap;
 pub mod metrics;
 #[cfg(feature = "locks")]
@@ -42,8 +39,6 @@ pub mod locks;
 pub mod drain;
 pub mod sinks;
 pub mod bridges;
-#[cfg(all(feature = "live", not(target_family = "wasm")))]
-pub mod live;
 pub mod setup;
 
 /// Items that expanded macros use, and those by which the facade reports. Not for direct use.

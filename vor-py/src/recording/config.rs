@@ -7,10 +7,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use vor_capture::Error;
-use vor_recorder::control::ScopeRules;
-use vor_recorder::live::{Listen, Token};
+use vor_recorder::hot::rules::ScopeRules;
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
+use vor_recorder::sinks::live::{Listen, Token};
 use vor_recorder::sinks::segments::Segments;
 
 use crate::recording::object::{repr_text, type_name};

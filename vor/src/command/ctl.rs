@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use vor_recorder::live::{Address, Question, Token, ask};
+use vor_recorder::sinks::live::{Address, Question, Token, ask};
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use vor_capture::format::HEADER_BYTES;
-use vor_recorder::live::{Address, Choice, Connection, Token, connect};
+use vor_recorder::sinks::live::{Address, Choice, Connection, Token, connect};
 
 use crate::command::failure::Failure;
 

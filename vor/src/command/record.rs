@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use vor_capture::units;
-use vor_recorder::live::Address;
+use vor_recorder::sinks::live::Address;
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};

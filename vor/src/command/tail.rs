@@ -15,7 +15,7 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::reader::{Capture, Event, Reader, Recovered, SegmentedCapture};
 use vor_capture::units;
 use vor_export::thread_label;
-use vor_recorder::live::{Address, Choice};
+use vor_recorder::sinks::live::{Address, Choice};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
-use vor_recorder::live::{Address, Choice};
+use vor_recorder::sinks::live::{Address, Choice};
 
 use crate::command::failure::{Failure, warn};
 use crate::command::live;

@@ -46,8 +46,8 @@ use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
 
 use crate::clock;
-use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
+use crate::hot::rules::budget::ScopeBudget;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
 use crate::metrics::{self, FrameMetrics};
@@ -528,7 +528,7 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
 ///
 /// ```
 /// # mod vor {
-/// #     pub use vor_recorder::{control::set_scopes, drain::scopes, profile_scope, setup::*};
+/// #     pub use vor_recorder::{hot::rules::set_scopes, drain::scopes, profile_scope, setup::*};
 /// # }
 /// vor::Config::new().enable();
 /// vor::set_scopes("step=count")?;

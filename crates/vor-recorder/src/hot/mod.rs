@@ -23,6 +23,7 @@
 //! | [`scope`] | open, close, next phase |
 //! | `named_site` | the site of scopes that are named after a value, such as a lock |
 //! | [`task`], [`future`], [`flow`] | spans that move between threads, and arrows between scopes |
+//! | [`rules`] | rules that say how the scopes of a site are recorded, and their budget |
 //! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span or as an NVTX range |
 
 pub(crate) mod record_state;
@@ -40,6 +41,7 @@ pub mod future;
 pub mod flow;
 pub(crate) mod tracing_out;
 pub(crate) mod nvtx;
+pub mod rules;
 mod macros;
 #[cfg(all(test, loom))]
 mod models;

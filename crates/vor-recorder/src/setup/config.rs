@@ -7,13 +7,13 @@ use vor_capture::Error;
 use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
-use crate::control::ScopeRules;
-#[cfg(all(feature = "live", not(target_family = "wasm")))]
-use crate::live::Listen;
+use crate::hot::rules::ScopeRules;
 use crate::os::report;
 use crate::setup::{self, variables};
 #[cfg(feature = "reader")]
 use crate::sinks::last::{DumpOn, Last};
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::sinks::live::Listen;
 use crate::sinks::segments::Segments;
 
 /// The settings of a recording. Start from [`Config::new`] (no variables) or [`Config::from_env`],
@@ -467,7 +467,7 @@ impl Config {
     }
 
     /// Sets the rules that say which scopes are recorded, and how, as
-    /// [`set_scopes`](crate::control::set_scopes) does. If they cannot be read, one line on stderr
+    /// [`set_scopes`](crate::hot::rules::set_scopes) does. If they cannot be read, one line on stderr
     /// says why when recording starts, and the rules that are on stay.
     ///
     /// # Examples

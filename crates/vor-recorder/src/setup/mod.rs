@@ -17,23 +17,23 @@ use std::sync::Arc;
 use vor_capture::model::measures::Measures;
 
 use crate::clock::cpu;
-use crate::control::budget::ScopeBudget;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
-use crate::hot::{nvtx, record_state, thread};
-#[cfg(all(feature = "live", not(target_family = "wasm")))]
-use crate::live;
+use crate::hot::rules::budget::ScopeBudget;
+use crate::hot::{nvtx, record_state, rules, thread};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "reader")]
 use crate::sinks::last::{LastOptions, LastSink};
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::sinks::live;
 use crate::sinks::named_files::is_segmented;
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
 use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
-use crate::{allocations, control, metrics};
+use crate::{allocations, metrics};
 
 pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use config::{
@@ -140,7 +140,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         }
     }
     match &config.scopes {
-        Some(Ok(rules)) => control::apply(rules.clone()),
+        Some(Ok(all)) => rules::apply(all.clone()),
         Some(Err(error)) => report::line(&format!("{error}; the rules do not change")),
         None => {}
     }

@@ -12,10 +12,10 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 use vor_fixtures::own_process;
 
-use crate::control::{scope_rules, set_scopes};
 use crate::drain::{self, ScopeState};
 use crate::hot::args::Arg;
 use crate::hot::callsite::CallSite;
+use crate::hot::rules::{scope_rules, set_scopes};
 use crate::hot::scope::{self, PhaseChain, Scope, open, open_cpu, open_with};
 use crate::setup::Config;
 

@@ -9,10 +9,10 @@ use vor_capture::sort::sort_by;
 
 use super::config::{Config, RING_KIB_RANGE};
 use super::limits;
-use crate::control::ScopeRules;
-#[cfg(all(feature = "live", not(target_family = "wasm")))]
-use crate::live::{Listen, Token};
+use crate::hot::rules::ScopeRules;
 use crate::os::report;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+use crate::sinks::live::{Listen, Token};
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::Segments;
 

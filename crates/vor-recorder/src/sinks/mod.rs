@@ -5,6 +5,8 @@ pub mod browser;
 pub mod capture;
 #[cfg(feature = "reader")]
 pub mod last;
+#[cfg(all(feature = "live", not(target_family = "wasm")))]
+pub mod live;
 pub(crate) mod named_files;
 pub mod segments;
 #[cfg(feature = "export")]

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use vor_fixtures::process::vor_lines;
 use vor_fixtures::{own_process, process, test_name};
-use vor_recorder::live::{Choice, Listen, Question, Token, listening};
 use vor_recorder::setup::{Config, enable};
+use vor_recorder::sinks::live::{Choice, Listen, Question, Token, listening};
 
 use crate::support::*;
 
@@ -46,8 +46,8 @@ fn control_needs_a_token_or_the_same_user() {
     Config::new()
         .listen("127.0.0.1:0".parse().unwrap())
         .enable();
-    let address = vor_recorder::live::Address::of_program(&listening().unwrap()).unwrap();
-    let ask = |question| vor_recorder::live::ask(&address, &question, None);
+    let address = vor_recorder::sinks::live::Address::of_program(&listening().unwrap()).unwrap();
+    let ask = |question| vor_recorder::sinks::live::ask(&address, &question, None);
     assert!(ask(Question::Status).unwrap().starts_with("vor: "));
     assert!(ask(Question::Scopes(None)).unwrap().starts_with("rules: "));
     for question in [Question::Dump, Question::Scopes(Some("*=off".into()))] {

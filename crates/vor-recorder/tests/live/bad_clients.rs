@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use vor_fixtures::own_process;
 use vor_recorder::drain::{flush, frame_mark};
-use vor_recorder::live::{Choice, MAX_CLIENTS, QUEUE_BYTES, Question};
 use vor_recorder::profile_scope;
+use vor_recorder::sinks::live::{Choice, MAX_CLIENTS, QUEUE_BYTES, Question};
 
 use crate::support::*;
 

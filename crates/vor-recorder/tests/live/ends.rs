@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use vor_fixtures::process;
 use vor_fixtures::test_name;
 use vor_recorder::drain::frame_mark;
-use vor_recorder::live::{Choice, listening};
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
+use vor_recorder::sinks::live::{Choice, listening};
 
 use crate::support::*;
 

@@ -5,9 +5,9 @@ use std::net::TcpStream;
 
 use vor_fixtures::own_process;
 use vor_recorder::drain::{flush, frame_mark};
-use vor_recorder::live::{Listen, Token, listening};
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
+use vor_recorder::sinks::live::{Listen, Token, listening};
 
 use crate::support::*;
 

@@ -8,9 +8,9 @@ use vor_capture::reader::{Event, Reader};
 use vor_fixtures::process;
 use vor_fixtures::{own_process, test_name};
 use vor_recorder::drain::{flush, frame_mark};
-use vor_recorder::live::Choice;
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
+use vor_recorder::sinks::live::Choice;
 
 use crate::support::*;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use vor_capture::reader::{Damage, Event, Reader};
-use vor_recorder::live::{Address, Choice, Connection, Question, Token, connect};
 use vor_recorder::setup::Config;
+use vor_recorder::sinks::live::{Address, Choice, Connection, Question, Token, connect};
 
 /// What takes longer hangs.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ pub fn listen_with(folder: &Path, config: Config) -> PathBuf {
     let path = folder.join("s");
     let address = format!("unix:{}", path.display());
     config.listen(address.parse().unwrap()).enable();
-    assert_eq!(vor_recorder::live::listening(), Some(address));
+    assert_eq!(vor_recorder::sinks::live::listening(), Some(address));
     path
 }
 
@@ -50,7 +50,7 @@ pub fn raw(socket: &Path, bytes: &[u8]) -> String {
 
 pub fn ask(socket: &Path, question: &Question) -> Result<String, String> {
     let address = Address::Unix(socket.to_owned());
-    vor_recorder::live::ask(&address, question, None).map_err(|error| error.to_string())
+    vor_recorder::sinks::live::ask(&address, question, None).map_err(|error| error.to_string())
 }
 
 /// Waits until something holds.

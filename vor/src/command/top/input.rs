@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use vor_capture::reader::{Reader, SegmentedCapture};
-use vor_recorder::live::Choice;
+use vor_recorder::sinks::live::Choice;
 
 use super::model::Model;
 use crate::command::failure::Failure;

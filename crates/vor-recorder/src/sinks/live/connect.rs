@@ -162,7 +162,7 @@ impl Read for Connection {
 /// # Examples
 ///
 /// ```no_run
-/// use vor_recorder::live::{Address, Choice, Token, connect};
+/// use vor_recorder::sinks::live::{Address, Choice, Token, connect};
 ///
 /// let address = Address::of_program("127.0.0.1:5005")?;
 /// let mut stream = connect(&address, Choice::All, Token::from_env()?.as_ref())?;

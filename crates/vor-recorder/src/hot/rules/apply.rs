@@ -6,7 +6,7 @@ use vor_capture::Error;
 use vor_capture::model::catalog::SiteInfo;
 use vor_capture::model::measures::Measures;
 
-use super::rules::ScopeRules;
+use super::language::ScopeRules;
 use crate::clock::{self, cpu};
 use crate::hot::modes::{Decide, Mode, ModeWord, Way};
 use crate::hot::{record_state, thread};
@@ -29,7 +29,7 @@ static RULES: Mutex<Option<ScopeRules>> = Mutex::new(None);
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::control::{scope_rules, set_scopes}; }
+/// # mod vor { pub use vor_recorder::hot::rules::{scope_rules, set_scopes}; }
 /// vor::set_scopes("db::*=count, lock=min:50us")?;
 /// assert!(vor::set_scopes("db::*=cuont").is_err());
 /// assert_eq!(vor::scope_rules(), "db::*=count,lock=min:50us");

@@ -30,7 +30,7 @@ use crate::os::report;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::control::ScopeRules; }
+/// # mod vor { pub use vor_recorder::hot::rules::ScopeRules; }
 /// let rules: vor::ScopeRules = "*=record, db::*=count, lock=min:50us, x=1/100".parse()?;
 /// assert_eq!(rules.to_string(), "*=record,db::*=count,lock=min:50us,x=1/100");
 /// let error = "db::*=cuont".parse::<vor::ScopeRules>().unwrap_err();

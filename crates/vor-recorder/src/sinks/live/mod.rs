@@ -53,7 +53,7 @@ pub use websocket::check_any_upgrade;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub mod live { pub use vor_recorder::live::Listen; } }
+/// # mod vor { pub mod live { pub use vor_recorder::sinks::live::Listen; } }
 /// let socket: vor::live::Listen = "unix:/run/app/vor.sock".parse()?;
 /// let port: vor::live::Listen = "127.0.0.1:0".parse()?;
 /// assert!("127.0.0.1".parse::<vor::live::Listen>().is_err());

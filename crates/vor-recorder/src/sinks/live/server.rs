@@ -87,7 +87,7 @@ pub(super) fn end_bound() -> Option<Instant> {
 /// child of a fork.
 ///
 /// ```
-/// # mod vor { pub mod live { pub use vor_recorder::live::listening; } }
+/// # mod vor { pub mod live { pub use vor_recorder::sinks::live::listening; } }
 /// assert_eq!(vor::live::listening(), None); // nobody has called `Config::listen` here
 /// ```
 #[must_use]

@@ -8,10 +8,10 @@ use vor_capture::Error;
 use vor_capture::model::measures::Measures;
 
 use super::server;
-use crate::control::{self, scope_rules};
-use crate::drain;
 use crate::hot::record_state;
+use crate::hot::rules::scope_rules;
 use crate::os::report::escaped;
+use crate::{drain, hot};
 
 /// Returns what is on, as `name: value` lines.
 pub(super) fn status() -> Result<String, Error> {
@@ -107,6 +107,6 @@ pub(super) fn scopes() -> String {
 
 /// Replaces the rules, and returns what [`scopes`] does.
 pub(super) fn set_scopes(rules: &str) -> Result<String, Error> {
-    control::apply(rules.parse()?);
+    hot::rules::apply(rules.parse()?);
     Ok(scopes())
 }
