@@ -21,7 +21,8 @@ use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
 use super::capture_file::CaptureFile;
 use super::summary::FrameSummaryRow;
-use crate::store::{FrameBlock, FrameEntry, Store};
+use super::whole_work::{PictureRequest, Surveyed, WholeRequest, WholeWork};
+use crate::store::{FrameBlock, FrameEntry, Layer, Store};
 
 /// Frames that are summarised in one step. They take about 2 ms. Frames of a version-2 capture must
 /// be read whole.
@@ -91,6 +92,10 @@ pub(crate) enum Delivery {
     Block { job: u64, block: Box<FrameBlock> },
     /// Summaries of the next frames.
     Summaries(Vec<FrameSummaryRow>),
+    /// What is known of the whole capture.
+    Surveyed(Surveyed),
+    /// The spans of a range of time.
+    Picture { generation: u64, layer: Box<Layer> },
     /// The file has grown, or its first scan is complete.
     Grown {
         info: Box<Info>,
@@ -140,6 +145,11 @@ pub(crate) struct Loader {
     window: Option<(Request, u64)>,
     /// A delivery that waits for an earlier one.
     ready: Option<Delivery>,
+    /// The work on the whole capture that is requested, and the work itself.
+    whole_request: Option<WholeRequest>,
+    whole: Option<Box<WholeWork>>,
+    /// Whether the next step is for the whole capture and not for the durations of frames.
+    whole_is_next: bool,
 }
 
 #[derive(Debug)]
@@ -192,6 +202,22 @@ impl Loader {
             following: false,
             window: None,
             ready: None,
+            whole_request: None,
+            whole: None,
+            whole_is_next: true,
+        }
+    }
+
+    /// Begins the work on the whole capture, or ends it.
+    pub(crate) fn set_whole(&mut self, request: Option<WholeRequest>) {
+        self.whole = None;
+        self.whole_request = request;
+    }
+
+    /// Requests a picture of a range of time; this replaces an earlier request.
+    pub(crate) fn request_picture(&mut self, request: PictureRequest) {
+        if let Some(whole) = &mut self.whole {
+            whole.request_picture(request);
         }
     }
 
@@ -298,13 +324,48 @@ impl Loader {
         if let Some(job) = self.job.take() {
             return self.work(job);
         }
+        if self.whole.as_ref().is_some_and(|whole| whole.is_urgent()) {
+            return self.whole_step();
+        }
         if self.following
             && let Some(job) = self.append_job()
         {
             self.job = Some(job);
             return Step::Working;
         }
-        self.summaries()
+        // Both go on at the same time: neither waits long for its first results.
+        self.whole_is_next = !self.whole_is_next;
+        if self.whole_is_next {
+            match self.summaries() {
+                Step::Idle => self.whole_step(),
+                step => step,
+            }
+        } else {
+            match self.whole_step() {
+                Step::Idle => self.summaries(),
+                step => step,
+            }
+        }
+    }
+
+    /// Does a step of the work on the whole capture.
+    fn whole_step(&mut self) -> Step {
+        if self.capture.frame_count() > 0
+            && let Some(request) = self.whole_request.take()
+        {
+            let origin_ns = self.origin_ns(0);
+            match WholeWork::new(request, &mut self.capture, origin_ns) {
+                Ok(whole) => self.whole = Some(Box::new(whole)),
+                Err(error) => return Step::Delivered(self.fail(&error)),
+            }
+        }
+        let Some(whole) = &mut self.whole else {
+            return Step::Idle;
+        };
+        match whole.step(&mut self.capture) {
+            Ok(step) => step,
+            Err(error) => Step::Delivered(self.fail(&error)),
+        }
     }
 
     fn work(&mut self, job: Job) -> Step {

@@ -9,11 +9,16 @@
 //! result is a store that replaces the previous one, so the panel never shows a mix of two windows.
 //! Frames are identified by their index in the capture, from 0. Ids of the store differ: a frame
 //! gets a new id when its window is read again.
+//!
+//! The flame chart, tables and flame graphs are not limited to the window: they show all of a capture
+//! (see [`whole_state`]). Only while a growing capture is followed do they show its newest frames.
 
 mod summary;
 mod capture_file;
 mod loader;
+mod whole_work;
 mod driver;
+mod whole_state;
 mod header;
 
 use std::io;
@@ -83,6 +88,9 @@ pub struct ReplayState {
     problem: Option<String>,
     notice: Option<String>,
     header: header::Header,
+    whole: whole_state::WholeState,
+    /// Whether the frame of the last request gets the pin when it arrives.
+    pins_arrival: bool,
 }
 
 impl ReplayState {
@@ -105,6 +113,7 @@ impl ReplayState {
         replay.set_follow(!replay.info.closed);
         if !replay.following {
             replay.request(0, Side::After, true);
+            replay.show_whole();
         }
         Ok(replay)
     }
@@ -122,7 +131,15 @@ impl ReplayState {
         })?;
         let mut replay = Self::of(capture, None, name);
         replay.request(0, Side::After, true);
+        replay.show_whole();
         Ok(replay)
+    }
+
+    /// Begins to read and show the whole capture.
+    fn show_whole(&mut self) {
+        let length_ns = self.info.duration_ns;
+        self.whole
+            .begin(&mut self.panel, &mut self.driver, length_ns);
     }
 
     fn of(capture: Capture, file: Option<CaptureFile>, name: String) -> Self {
@@ -148,6 +165,8 @@ impl ReplayState {
             problem: None,
             notice: None,
             header: header::Header::default(),
+            whole: whole_state::WholeState::default(),
+            pins_arrival: false,
         }
     }
 
@@ -234,7 +253,10 @@ impl ReplayState {
     /// capture may still bring more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.is_done && (self.has_failed || self.frames_known() >= self.frames_total())
+        self.is_done
+            && (self.has_failed
+                || (self.frames_known() >= self.frames_total()
+                    && (self.whole.is_settled() || self.frames_total() == 0)))
     }
 
     /// Returns the latest problem, as one line to show.
@@ -256,6 +278,13 @@ impl ReplayState {
         self.is_searching
     }
 
+    /// Returns the part of the capture that was surveyed so far, from 0 to 1, while the picture of
+    /// the whole capture is being made; `None` before and after that.
+    #[must_use]
+    pub fn survey_progress(&self) -> Option<f32> {
+        self.whole.progress()
+    }
+
     /// Sets the limits of the window, and reads it again.
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
@@ -273,6 +302,7 @@ impl ReplayState {
     /// beyond the end shows the last frame. Stops following.
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
+        self.pins_arrival = true;
         if self.is_searching {
             self.request(frame, Side::Both, true);
             return;
@@ -324,7 +354,10 @@ impl ReplayState {
         self.following = follow;
         self.driver.set_following(follow);
         if follow {
+            self.whole.end(&mut self.panel, &mut self.driver);
             self.request_newest();
+        } else {
+            self.show_whole();
         }
     }
 
@@ -376,7 +409,9 @@ impl ReplayState {
     /// the loader's results first.
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.poll(ui.ctx());
-        if let Some(id) = self.take_arrived() {
+        if let Some(id) = self.take_arrived()
+            && std::mem::replace(&mut self.pins_arrival, false)
+        {
             self.panel.view_mut().pin(id);
         }
         ui.push_id(self.panel.id_salt(), |ui| {
@@ -386,6 +421,7 @@ impl ReplayState {
             self.show_overview(ui);
         });
         let was_paused = self.panel.view().pinned().is_some();
+        self.whole.choose(&mut self.panel, &mut self.driver);
         self.panel.show(ui, &[]);
         let is_paused = self.panel.view().pinned().is_some();
         if is_paused && !was_paused {
@@ -465,6 +501,17 @@ impl ReplayState {
                 }
                 spans
             }
+            Delivery::Surveyed(surveyed) => {
+                self.whole
+                    .take_survey(surveyed, &mut self.panel, &mut self.driver);
+                self.note_losses();
+                0
+            }
+            Delivery::Picture { generation, layer } => {
+                self.whole
+                    .take_picture(generation, layer, &mut self.panel, &mut self.driver);
+                0
+            }
             Delivery::Summaries(summaries) => {
                 summaries.iter().for_each(|row| self.summary.push(row));
                 0
@@ -491,6 +538,9 @@ impl ReplayState {
                 self.notice = Some(notice.to_owned());
                 self.put(Box::new(loader::store(self.limits)), 0);
                 self.request_newest();
+                if self.whole.is_on() {
+                    self.show_whole();
+                }
                 0
             }
             Delivery::Problem(problem) => {
@@ -511,9 +561,19 @@ impl ReplayState {
     /// Replaces the window; the last frame of the new one precedes the frame `end`.
     fn put(&mut self, mut store: Box<Store>, end: u64) {
         store.replace(self.store());
+        let layer = self.panel.store_mut().set_layer(None);
+        store.set_layer(layer);
         std::mem::swap(self.panel.store_mut(), &mut store);
         self.driver.drop_window(store);
         self.end = end;
+    }
+
+    fn note_losses(&mut self) {
+        let losses = self.whole.losses();
+        if losses > 0 && self.problem.is_none() {
+            let places = vor_capture::units::counted(losses, "place");
+            self.problem = Some(format!("damaged: {places} cannot be read"));
+        }
     }
 
     fn note_lost_frames(&mut self) {

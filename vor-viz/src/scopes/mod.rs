@@ -16,7 +16,10 @@ mod table;
 mod details;
 mod histogram;
 
+use vor_capture::units;
+
 use crate::store::Store;
+use crate::view::{Scope, View};
 
 pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
@@ -38,5 +41,31 @@ pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
         format!("all {all} frames")
     } else {
         format!("frames {}–{} ({count})", number(first), number(last))
+    }
+}
+
+/// Returns a caption of what tables cover: `selected 12.3 ms`, `whole capture`, or that of
+/// [frames](frames_caption).
+#[must_use]
+pub fn scope_caption(store: &Store, scope: Option<Scope>) -> String {
+    match scope {
+        None => frames_caption(store, None),
+        Some(Scope::Frames(first, last)) => frames_caption(store, Some((first, last))),
+        Some(Scope::Whole) => "whole capture".to_owned(),
+        Some(Scope::Time { begin_ns, end_ns }) => {
+            let length_ns = end_ns.saturating_sub(begin_ns);
+            format!("selected {}", units::duration(length_ns as f64))
+        }
+    }
+}
+
+/// Returns the text in place of a result that is not there yet.
+pub(crate) fn waiting_text(view: &View, scope: Option<Scope>, verb: &str) -> String {
+    match (scope, view.whole()) {
+        (None, _) => "Nothing was recorded yet.".to_owned(),
+        (Some(Scope::Time { .. } | Scope::Whole), Some(whole)) if whole.progress < 1.0 => {
+            format!("reading the capture {:.0} % …", whole.progress * 100.0)
+        }
+        _ => format!("{verb} …"),
     }
 }

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::Histogram;
 
@@ -393,6 +393,19 @@ impl Gather for ScopeSums {
         }
     }
 
+    fn begin_range(&mut self, until_ns: i64) {
+        self.until_ns = until_ns;
+    }
+
+    fn measure(&mut self, span: &Span, measured: Measured) {
+        let sums = self.scopes.get(span.site);
+        // A recursive call adds nothing to one around it that is measured.
+        if span.end_ns() <= self.until_ns && sums.open == sums.open_late {
+            let sum = self.measured.entry(span.site).or_default();
+            *sum = sum.plus(measured);
+        }
+    }
+
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
         // A track that was removed from the store during the walk leaves spans open.
@@ -407,13 +420,12 @@ impl Gather for ScopeSums {
         self.sites * FIRST_COST
     }
 
-    fn settle(&mut self, store: &Store, most: usize) -> bool {
+    fn settle(&mut self, catalog: &Catalog, most: usize) -> bool {
         let unsettled = self.unsettled.get_or_insert_with(|| {
             let scopes = std::mem::take(&mut self.scopes).used(TrackKind::Scopes);
             let tasks = std::mem::take(&mut self.tasks).used(TrackKind::Tasks);
             scopes.chain(tasks).collect::<Vec<_>>().into_iter()
         });
-        let catalog = store.catalog();
         let rows = unsettled.by_ref().take(most);
         self.rows.extend(rows.map(|(site, kind, sums)| {
             let mut row = sums.row(site, kind, catalog.site_name(site));
@@ -426,7 +438,7 @@ impl Gather for ScopeSums {
         unsettled.len() > 0
     }
 
-    fn finish(self, _: &Store, frames: usize, time_ns: u64) -> ScopeRows {
+    fn finish(self, frames: usize, time_ns: u64) -> ScopeRows {
         ScopeRows {
             spans: self.rows.iter().map(|row| row.count).sum(),
             rows: self.rows,
