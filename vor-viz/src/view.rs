@@ -56,6 +56,13 @@ pub enum Scope {
     Whole,
 }
 
+impl From<(usize, usize)> for Scope {
+    /// Makes a scope of frames, from the first to the last index.
+    fn from((first, last): (usize, usize)) -> Self {
+        Self::Frames(first, last)
+    }
+}
+
 /// A capture of which the store holds a part.
 #[derive(Clone, Debug)]
 pub(crate) struct WholeCapture {

@@ -40,7 +40,8 @@ const NEIGHBOURS: usize = 64;
 pub struct WindowLimits {
     /// Maximum number of frames.
     pub frames: usize,
-    /// Maximum number of spans; one frame is shown regardless of its size.
+    /// Maximum number of spans; one frame is shown regardless of its size. A picture of the capture
+    /// or of a range of it has so many spans too: of more, the shortest are left out.
     pub spans: usize,
 }
 

@@ -138,8 +138,9 @@ impl ReplayState {
     /// Begins to read and show the whole capture.
     fn show_whole(&mut self) {
         let length_ns = self.info.duration_ns;
+        let max_spans = self.limits.spans;
         self.whole
-            .begin(&mut self.panel, &mut self.driver, length_ns);
+            .begin(&mut self.panel, &mut self.driver, length_ns, max_spans);
     }
 
     fn of(capture: Capture, file: Option<CaptureFile>, name: String) -> Self {
@@ -296,6 +297,9 @@ impl ReplayState {
             Side::Both
         };
         self.request(frame, side, true);
+        if self.whole.is_on() {
+            self.show_whole();
+        }
     }
 
     /// Shows a frame, counted from 0 in the order of the file, and the frames around it. A number

@@ -35,8 +35,15 @@ pub(super) struct WholeState {
 }
 
 impl WholeState {
-    /// Begins to read the whole capture, which takes about `length_ns`.
-    pub(super) fn begin(&mut self, panel: &mut Panel, driver: &mut Driver, length_ns: u64) {
+    /// Begins to read the whole capture, which takes about `length_ns`. Pictures have up to
+    /// `max_spans` spans.
+    pub(super) fn begin(
+        &mut self,
+        panel: &mut Panel,
+        driver: &mut Driver,
+        length_ns: u64,
+        max_spans: usize,
+    ) {
         self.end(panel, driver);
         self.is_on = true;
         self.time = TimeRange {
@@ -47,6 +54,7 @@ impl WholeState {
         driver.set_whole(Some(WholeRequest {
             generation: self.generation,
             spans: Arc::clone(&self.spans),
+            max_spans,
         }));
         self.tell(panel);
     }

@@ -27,6 +27,8 @@ pub(crate) struct WholeRequest {
     /// Distinguishes its results from those of earlier ones.
     pub(crate) generation: u64,
     pub(crate) spans: Arc<Spans>,
+    /// Maximum number of spans of a picture; more are thinned.
+    pub(crate) max_spans: usize,
 }
 
 /// A range of time to be drawn, with bins of at most `bin_ns`.
@@ -76,7 +78,7 @@ impl WholeWork {
     ) -> Result<Self, Error> {
         let mut archive = Archive::default();
         archive.find(capture)?;
-        let survey = archive.survey(capture.info().duration_ns);
+        let survey = archive.survey(capture.info().duration_ns, request.max_spans);
         Ok(Self {
             request,
             origin_ns,
@@ -100,7 +102,7 @@ impl WholeWork {
                 ..
             } = request;
             let range = self.archive.read(begin_ns, end_ns);
-            let reader = PictureReader::new(begin_ns, end_ns, bin_ns);
+            let reader = PictureReader::new(begin_ns, end_ns, bin_ns, self.request.max_spans);
             self.picture = Some((request, range, reader));
         }
     }

@@ -18,10 +18,6 @@ use super::backwards::{Backwards, Moment, Opened, Visitor};
 use super::thinned::Thinned;
 use crate::store::{Clock, Layer, LayerTotals, Span, Task, TrackKind};
 
-/// Spans of a picture: about a thousand per column of pixels of a large screen. Up to this number,
-/// a picture has all spans.
-const MAX_SPANS: usize = 3_000_000;
-
 /// Bins of the picture of a whole capture.
 const BINS: u64 = 1 << 16;
 
@@ -84,6 +80,15 @@ pub(crate) struct Survey {
 }
 
 impl Archive {
+    /// Makes one with parts of at least some bytes.
+    #[cfg(test)]
+    pub(crate) fn with_part_bytes(bytes: u64) -> Self {
+        Self {
+            scan: PartScan::with_part_bytes(bytes),
+            ..Self::default()
+        }
+    }
+
     /// Finds the parts.
     pub(crate) fn find(&mut self, capture: &mut Capture) -> Result<(), Error> {
         while let Some(part) = capture.next_part(&mut self.scan)? {
@@ -114,11 +119,12 @@ impl Archive {
     }
 
     /// Begins a survey of all parts. `length_ns` is the likely length of the capture.
-    pub(crate) fn survey(&self, length_ns: u64) -> Survey {
+    /// Its picture has up to `max_spans` spans.
+    pub(crate) fn survey(&self, length_ns: u64, max_spans: usize) -> Survey {
         Survey {
             left: self.parts.len(),
             walk: Backwards::default(),
-            thinned: Thinned::new((i64::MIN, i64::MAX), length_ns / BINS, MAX_SPANS),
+            thinned: Thinned::new((i64::MIN, i64::MAX), length_ns / BINS, max_spans),
             at: 0,
             begin_ns: i64::MAX,
             end_ns: i64::MIN,
@@ -388,11 +394,11 @@ pub(crate) struct PictureReader {
 
 impl PictureReader {
     /// Makes one for the spans that overlap a time, thinned to bins of at most `bin_ns` if there
-    /// are very many.
-    pub(crate) fn new(begin_ns: i64, end_ns: i64, bin_ns: u64) -> Self {
+    /// are more than `max_spans`.
+    pub(crate) fn new(begin_ns: i64, end_ns: i64, bin_ns: u64, max_spans: usize) -> Self {
         Self {
             walk: Backwards::default(),
-            thinned: Thinned::new((begin_ns, end_ns), bin_ns, MAX_SPANS),
+            thinned: Thinned::new((begin_ns, end_ns), bin_ns, max_spans),
         }
     }
 }

@@ -17,3 +17,6 @@ mod thinned;
 pub(crate) use archive::{Archive, PictureReader, RangeRead, Survey};
 pub(crate) use gathering::{Question, RangeScope, Ticket};
 pub use gathering::Spans;
+
+#[cfg(test)]
+mod tests;

@@ -38,20 +38,39 @@ pub struct PartContents {
 }
 
 /// The state of a search for parts; see [`Capture::next_part`](super::Capture::next_part).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PartScan {
     /// The place behind the last part.
     pub(super) next: u64,
+    part_bytes: u64,
     /// Bytes of the file from `heads_offset` on.
     heads: Vec<u8>,
     heads_offset: u64,
 }
 
+impl Default for PartScan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl PartScan {
-    /// Makes a search from the beginning of a capture.
+    /// Makes a search from the beginning of a capture, for parts of about 50 000 spans.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_part_bytes(PART_BYTES)
+    }
+
+    /// Makes a search from the beginning of a capture, for parts of at least `bytes` bytes of the
+    /// file. In a version-2 capture, a part is a frame nonetheless.
+    #[must_use]
+    pub fn with_part_bytes(bytes: u64) -> Self {
+        Self {
+            next: 0,
+            part_bytes: bytes,
+            heads: Vec::new(),
+            heads_offset: 0,
+        }
     }
 
     /// Returns how far the search is: in bytes of the file, in a version-2 capture in frames.
@@ -79,7 +98,7 @@ impl PartScan {
                 break;
             }
             at = next;
-            if head.is_batch() && at - begin >= PART_BYTES {
+            if head.is_batch() && at - begin >= self.part_bytes {
                 break;
             }
         }
