@@ -622,6 +622,9 @@ impl Loader {
 
     /// Summarises the next frames.
     fn summaries(&mut self) -> Step {
+        if self.origin_ns.is_none() && self.capture.frame_count() > 0 {
+            self.origin_ns(0);
+        }
         let most = if self.is_v2 {
             SUMMARIES_PER_STEP_V2
         } else {
@@ -629,13 +632,15 @@ impl Loader {
         };
         let catalog = Arc::clone(self.capture.catalog());
         let mut mapper = TickMapper::new(&catalog.timeline);
+        let origin_ns = self.origin_ns.unwrap_or(0);
         let mut summaries = Vec::new();
         while summaries.len() < most {
             match self.capture.next_summary(&mut self.scan) {
                 None => break,
-                Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper)),
+                Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper, origin_ns)),
                 Some(Err(error)) if error.is_corrupt() => summaries.push(FrameSummaryRow {
                     duration_ms: f32::NAN,
+                    begin_ns: None,
                     spans: 0,
                     dropped_spans: 0,
                     is_damaged: true,
@@ -668,10 +673,16 @@ impl Loader {
     }
 }
 
-fn summary_row(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> FrameSummaryRow {
+fn summary_row(
+    summary: &FrameSummary,
+    mapper: &mut TickMapper<'_>,
+    origin_ns: i64,
+) -> FrameSummaryRow {
     let end_ns = mapper.unix_ns(summary.end_ticks);
-    let length_ns = end_ns.saturating_sub(mapper.unix_ns(summary.start_ticks));
+    let begin_ns = mapper.unix_ns(summary.start_ticks);
+    let length_ns = end_ns.saturating_sub(begin_ns);
     FrameSummaryRow {
+        begin_ns: Some(begin_ns.saturating_sub(origin_ns)),
         duration_ms: (length_ns as f64 / 1e6) as f32,
         spans: summary.span_count,
         dropped_spans: summary.dropped_spans,

@@ -426,12 +426,36 @@ impl ReplayState {
         });
         let was_paused = self.panel.view().pinned().is_some();
         self.whole.choose(&mut self.panel, &mut self.driver);
+        self.follow_view();
         self.panel.show(ui, &[]);
         let is_paused = self.panel.view().pinned().is_some();
         if is_paused && !was_paused {
             self.set_follow(false);
         } else if was_paused && !is_paused && self.can_follow() {
             self.set_follow(true);
+        }
+    }
+
+    /// Moves the window to the middle of what the flame chart shows, unless frames are pinned or
+    /// selected in it: bars and metrics are of the frames that one looks at.
+    fn follow_view(&mut self) {
+        let view = self.panel.view();
+        let is_free = view.pinned().is_none() && view.selection().is_none();
+        if !(self.whole.is_on() && is_free && view.is_zoomed() && self.is_done) {
+            return;
+        }
+        let shown = view.flame_axis(self.store());
+        let frames = self.store().frames();
+        let Some(window) = self.store().time_of(0..frames.len()) else {
+            return;
+        };
+        let middle_ns = f64::midpoint(shown.begin_ns, shown.end_ns) as i64;
+        let frame = self.summary.frame_near(middle_ns).min(self.last_frame());
+        if !window.contains(&middle_ns)
+            && !self.window().contains(&frame)
+            && self.requested != Some(frame)
+        {
+            self.request(frame, Side::Both, false);
         }
     }
 

@@ -275,7 +275,7 @@ impl Survey {
 fn first_end_ns(contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>) -> i64 {
     let threads = contents.threads.iter();
     let ends = threads.flat_map(|batch| {
-        let spans = (!batch.is_empty()).then(|| batch.end_ticks(0));
+        let spans = (!batch.sites.is_empty()).then(|| batch.end_ticks(0));
         let tasks = batch.async_spans.first().map(|task| task.end_ticks());
         spans.into_iter().chain(tasks)
     });
