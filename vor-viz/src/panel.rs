@@ -261,7 +261,12 @@ impl Panel {
                 Some(_) => "Whole capture",
                 None => "All frames",
             };
-            if is_selected && ui.button(all).on_hover_text("Leaves the selection").clicked() {
+            if is_selected
+                && ui
+                    .button(all)
+                    .on_hover_text("Leaves the selection")
+                    .clicked()
+            {
                 self.view.clear_selection();
             }
             ui.separator();

@@ -72,8 +72,8 @@ impl Gather for SideWork {
         self.stacks.begin_frames(store, frames);
     }
 
-    fn begin_range(&mut self, until_ns: i64) {
-        self.scopes.begin_range(until_ns);
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
+        self.scopes.begin_range(until_ns, is_measured);
     }
 
     fn measure(&mut self, span: &Span, measured: Measured) {

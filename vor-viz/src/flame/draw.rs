@@ -52,7 +52,13 @@ impl FlameChart {
         for placed in &self.placed {
             let top = frame.rows.top() + placed.top - self.scroll;
             if frame.rows.top() - 20.0 <= top && top <= frame.rows.bottom() {
-                draw_marks(&rows, &store.shown_tracks()[placed.track], theme, frame, top);
+                draw_marks(
+                    &rows,
+                    &store.shown_tracks()[placed.track],
+                    theme,
+                    frame,
+                    top,
+                );
             }
         }
         draw_time_selection(ui, view, theme, frame);
@@ -330,7 +336,11 @@ fn draw_time_selection(ui: &Ui, view: &View, theme: &Theme, frame: &Frame) {
     let Some((begin_ns, end_ns)) = view.time_selection() else {
         return;
     };
-    let within = |ns: i64| frame.x(ns).clamp(frame.rows.left() - 1.0, frame.rows.right() + 1.0);
+    let within = |ns: i64| {
+        frame
+            .x(ns)
+            .clamp(frame.rows.left() - 1.0, frame.rows.right() + 1.0)
+    };
     let band = within(begin_ns)..=within(end_ns);
     let all = frame.rows.union(frame.ruler);
     let painter = ui.painter_at(all);

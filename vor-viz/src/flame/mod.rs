@@ -455,8 +455,7 @@ impl FlameChart {
         let (origin, shift) =
             ui.input(|input| (input.pointer.press_origin(), input.modifiers.shift));
         if response.drag_started_by(PointerButton::Primary) {
-            let origin =
-                origin.filter(|origin| shift || frame.ruler.contains(*origin));
+            let origin = origin.filter(|origin| shift || frame.ruler.contains(*origin));
             self.selecting_from_ns = origin.map(|origin| frame.ns(origin.x));
         }
         if !response.dragged_by(PointerButton::Primary) {

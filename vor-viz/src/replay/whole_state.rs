@@ -31,6 +31,8 @@ pub(super) struct WholeState {
     progress: f32,
     /// Whether a picture of a range is being made.
     is_waiting: bool,
+    /// The bin of the last request. A picture with too many spans gets a wider one.
+    asked_bin_ns: u64,
     losses: u64,
 }
 
@@ -181,9 +183,7 @@ impl WholeState {
             let margin_ns = margin * shown.len_ns();
             let begin_ns = (shown.begin_ns - margin_ns).max(self.time.begin_ns);
             let end_ns = (shown.end_ns + margin_ns).min(self.time.end_ns);
-            layer.is_some_and(|layer| {
-                layer.shows(begin_ns.ceil(), end_ns.floor(), pixel_ns)
-            })
+            layer.is_some_and(|layer| layer.shows(begin_ns.ceil(), end_ns.floor(), pixel_ns))
         };
         let stored = panel.store().layer();
         let (whole, range) = match self.shows_range {
@@ -199,7 +199,12 @@ impl WholeState {
         let is_finer = |layer: &Layer| whole.is_none_or(|whole| layer.bin_ns() < whole.bin_ns());
         let range_is_better = range.is_some_and(|layer| covers(layer) && is_finer(layer));
         let shows_range = !whole_is_enough && range_is_better;
-        let is_missing = !whole_is_enough && !shows(range, MIN_MARGIN);
+        // The same request again would bring the same spans, and one for everything those of the
+        // whole.
+        let is_asked =
+            self.asked_bin_ns as f64 <= pixel_ns && covers_with_margin(range, &shown, &self.time);
+        let is_part = shown.len_ns() * (1.0 + 2.0 * MARGIN) < self.time.len_ns();
+        let is_missing = !whole_is_enough && is_part && !is_asked && !shows(range, MIN_MARGIN);
         if shows_range != self.shows_range {
             let other = self.other.take();
             self.other = panel.store_mut().set_layer(other);
@@ -207,6 +212,7 @@ impl WholeState {
         }
         if is_missing && self.progress >= 1.0 && !self.is_waiting {
             self.is_waiting = true;
+            self.asked_bin_ns = pixel_ns as u64;
             let margin_ns = MARGIN * shown.len_ns();
             let begin_ns = (shown.begin_ns - margin_ns).max(self.time.begin_ns);
             let end_ns = (shown.end_ns + margin_ns).min(self.time.end_ns);
@@ -218,4 +224,12 @@ impl WholeState {
             });
         }
     }
+}
+
+/// Returns whether a layer covers a range with a margin.
+fn covers_with_margin(layer: Option<&Layer>, shown: &TimeRange, all: &TimeRange) -> bool {
+    let margin_ns = MIN_MARGIN * shown.len_ns();
+    let begin_ns = (shown.begin_ns - margin_ns).max(all.begin_ns);
+    let end_ns = (shown.end_ns + margin_ns).min(all.end_ns);
+    layer.is_some_and(|layer| layer.shows(begin_ns.ceil(), end_ns.floor(), f64::INFINITY))
 }

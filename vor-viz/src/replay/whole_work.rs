@@ -149,7 +149,10 @@ impl WholeWork {
             question.set_progress(range.progress());
             self.question = Some((question, range));
         } else {
-            question.answer(capture.catalog(), self.archive.bounds_ns().unwrap_or((0, 0)));
+            question.answer(
+                capture.catalog(),
+                self.archive.bounds_ns().unwrap_or((0, 0)),
+            );
         }
         Ok(Step::Working)
     }

@@ -70,9 +70,10 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
         let _ = (store, frames);
     }
 
-    /// Announces a range of time that ends at `until_ns`, before its first span.
-    fn begin_range(&mut self, until_ns: i64) {
-        let _ = until_ns;
+    /// Announces a range of time that ends at `until_ns`, before its first span, and whether
+    /// [`measure`](Self::measure) is called for it.
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
+        let _ = (until_ns, is_measured);
     }
 
     /// Takes what a span of a range of time measured beside its duration, before the span is
@@ -411,7 +412,8 @@ impl<G: Gather> JobProgress<G> {
                 (last - first + 1, store.time_of(first..last + 1)?)
             }
             Selection::Time { begin_ns, end_ns } => {
-                gather.begin_range(end_ns);
+                // The store has what spans measured by frame only.
+                gather.begin_range(end_ns, false);
                 (1, begin_ns..end_ns)
             }
         };

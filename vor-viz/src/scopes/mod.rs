@@ -21,12 +21,14 @@ use vor_capture::units;
 use crate::store::Store;
 use crate::view::{Scope, View};
 
+pub use crate::whole::Spans;
 pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{extent_switch, filter_field, no_spans, percent};
 
-/// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
+/// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`. Of a store
+/// that has only some of a capture's frames, it never says `all`.
 #[must_use]
 pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
     let all = store.frames().len();
@@ -37,7 +39,7 @@ pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
     let count = last - first + 1;
     if count == 1 {
         format!("frame {}", number(first))
-    } else if count == all {
+    } else if count == all && store.layer().is_none() {
         format!("all {all} frames")
     } else {
         format!("frames {}–{} ({count})", number(first), number(last))

@@ -156,6 +156,8 @@ pub struct ScopeSums {
     tasks: Sites,
     /// Measured quantities of scopes, over all frames.
     measured: FxHashMap<SiteId, Measured>,
+    /// Whether the measured quantities are known.
+    is_measured: bool,
     /// The end of the frames.
     until_ns: i64,
     kind: TrackKind,
@@ -369,6 +371,7 @@ impl Gather for ScopeSums {
             scopes: Sites::default(),
             tasks: Sites::default(),
             measured: FxHashMap::default(),
+            is_measured: true,
             until_ns: i64::MAX,
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
@@ -393,8 +396,9 @@ impl Gather for ScopeSums {
         }
     }
 
-    fn begin_range(&mut self, until_ns: i64) {
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
         self.until_ns = until_ns;
+        self.is_measured = is_measured;
     }
 
     fn measure(&mut self, span: &Span, measured: Measured) {
@@ -429,7 +433,7 @@ impl Gather for ScopeSums {
         let rows = unsettled.by_ref().take(most);
         self.rows.extend(rows.map(|(site, kind, sums)| {
             let mut row = sums.row(site, kind, catalog.site_name(site));
-            if kind == TrackKind::Scopes {
+            if kind == TrackKind::Scopes && self.is_measured {
                 row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
                 row.measured = self.measured.get(&site).copied().unwrap_or_default();
             }

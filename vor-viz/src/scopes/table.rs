@@ -11,8 +11,8 @@ use vor_capture::units;
 use super::details;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
-use super::{scope_caption, waiting_text};
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
+use super::{scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{Extent, Store, TrackKind};
 use crate::theme::Theme;
@@ -378,13 +378,7 @@ impl ScopeTable {
     }
 
     /// Shows the toolbar above the table.
-    fn tools(
-        &mut self,
-        ui: &mut Ui,
-        store: &Store,
-        view: &mut View,
-        scope: Option<Scope>,
-    ) {
+    fn tools(&mut self, ui: &mut Ui, store: &Store, view: &mut View, scope: Option<Scope>) {
         ui.horizontal_wrapped(|ui| {
             ui.strong(scope_caption(store, scope));
             let one_pinned = view.pinned().is_some()

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::ThreadId;
 
+use super::Store;
 use super::row::Row;
 use super::track::{Track, TrackKind};
-use super::Store;
 
 /// Numbers of spans and of rows by track, of a whole capture.
 pub(crate) type LayerTotals = FxHashMap<(ThreadId, TrackKind), (u64, usize)>;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use vor_capture::Error;
-use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::batch::SpanArgs;
+use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::timeline::TickMapper;
 use vor_capture::reader::{Capture, Part, PartScan};
 
@@ -207,7 +207,11 @@ impl Archive {
         while let Some(at) = range.left.checked_sub(1) {
             range.left = at;
             let entry = &self.parts[at];
-            if self.ends_ns.get(at).is_none_or(|&end_ns| end_ns < range.begin_ns) {
+            if self
+                .ends_ns
+                .get(at)
+                .is_none_or(|&end_ns| end_ns < range.begin_ns)
+            {
                 range.left = 0;
                 break;
             }
@@ -232,7 +236,9 @@ impl Archive {
             let catalog = Arc::clone(capture.catalog());
             let contents = capture.part(entry.part)?;
             let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
-            let early = across.iter().filter(|one| one.span.begin_ns < range.begin_ns);
+            let early = across
+                .iter()
+                .filter(|one| one.span.begin_ns < range.begin_ns);
             let early = early.map(|one| ((one.thread, one.span), one.inside_ns));
             reader.settle(early.collect());
             reader.part(&contents, &mut clock);
@@ -256,7 +262,8 @@ impl Survey {
 
     /// Returns the picture so far.
     pub(crate) fn layer(&self, catalog: &Arc<Catalog>) -> Layer {
-        self.thinned.layer(catalog, &Arc::new(self.thinned.totals()))
+        self.thinned
+            .layer(catalog, &Arc::new(self.thinned.totals()))
     }
 
     /// Returns the begin and the end of what was read so far.

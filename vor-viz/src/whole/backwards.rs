@@ -181,7 +181,10 @@ impl Backwards {
     /// Calls `each` for the open spans of every thread.
     pub(crate) fn for_each_open(&mut self, mut each: impl FnMut(ThreadId, &mut Opened)) {
         for (&thread, stack) in &mut self.threads {
-            stack.open.iter_mut().for_each(|opened| each(thread, opened));
+            stack
+                .open
+                .iter_mut()
+                .for_each(|opened| each(thread, opened));
         }
     }
 

@@ -172,7 +172,7 @@ const VISITED: u32 = 1;
 impl<G: Gather> RangeGather<G> {
     fn new(scope: RangeScope, options: &G::Options, catalog: &Arc<Catalog>) -> Self {
         let mut gather = G::new(options);
-        gather.begin_range(scope.end_ns);
+        gather.begin_range(scope.end_ns, true);
         Self {
             walk: Backwards::default(),
             sums: RangeSums {

@@ -15,8 +15,8 @@ mod gathering;
 mod thinned;
 
 pub(crate) use archive::{Archive, PictureReader, RangeRead, Survey};
-pub(crate) use gathering::{Question, RangeScope, Ticket};
 pub use gathering::Spans;
+pub(crate) use gathering::{Question, RangeScope, Ticket};
 
 #[cfg(test)]
 mod tests;

@@ -135,9 +135,8 @@ fn made(seed: u64, shape: Shape) -> Made {
     }
     for i in 0..spans.len() {
         let span = spans[i];
-        let is_around = |other: &Given| {
-            other.thread == span.thread && other.begin_ns <= span.begin_ns
-        };
+        let is_around =
+            |other: &Given| other.thread == span.thread && other.begin_ns <= span.begin_ns;
         let around = spans[i + 1..].iter().position(is_around);
         spans[i].parent = around.map(|at| i + 1 + at);
     }
@@ -205,9 +204,9 @@ impl Opened {
         self.answer::<ScopeSums>(scope, &scope.extent)
     }
 
-    fn picture(&mut self, begin_ns: i64, end_ns: i64) -> Layer {
+    fn picture(&mut self, begin_ns: i64, end_ns: i64, bin_ns: u64) -> Layer {
         let mut range = self.archive.read(begin_ns, end_ns);
-        let mut reader = PictureReader::new(begin_ns, end_ns, 1, MAX_SPANS);
+        let mut reader = PictureReader::new(begin_ns, end_ns, bin_ns, MAX_SPANS);
         while self
             .archive
             .read_part(&mut range, &mut self.capture, self.origin_ns, &mut reader)
@@ -269,7 +268,9 @@ fn expected(spans: &[Given], scope: RangeScope) -> BTreeMap<u32, Sums> {
             }
             false
         };
-        let sum = sums.entry(span.site.0).or_insert((0, 0, 0, 0, u64::MAX, 0, 0));
+        let sum = sums
+            .entry(span.site.0)
+            .or_insert((0, 0, 0, 0, u64::MAX, 0, 0));
         sum.0 += 1;
         if !around(&visited) {
             sum.1 += part(span);
@@ -286,19 +287,29 @@ fn expected(spans: &[Given], scope: RangeScope) -> BTreeMap<u32, Sums> {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (1..4_usize, 1..260_usize, 1..6_usize, 1..8_usize, 10..50_usize, 1..40_usize, 0..200_usize)
-        .prop_map(|(threads, spans, sites, max_depth, opens, max_batch, max_ticks)| Shape {
-            threads,
-            spans,
-            sites,
-            max_depth,
-            opens,
-            ends: 30,
-            max_batch,
-            drops: 0,
-            max_ticks,
-            tick_ps: 1_300,
-        })
+    (
+        1..4_usize,
+        1..260_usize,
+        1..6_usize,
+        1..8_usize,
+        10..50_usize,
+        1..40_usize,
+        0..200_usize,
+    )
+        .prop_map(
+            |(threads, spans, sites, max_depth, opens, max_batch, max_ticks)| Shape {
+                threads,
+                spans,
+                sites,
+                max_depth,
+                opens,
+                ends: 30,
+                max_batch,
+                drops: 0,
+                max_ticks,
+                tick_ps: 1_300,
+            },
+        )
 }
 
 proptest! {
@@ -414,7 +425,7 @@ proptest! {
         };
         prop_assert_eq!(opened.layer.bin_ns(), 0);
         prop_assert_eq!(found(&opened.layer), expected.clone());
-        let picture = opened.picture(begin_ns, end_ns);
+        let picture = opened.picture(begin_ns, end_ns, 1);
         expected.retain(|&(_, _, begin, duration, _)| {
             begin <= end_ns && begin + duration as i64 >= begin_ns
         });
@@ -486,7 +497,11 @@ fn times_of_large_captures() {
     let spans: u64 = std::env::var("VOR_VIZ_SPANS").unwrap().parse().unwrap();
     let began = Instant::now();
     let bytes = write_large(spans);
-    println!("{} MB written in {:.1?}", bytes.len() / 1_000_000, began.elapsed());
+    println!(
+        "{} MB written in {:.1?}",
+        bytes.len() / 1_000_000,
+        began.elapsed()
+    );
     let bytes_len = bytes.len();
     let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
     println!("opened after {:.1?}", began.elapsed());
@@ -523,7 +538,11 @@ fn times_of_large_captures() {
     let began = Instant::now();
     let layer = survey.layer(capture.catalog());
     let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
-    println!("picture of {kept} spans with bins of {} ns in {:.1?}", layer.bin_ns(), began.elapsed());
+    println!(
+        "picture of {kept} spans with bins of {} ns in {:.1?}",
+        layer.bin_ns(),
+        began.elapsed()
+    );
     let bounds = archive.bounds_ns().unwrap();
     let mut opened = Opened {
         capture,
@@ -547,9 +566,14 @@ fn times_of_large_captures() {
     for share in [20, 100, 1_000, 100_000] {
         let began = Instant::now();
         let middle = bounds.0 + length / 2;
-        let layer = opened.picture(middle, middle + length / share);
+        let pixel_ns = (length / share / 1_500) as u64;
+        let layer = opened.picture(middle, middle + length / share, pixel_ns);
         let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
-        println!("1/{share}: {kept} spans, bin {} ns, {:.1?}", layer.bin_ns(), began.elapsed());
+        println!(
+            "1/{share}: {kept} spans, bin {} ns, {:.1?}",
+            layer.bin_ns(),
+            began.elapsed()
+        );
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));

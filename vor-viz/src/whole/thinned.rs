@@ -94,7 +94,8 @@ impl Lane {
         let before = std::mem::take(&mut self.kept);
         let (mut long, mut args) = (before.long_ns.iter(), before.args.into_iter().peekable());
         let mut kept = 0;
-        for (i, (&begin_ns, &short_ns)) in before.begin_ns.iter().zip(&before.duration_ns).enumerate()
+        for (i, (&begin_ns, &short_ns)) in
+            before.begin_ns.iter().zip(&before.duration_ns).enumerate()
         {
             let duration_ns = match short_ns {
                 u32::MAX => long.next().map_or(u64::from(u32::MAX), |long| long.1),
@@ -160,7 +161,9 @@ impl Thinned {
     fn all(&self) -> impl Iterator<Item = (ThreadId, &Lanes)> {
         let current = std::iter::once((self.current.0, &self.current.1));
         let others = self.threads.iter();
-        others.map(|(&thread, lanes)| (thread, lanes)).chain(current)
+        others
+            .map(|(&thread, lanes)| (thread, lanes))
+            .chain(current)
     }
 
     fn is_within(&self, begin_ns: i64, end_ns: i64) -> bool {
@@ -185,7 +188,10 @@ impl Thinned {
     pub(crate) fn layer(&self, catalog: &Arc<Catalog>, totals: &Arc<LayerTotals>) -> Layer {
         let mut block = FrameBlock {
             catalog: Arc::clone(catalog),
-            threads: self.all().map(|(thread, lanes)| lanes.block(thread)).collect(),
+            threads: self
+                .all()
+                .map(|(thread, lanes)| lanes.block(thread))
+                .collect(),
             ..FrameBlock::default()
         };
         block.threads.sort_by_key(|block| block.thread);
@@ -274,7 +280,9 @@ impl Lane {
         row.sites.reverse();
         row.long_ns.reverse();
         row.args.reverse();
-        row.long_ns.iter_mut().for_each(|long| long.0 = last - long.0);
+        row.long_ns
+            .iter_mut()
+            .for_each(|long| long.0 = last - long.0);
         row.args.iter_mut().for_each(|args| args.0 = last - args.0);
         row
     }

@@ -20,6 +20,7 @@ use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeRow, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
+use vor_viz::view::Scope;
 use vor_viz::view::View;
 
 /// A table, its data, and a harness around both.
@@ -308,6 +309,40 @@ fn a_scope_that_began_before_the_frames_has_its_time_within_them_or_that_of_its_
         assert_eq!((outer.max_ns, outer.mean_ns()), (150, 150.0), "whole calls");
         let inner = rows.iter().find(|row| row.site == SiteId(2)).unwrap();
         assert_eq!((inner.count, inner.total_ns), (1, 40));
+    }
+}
+
+#[test]
+fn a_range_of_time_is_counted_like_frames_of_that_time() {
+    let store = store(12, 7, 0);
+    let time = store.time_of(3..7).unwrap();
+    for extent in [Extent::Clipped, Extent::Whole] {
+        let rows = |scope: Scope| {
+            let mut job: Job<ScopeSums> = Job::default();
+            job.finish(&store, Some(scope), &extent);
+            let rows = job.output().unwrap();
+            let mut sums: Vec<_> = rows
+                .rows
+                .iter()
+                .map(|row| {
+                    (
+                        row.site,
+                        row.is_task(),
+                        row.count,
+                        row.total_ns,
+                        row.self_ns,
+                    )
+                })
+                .collect();
+            sums.sort_unstable();
+            (rows.time_ns, sums)
+        };
+        let of_time = rows(Scope::Time {
+            begin_ns: time.start,
+            end_ns: time.end,
+        });
+        assert!(!of_time.1.is_empty());
+        assert_eq!(of_time, rows(Scope::Frames(3, 6)));
     }
 }
 

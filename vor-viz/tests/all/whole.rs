@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use egui::{Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
+use egui_kittest::kittest::Queryable;
 use vor_fixtures::even::{frame_ns, make};
 use vor_viz::panel::Tab;
 use vor_viz::replay::{ReplayState, WindowLimits};
@@ -56,14 +57,21 @@ impl Shown {
         while settled < 3 {
             assert!(began.elapsed() < TIMEOUT);
             self.pass(Vec::new(), Modifiers::NONE);
-            settled = if self.replay.is_settled() { settled + 1 } else { 0 };
+            settled = if self.replay.is_settled() {
+                settled + 1
+            } else {
+                0
+            };
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     fn key(&mut self, key: Key) {
         // Keys work where the pointer is over the panel.
-        self.pass(vec![Event::PointerMoved(pos2(600.0, 500.0))], Modifiers::NONE);
+        self.pass(
+            vec![Event::PointerMoved(pos2(600.0, 500.0))],
+            Modifiers::NONE,
+        );
         let pressed = Event::Key {
             key,
             physical_key: None,
@@ -134,15 +142,38 @@ fn an_opened_capture_is_shown_and_counted_as_a_whole() {
     assert_eq!(shown.replay.survey_progress(), None);
     let slowest = shown.rows().rows.iter().map(|row| &row.slowest[0]);
     // The frames of three milliseconds have the longest spans, far from the window.
-    assert!(slowest.into_iter().all(|call| call.span.duration_ns > 60_000));
+    assert!(
+        slowest
+            .into_iter()
+            .all(|call| call.span.duration_ns > 60_000)
+    );
+}
+
+/// Returns the top of the flame chart, where its scale is.
+fn scale_top() -> f32 {
+    let bytes = make(300, 3, true).bytes;
+    let mut replay = ReplayState::from_bytes(bytes, "memory").unwrap();
+    let show = move |ui: &mut egui::Ui| {
+        egui::CentralPanel::default().show(ui, |ui| replay.show(ui));
+    };
+    let builder = egui_kittest::Harness::builder().with_size(vec2(1200.0, 900.0));
+    let mut harness = builder.build_ui(show);
+    for _ in 0..4 {
+        harness.step();
+    }
+    harness.get_by_label("flame chart").rect().top()
 }
 
 #[test]
 fn a_selected_time_is_counted_until_it_is_left() {
     let mut shown = opened();
     let whole = shown.rows().spans;
+    let top = scale_top();
     // With shift over the chart, and without in its scale.
-    for (y, modifiers) in [(420.0, Modifiers::SHIFT), (238.0, Modifiers::NONE)] {
+    for (y, modifiers) in [
+        (top + 120.0, Modifiers::SHIFT),
+        (top + 6.0, Modifiers::NONE),
+    ] {
         shown.drag(pos2(500.0, y), pos2(700.0, y), modifiers);
         let view = shown.replay.panel().view();
         let (begin_ns, end_ns) = view.time_selection().unwrap_or_else(|| panic!("at {y}"));
@@ -218,6 +249,36 @@ fn details_of_a_range_come_where_the_picture_is_thinned() {
     shown.replay.panel_mut().view_mut().reset_zoom();
     shown.settle();
     assert_eq!(shown.layer().bin_ns(), bin_ns);
+}
+
+/// The whole capture with a part of its time selected.
+#[test]
+fn a_selection_in_the_whole_is_drawn() {
+    let bytes = make(1_200, 300, true).bytes;
+    let replay = ReplayState::from_bytes(bytes, "game.vor").unwrap();
+    let show = |ui: &mut egui::Ui, replay: &mut ReplayState| {
+        ui.ctx().set_theme(egui::Theme::Dark);
+        egui::CentralPanel::default().show(ui, |ui| replay.show(ui));
+    };
+    let mut harness = crate::pictures::builder()
+        .with_size(vec2(1280.0, 800.0))
+        .build_ui_state(show, replay);
+    harness.state_mut().panel_mut().set_tab(Tab::Scopes);
+    let (store, view) = harness.state_mut().panel_mut().parts();
+    view.select_time(store, 420_000_000, 700_000_000);
+    let began = Instant::now();
+    let mut settled = 0;
+    while settled < 4 {
+        assert!(began.elapsed() < TIMEOUT);
+        harness.step();
+        settled = if harness.state().is_settled() {
+            settled + 1
+        } else {
+            0
+        };
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    harness.snapshot("whole_selected_dark");
 }
 
 #[test]

@@ -153,8 +153,12 @@ pub(super) fn read_v3(capture: &mut CaptureV3, part: Part) -> Result<PartContent
     let (source, records, _, _) = capture.raw();
     records.resume(Checkpoint::anywhere(part.begin));
     let mut contents = PartContents::default();
-    while records.offset() < part.end {
-        match next_item(source, records, true)? {
+    // A loss may be reported when the record behind it was read already.
+    let mut met_loss = false;
+    while records.offset() < part.end || met_loss {
+        let item = next_item(source, records, true)?;
+        met_loss = matches!(item, Some(Item::Loss(_)));
+        match item {
             None => break,
             Some(Item::Loss(_)) => contents.losses += 1,
             Some(Item::Entry(entry)) if entry.offset >= part.end => break,
