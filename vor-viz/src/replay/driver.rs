@@ -57,7 +57,7 @@ struct Mailbox {
     ended: bool,
     /// Windows that are no longer shown: dropping millions of spans takes milliseconds.
     dropped_windows: Vec<Store>,
-    dropped_layers: Vec<Box<Layer>>,
+    dropped_layers: Vec<Layer>,
     /// Work on the whole capture that begins or ends.
     whole: Option<Option<WholeRequest>>,
     picture: Option<PictureRequest>,
@@ -141,7 +141,7 @@ impl Driver {
     /// Drops a layer, as [`drop_window`](Self::drop_window) does a window.
     pub(crate) fn drop_layer(&mut self, layer: Box<Layer>) {
         if let Self::Thread { shared, .. } = self {
-            shared.update(|mail| mail.dropped_layers.push(layer));
+            shared.update(|mail| mail.dropped_layers.push(*layer));
         }
     }
 

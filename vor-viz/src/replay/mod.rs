@@ -89,7 +89,7 @@ pub struct ReplayState {
     notice: Option<String>,
     header: header::Header,
     whole: whole_state::WholeState,
-    /// Whether the frame of the last request gets the pin when it arrives.
+    /// Whether the frame of the last request gets the pin whenever it arrives.
     pins_arrival: bool,
 }
 
@@ -332,6 +332,7 @@ impl ReplayState {
     /// Shows the frames from `first` on. Stops following.
     pub fn move_window(&mut self, first: u64) {
         self.set_follow(false);
+        self.pins_arrival = true;
         let first = first.min(self.last_frame());
         let is_urgent = !self.window().contains(&first);
         self.request(first, Side::After, is_urgent);
@@ -414,7 +415,7 @@ impl ReplayState {
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.poll(ui.ctx());
         if let Some(id) = self.take_arrived()
-            && std::mem::replace(&mut self.pins_arrival, false)
+            && self.pins_arrival
         {
             self.panel.view_mut().pin(id);
         }
@@ -455,6 +456,7 @@ impl ReplayState {
             && !self.window().contains(&frame)
             && self.requested != Some(frame)
         {
+            self.pins_arrival = false;
             self.request(frame, Side::Both, false);
         }
     }

@@ -47,7 +47,7 @@ impl Summary {
         if self.durations_ms.len() < MAX_FRAMES {
             self.durations_ms.push(row.duration_ms);
         }
-        if frame % BEGIN_STEP == 0
+        if frame.is_multiple_of(BEGIN_STEP)
             && let Some(begin_ns) = row.begin_ns
             && self.begins_ns.last().is_none_or(|last| last.0 <= begin_ns)
         {
