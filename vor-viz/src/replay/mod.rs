@@ -396,6 +396,7 @@ impl ReplayState {
     /// Takes the results of the loader; call it once per pass. Requests repaints while results are
     /// pending.
     pub fn poll(&mut self, ctx: &egui::Context) {
+        self.whole.pass_on(&mut self.driver);
         self.driver.begin_pass(ctx);
         let mut spans = 0;
         while let Some(delivery) = self.driver.next() {

@@ -168,13 +168,17 @@ impl WholeState {
         }));
     }
 
+    /// Tells the loader of questions that the panel asked.
+    pub(super) fn pass_on(&self, driver: &mut Driver) {
+        if self.is_on && self.spans.has_questions() {
+            driver.ask();
+        }
+    }
+
     /// Chooses what the flame chart shows, and requests what is missing.
     pub(super) fn choose(&mut self, panel: &mut Panel, driver: &mut Driver) {
         if !self.is_on {
             return;
-        }
-        if self.spans.has_questions() {
-            driver.ask();
         }
         let width = panel.chart_width_px().max(1);
         let shown = panel.view().flame_axis(panel.store());
