@@ -11,7 +11,7 @@
 //! gets a new id when its window is read again.
 //!
 //! The flame chart, tables and flame graphs are not limited to the window: they show all of a capture
-//! (see [`whole_state`]). Only while a growing capture is followed do they show its newest frames.
+//! (see `whole_state`). Only while a growing capture is followed do they show its newest frames.
 
 mod summary;
 mod capture_file;
