@@ -303,6 +303,13 @@ pub fn paint_cursors(
             band(from, to, theme.selection);
         }
     }
+    if let Some((begin_ns, end_ns)) = view.time_selection() {
+        band(
+            axis.x(begin_ns as f64),
+            axis.x(end_ns as f64),
+            theme.selection,
+        );
+    }
     let selected = view.selection_indices(store);
     if let Some((from, to)) = selected.and_then(|(from, to)| reach(from, to)) {
         // The axis shows only the selected frames; a tint over everything would only dull the

@@ -37,7 +37,7 @@ pub enum Command {
     PanLeft,
     /// Move the flame chart to later times.
     PanRight,
-    /// Zoom to the span in focus.
+    /// Zoom to the span in focus, or to the selected time.
     ZoomToFocus,
     /// Show the whole pinned frame, or all frames without a pin.
     ResetZoom,
@@ -146,12 +146,16 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::S, Command::ZoomOut, "zoom out"),
     key(Key::A, Command::PanLeft, "earlier"),
     key(Key::D, Command::PanRight, "later"),
-    key(Key::Z, Command::ZoomToFocus, "zoom to the span in focus"),
+    key(
+        Key::Z,
+        Command::ZoomToFocus,
+        "zoom to the span in focus, or to the selected time",
+    ),
     key(Key::Enter, Command::ZoomToFocus, ""),
     key(
         Key::R,
         Command::ResetZoom,
-        "the whole frame, or all frames, again",
+        "the whole frame, all frames or the whole capture again",
     ),
     key(Key::Num0, Command::ResetZoom, ""),
     key(Key::F, Command::Search, "search for names"),
@@ -195,6 +199,10 @@ pub const MOUSE: &[(&str, &str)] = &[
     ("right-click bars or plots", "unpin and go on"),
     ("scroll over the flame chart", "zoom; with shift, move"),
     ("drag the flame chart", "move"),
+    (
+        "drag its scale, or shift-drag it",
+        "select that time for tables and flame graphs",
+    ),
     (
         "double-click the flame chart",
         "the whole frame, or all frames, again",

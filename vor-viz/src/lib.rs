@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod store;
+mod whole;
 pub mod view;
 pub mod theme;
 pub mod pyramid;

@@ -147,6 +147,11 @@ impl Panel {
         &mut self.chart
     }
 
+    /// Returns the width of the flame chart in the last pass, in pixels.
+    pub(crate) fn chart_width_px(&self) -> usize {
+        self.chart.width_px()
+    }
+
     /// Returns the metric rows.
     pub fn plots_mut(&mut self) -> &mut Plots {
         &mut self.plots
@@ -250,9 +255,15 @@ impl Panel {
                 self.view.toggle_pause(&self.store);
             }
             ui.label(self.status());
-            if self.view.selection().is_some()
+            let is_selected =
+                self.view.selection().is_some() || self.view.time_selection().is_some();
+            let all = match self.view.whole() {
+                Some(_) => "Whole capture",
+                None => "All frames",
+            };
+            if is_selected
                 && ui
-                    .button("All frames")
+                    .button(all)
                     .on_hover_text("Leaves the selection")
                     .clicked()
             {
@@ -310,8 +321,13 @@ impl Panel {
                 units::duration(frame.duration_ms() * 1e6)
             ),
             None if frames == 0 => "no frames yet".to_owned(),
+            None if self.view.whole().is_some() => "whole capture".to_owned(),
             None => format!("{} frames", units::count(frames as u64)),
         };
+        if let Some((begin_ns, end_ns)) = self.view.time_selection() {
+            let length_ns = end_ns.saturating_sub(begin_ns);
+            return format!("selected {}", units::duration(length_ns as f64));
+        }
         if let Some((first, last)) = self.view.selection_indices(&self.store) {
             text.push_str(&format!(
                 " · {} selected",
@@ -563,7 +579,10 @@ impl Panel {
             }
             Command::PanLeft => view.pan_by(store, -0.15 * view.flame_axis(store).len_ns()),
             Command::PanRight => view.pan_by(store, 0.15 * view.flame_axis(store).len_ns()),
-            Command::ZoomToFocus => chart.zoom_to_focus(view),
+            Command::ZoomToFocus => match view.time_selection().filter(|_| view.focus.is_none()) {
+                Some((begin_ns, end_ns)) => view.zoom_to(begin_ns as f64, end_ns as f64),
+                None => chart.zoom_to_focus(view),
+            },
             Command::ResetZoom => view.reset_zoom(),
             Command::Search => self.wants_search = true,
             Command::NextMatch => _ = chart.go_to_match(store, view),
@@ -589,7 +608,7 @@ impl Panel {
                     self.shows_help = false;
                 } else if view.focus.is_some() {
                     view.focus = None;
-                } else if view.selection().is_some() {
+                } else if view.selection().is_some() || view.time_selection().is_some() {
                     view.clear_selection();
                 } else {
                     view.unpin();

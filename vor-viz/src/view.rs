@@ -3,9 +3,15 @@
 //! Bars, overview, flame chart and plots share one time axis. It shows all frames of the store, or
 //! those of a selection. A pin is a cursor on one frame in all parts, and it pauses the panel. The
 //! flame chart shows the pinned frame, or the whole axis without a pin, until the user zooms it.
+//!
+//! The frames of the store may be a part of a capture. Then the flame chart shows all of the
+//! capture, and so do tables without a selection. Frames or a range of time may be selected.
+
+use std::sync::Arc;
 
 use crate::frame_axis::PointerUse;
 use crate::store::{Extent, FrameId, Span, Store, TrackKind};
+use crate::whole::Spans;
 use vor_capture::model::catalog::ThreadId;
 
 /// Minimum time range of the flame chart, in nanoseconds.
@@ -34,6 +40,40 @@ impl TimeRange {
     }
 }
 
+/// What tables and flame graphs cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Frames of the store, from the first to the last index.
+    Frames(usize, usize),
+    /// A range of time, in nanoseconds since the store's origin.
+    Time {
+        /// Its begin.
+        begin_ns: i64,
+        /// Its end.
+        end_ns: i64,
+    },
+    /// The whole capture.
+    Whole,
+}
+
+impl From<(usize, usize)> for Scope {
+    /// Makes a scope of frames, from the first to the last index.
+    fn from((first, last): (usize, usize)) -> Self {
+        Self::Frames(first, last)
+    }
+}
+
+/// A capture of which the store holds a part.
+#[derive(Clone, Debug)]
+pub(crate) struct WholeCapture {
+    /// Answers questions about any range.
+    pub(crate) spans: Arc<Spans>,
+    /// The time of everything.
+    pub(crate) time: TimeRange,
+    /// The part that was surveyed so far, from 0 to 1.
+    pub(crate) progress: f32,
+}
+
 /// A span that was clicked. The reference stays valid when other spans come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRef {
@@ -52,6 +92,8 @@ pub struct SpanRef {
 pub struct View {
     pinned: Option<FrameId>,
     selection: Option<(FrameId, FrameId)>,
+    time_selection: Option<(i64, i64)>,
+    whole: Option<WholeCapture>,
     axis: TimeRange,
     zoom: Option<TimeRange>,
     /// Position of the pointer on the time axis in the previous pass, so that parts above the
@@ -62,6 +104,8 @@ pub struct View {
     pub(crate) busy: PointerUse,
     /// The span that was clicked.
     pub focus: Option<SpanRef>,
+    /// A span that gets the focus as soon as the flame chart has it.
+    pub(crate) sought: Option<(ThreadId, TrackKind, Span)>,
     /// The text that names are searched for; empty for no search.
     pub search: String,
     /// Which spans of their frames the tables and flame graphs measure, and which part of each.
@@ -115,7 +159,11 @@ impl View {
     #[must_use]
     pub fn unzoomed(&self, store: &Store) -> TimeRange {
         let pinned = self.pinned.and_then(|id| store.frame(id));
-        pinned.map_or(self.axis, |frame| TimeRange {
+        let all = match &self.whole {
+            Some(whole) if self.selection.is_none() => whole.time,
+            _ => self.axis,
+        };
+        pinned.map_or(all, |frame| TimeRange {
             begin_ns: frame.begin_ns as f64,
             end_ns: (frame.end_ns as f64).max(frame.begin_ns as f64 + MIN_RANGE_NS),
         })
@@ -170,8 +218,11 @@ impl View {
         self.zoom = None;
     }
 
-    /// Returns the time range of all frames.
+    /// Returns the time range of all that can be shown.
     fn reach(&self, store: &Store) -> TimeRange {
+        if let Some(whole) = &self.whole {
+            return whole.time;
+        }
         let time = store.time_of(0..store.frames().len()).unwrap_or(0..1);
         TimeRange {
             begin_ns: time.start as f64,
@@ -200,6 +251,7 @@ impl View {
     /// Pins a frame, which pauses, and shows it in the flame chart.
     pub fn pin(&mut self, id: FrameId) {
         self.pinned = Some(id);
+        self.time_selection = None;
         self.zoom = None;
         self.focus = None;
     }
@@ -215,6 +267,7 @@ impl View {
     pub fn unpin(&mut self) {
         self.pinned = None;
         self.selection = None;
+        self.time_selection = None;
         self.zoom = None;
         self.focus = None;
     }
@@ -296,6 +349,7 @@ impl View {
             (false, _, false) => (first.saturating_add(by).min(last), last),
         };
         self.pinned = Some(store.id_at(pin));
+        self.time_selection = None;
         self.selection = (first < last).then(|| (store.id_at(first), store.id_at(last)));
     }
 
@@ -306,9 +360,85 @@ impl View {
         }
     }
 
-    /// Shows all frames again; the pin stays.
+    /// Ends the selection of frames or of a range of time; the pin stays.
     pub fn clear_selection(&mut self) {
         self.selection = None;
+        self.time_selection = None;
+    }
+
+    /// Selects the time between two moments, in either order: tables and flame graphs cover it. The
+    /// panel is paused. A range without length selects nothing.
+    pub fn select_time(&mut self, store: &Store, from_ns: i64, to_ns: i64) {
+        let (begin_ns, end_ns) = (from_ns.min(to_ns), from_ns.max(to_ns));
+        self.selection = None;
+        self.time_selection = (begin_ns < end_ns).then_some((begin_ns, end_ns));
+        if self.whole.is_none() && self.pinned.is_none() {
+            // The axis of a running program would move on. It stays where it is now.
+            let shown = self.flame_axis(store);
+            self.zoom_to(shown.begin_ns, shown.end_ns);
+            let last = store.frames().len().checked_sub(1);
+            self.pinned = last.map(|last| store.id_at(last));
+        }
+    }
+
+    /// Returns the begin and the end of the selected time, in nanoseconds since the store's origin.
+    #[must_use]
+    pub fn time_selection(&self) -> Option<(i64, i64)> {
+        self.time_selection
+    }
+
+    /// Sets the capture of which the store holds a part.
+    pub(crate) fn set_whole(&mut self, whole: Option<WholeCapture>) {
+        self.whole = whole;
+    }
+
+    /// Returns the capture of which the store holds a part.
+    pub(crate) fn whole(&self) -> Option<&WholeCapture> {
+        self.whole.as_ref()
+    }
+
+    /// Returns what answers questions about ranges of a capture.
+    pub(crate) fn spans(&self) -> Option<&Spans> {
+        self.whole.as_ref().map(|whole| &*whole.spans)
+    }
+
+    /// Returns whether what covers a scope is asked of the reader of a capture.
+    pub(crate) fn asks(&self, scope: Option<Scope>) -> bool {
+        self.whole.is_some() && matches!(scope, Some(Scope::Time { .. } | Scope::Whole))
+    }
+
+    /// Returns the moment at which the scale above the flame chart is 0.
+    #[must_use]
+    pub fn zero_ns(&self, store: &Store) -> f64 {
+        match &self.whole {
+            Some(whole) => whole.time.begin_ns,
+            None => self.unzoomed(store).begin_ns,
+        }
+    }
+
+    /// Returns what tables and flame graphs cover: the selected time, else the selected frames,
+    /// else the pinned frame, else everything; `None` while there is nothing.
+    #[must_use]
+    pub fn scope(&self, store: &Store) -> Option<Scope> {
+        if let Some((begin_ns, end_ns)) = self.time_selection {
+            return Some(Scope::Time { begin_ns, end_ns });
+        }
+        let is_open = self.pinned.is_none() && self.selection.is_none();
+        if self.whole.is_some() && is_open {
+            return Some(Scope::Whole);
+        }
+        let (first, last) = self.table_frames(store)?;
+        Some(Scope::Frames(first, last))
+    }
+
+    /// Returns what is covered without a pin.
+    #[must_use]
+    pub fn wide_scope(&self, store: &Store) -> Option<Scope> {
+        if self.whole.is_some() && self.selection.is_none() {
+            return Some(Scope::Whole);
+        }
+        let (first, last) = self.shown_frames(store)?;
+        Some(Scope::Frames(first, last))
     }
 
     /// Returns the first and the last index of the frames that tables cover: the selected frames,

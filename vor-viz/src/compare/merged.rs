@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::measures::Measured;
 use vor_capture::stats::Histogram;
 
 use crate::icicle::tree::{NONE, ROOT, Weight};
@@ -71,6 +72,14 @@ impl Gather for SideWork {
         self.stacks.begin_frames(store, frames);
     }
 
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
+        self.scopes.begin_range(until_ns, is_measured);
+    }
+
+    fn measure(&mut self, span: &Span, measured: Measured) {
+        self.scopes.measure(span, measured);
+    }
+
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         self.stacks_on = self.stacks.begin_track(thread, kind);
         self.scopes.begin_track(thread, kind)
@@ -80,18 +89,18 @@ impl Gather for SideWork {
         self.scopes.extra_cost() + self.stacks.extra_cost()
     }
 
-    fn settle(&mut self, store: &Store, most: usize) -> bool {
+    fn settle(&mut self, catalog: &Catalog, most: usize) -> bool {
         if !self.scopes_settled {
-            self.scopes_settled = !self.scopes.settle(store, most);
+            self.scopes_settled = !self.scopes.settle(catalog, most);
             return true;
         }
-        self.stacks.settle(store, most)
+        self.stacks.settle(catalog, most)
     }
 
-    fn finish(self, store: &Store, frames: usize, time_ns: u64) -> SideResult {
+    fn finish(self, frames: usize, time_ns: u64) -> SideResult {
         SideResult {
-            scopes: self.scopes.finish(store, frames, time_ns),
-            stacks: self.stacks.finish(store, frames, time_ns),
+            scopes: self.scopes.finish(frames, time_ns),
+            stacks: self.stacks.finish(frames, time_ns),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod merged;
 mod show;
 
 use crate::store::Store;
+use crate::view::Scope;
 
 pub use merged::{BothSums, Merged, MergedRow, SideSums};
 pub use show::Compare;
@@ -28,4 +29,10 @@ pub struct Side<'a> {
     pub store: &'a Store,
     /// Index of the first and of the last frame.
     pub frames: (usize, usize),
+}
+
+impl Side<'_> {
+    fn scope(&self) -> Scope {
+        Scope::Frames(self.frames.0, self.frames.1)
+    }
 }

@@ -155,7 +155,7 @@ impl Compare {
     /// Compares everything in one pass, for screenshots and tests.
     pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>, extent: Extent) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.finish(side.store, Some(side.frames), &extent);
+            job.finish(side.store, Some(side.scope()), &extent);
         }
         self.merge(left, right);
     }
@@ -171,7 +171,7 @@ impl Compare {
         theme: &Theme,
     ) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.advance(ui, side.store, Some(side.frames), extent);
+            job.advance(ui, side.store, None, Some(side.scope()), extent);
         }
         self.merge(left, right);
         self.tools(ui, left, right, extent);

@@ -139,7 +139,9 @@ fn span_card(
     title(ui, span, store, theme);
     let duration_ns = span.span.duration_ns;
     line(ui, "duration", units::duration(duration_ns as f64));
-    if span.kind == TrackKind::Scopes {
+    // A thinned picture has not all of the spans inside.
+    let is_thinned = store.layer().is_some_and(|layer| layer.bin_ns() > 0);
+    if span.kind == TrackKind::Scopes && !is_thinned {
         match inside(store, span, MAX_INNER_SPANS) {
             Some((inside_ns, children)) => {
                 let self_ns = duration_ns.saturating_sub(inside_ns);
@@ -253,15 +255,14 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
 }
 
 fn merged_card(ui: &mut Ui, merged: &MergedSpans, store: &Store, theme: &Theme) {
-    let more = if merged.more { "over " } else { "" };
-    ui.label(
-        RichText::new(format!(
-            "{more}{} spans here",
-            units::count(merged.count as u64)
-        ))
-        .strong(),
-    );
-    line(ui, "together", units::duration(merged.total_ns as f64));
+    if store.layer().is_some_and(|layer| layer.bin_ns() > 0) {
+        ui.label(RichText::new("many spans here").strong());
+    } else {
+        let more = if merged.more { "over " } else { "" };
+        let count = units::count(merged.count as u64);
+        ui.label(RichText::new(format!("{more}{count} spans here")).strong());
+        line(ui, "together", units::duration(merged.total_ns as f64));
+    }
     ui.weak("the longest:");
     title(ui, &merged.longest, store, theme);
     line(

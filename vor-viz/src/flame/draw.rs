@@ -52,9 +52,16 @@ impl FlameChart {
         for placed in &self.placed {
             let top = frame.rows.top() + placed.top - self.scroll;
             if frame.rows.top() - 20.0 <= top && top <= frame.rows.bottom() {
-                draw_marks(&rows, &store.tracks()[placed.track], theme, frame, top);
+                draw_marks(
+                    &rows,
+                    &store.shown_tracks()[placed.track],
+                    theme,
+                    frame,
+                    top,
+                );
             }
         }
+        draw_time_selection(ui, view, theme, frame);
         if let Some(focus) = &view.focus {
             self.outline(ui, theme, frame, focus, 2.0);
         }
@@ -63,7 +70,11 @@ impl FlameChart {
             rows.vline(x, frame.rows.y_range(), Stroke::new(1.0, theme.crosshair));
         }
         if shown.is_empty() {
-            let text = "no spans yet: call vor::enable(), and open scopes with profile_scope!";
+            let text = match view.whole() {
+                Some(whole) if whole.progress < 1.0 => "reading the capture …",
+                Some(_) => "the capture has no spans",
+                None => "no spans yet: call vor::enable(), and open scopes with profile_scope!",
+            };
             rows.text(
                 frame.rows.center(),
                 Align2::CENTER_CENTER,
@@ -128,7 +139,7 @@ impl FlameChart {
     /// Draws the scale, the borders of frames and the number of dropped spans.
     fn draw_ruler(&self, ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Frame) {
         let painter = ui.painter_at(frame.ruler.union(frame.rows));
-        let zero_ns = view.unzoomed(store).begin_ns;
+        let zero_ns = view.zero_ns(store);
         let (marks, step) = ruler::marks(&frame.time, zero_ns, frame.rows.width());
         let font = FontId::proportional(10.0);
         for ns in marks {
@@ -231,7 +242,7 @@ impl FlameChart {
             if !rect.intersects(column) {
                 continue;
             }
-            let track = &store.tracks()[placed.track];
+            let track = &store.shown_tracks()[placed.track];
             action = action.or(name_of_track(
                 ui,
                 track,
@@ -320,6 +331,35 @@ impl FlameChart {
     }
 }
 
+/// Draws the selected range of time, and its length in the scale.
+fn draw_time_selection(ui: &Ui, view: &View, theme: &Theme, frame: &Frame) {
+    let Some((begin_ns, end_ns)) = view.time_selection() else {
+        return;
+    };
+    let within = |ns: i64| {
+        frame
+            .x(ns)
+            .clamp(frame.rows.left() - 1.0, frame.rows.right() + 1.0)
+    };
+    let band = within(begin_ns)..=within(end_ns);
+    let all = frame.rows.union(frame.ruler);
+    let painter = ui.painter_at(all);
+    let rect = Rect::from_x_y_ranges(band.clone(), all.y_range());
+    painter.rect_filled(rect, 0.0, theme.selection);
+    for x in [*band.start(), *band.end()] {
+        painter.vline(x, all.y_range(), Stroke::new(1.0, theme.line));
+    }
+    let text = units::duration(end_ns.saturating_sub(begin_ns) as f64);
+    let font = FontId::proportional(10.0);
+    let galley = painter.layout_no_wrap(text, font, theme.text);
+    if galley.size().x + 4.0 < rect.width() {
+        let place = pos2(rect.center().x - galley.size().x / 2.0, frame.ruler.top());
+        let behind = Rect::from_min_size(place, galley.size()).expand2(vec2(3.0, 0.0));
+        painter.rect_filled(behind, 2.0, theme.ground);
+        painter.galley(place, galley, theme.text);
+    }
+}
+
 /// Returns the drawn width of a frame, in points; 0 if the frame does not exist.
 fn width_of(store: &Store, frame: &Frame, i: usize) -> f32 {
     let width = |entry: &FrameEntry| frame.x(entry.end_ns) - frame.x(entry.begin_ns);
@@ -377,7 +417,11 @@ fn name_of_track(
     painter.galley(rect.min + vec2(18.0, 0.0), text, color);
     let second_line = rect.top() + 15.0;
     if second_line + 12.0 < rect.bottom() {
-        let mut text = format!("{} spans", units::count(track.span_count() as u64));
+        let spans = match store.layer() {
+            Some(layer) => layer.total_spans(track.thread, track.kind),
+            None => track.span_count() as u64,
+        };
+        let mut text = format!("{} spans", units::count(spans));
         if track.hidden_tasks > 0 {
             text.push_str(&format!(", {} hidden", units::count(track.hidden_tasks)));
         }

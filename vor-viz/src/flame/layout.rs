@@ -57,7 +57,7 @@ impl Arrangement {
         let mut order: Vec<TrackId> = self
             .ordered(store)
             .into_iter()
-            .map(|track| id_of(&store.tracks()[track]))
+            .map(|track| id_of(&store.shown_tracks()[track]))
             .collect();
         if let Some(from) = order.iter().position(|&other| other == id) {
             let to = from.saturating_add_signed(by).min(order.len() - 1);
@@ -70,10 +70,10 @@ impl Arrangement {
 
     /// Returns the indices of the store's tracks in display order.
     fn ordered(&self, store: &Store) -> Vec<usize> {
-        let mut tracks: Vec<usize> = (0..store.tracks().len()).collect();
+        let mut tracks: Vec<usize> = (0..store.shown_tracks().len()).collect();
         if !self.places.is_empty() {
             let place = |track: &usize| {
-                let id = id_of(&store.tracks()[*track]);
+                let id = id_of(&store.shown_tracks()[*track]);
                 self.places.get(&id).copied().unwrap_or(usize::MAX)
             };
             tracks.sort_by_cached_key(place);
@@ -84,11 +84,11 @@ impl Arrangement {
     /// Places all tracks one below the other; returns them and the total height.
     pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<PlacedTrack>, f32) {
         let mut top = 0.0;
-        let mut placed = Vec::with_capacity(store.tracks().len());
+        let mut placed = Vec::with_capacity(store.shown_tracks().len());
         for track in self.ordered(store) {
-            let id = id_of(&store.tracks()[track]);
+            let id = id_of(&store.shown_tracks()[track]);
             let collapsed = self.is_collapsed(id);
-            let all = store.tracks()[track].rows.len().max(1);
+            let all = store.shown_tracks()[track].rows.len().max(1);
             let rows = if collapsed { 1 } else { all };
             placed.push(PlacedTrack {
                 track,

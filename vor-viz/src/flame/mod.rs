@@ -27,6 +27,7 @@ use search::Search;
 
 pub use card::{TypicalDurations, TypicalDurationsOf};
 pub use layout::TrackId;
+pub(crate) use navigate::locate;
 pub use navigate::{Direction, neighbour};
 
 /// Height of the ruler above the rows.
@@ -80,6 +81,10 @@ pub struct FlameChart {
     picture: Picture<PictureKey>,
     /// Positions of the tracks in the last pass.
     placed: Vec<PlacedTrack>,
+    /// Width of the rows in the last pass, in pixels.
+    width_px: usize,
+    /// The moment at which the selection of a range of time began.
+    selecting_from_ns: Option<f64>,
     /// Input and content of the card.
     pointed: Option<((f32, f32, u64), Option<HoverTarget>)>,
 }
@@ -142,6 +147,8 @@ impl Default for FlameChart {
             colors: SiteColors::default(),
             picture: Picture::default(),
             placed: Vec::new(),
+            width_px: 1024,
+            selecting_from_ns: None,
             pointed: None,
         }
     }
@@ -157,6 +164,11 @@ impl FlameChart {
     /// Sets the meaning of colours.
     pub fn set_color_by(&mut self, color_by: ColorBy) {
         self.color_by = color_by;
+    }
+
+    /// Returns the width of the rows in the last pass, in pixels.
+    pub(crate) fn width_px(&self) -> usize {
+        self.width_px
     }
 
     /// Returns the height of a row, in points.
@@ -183,7 +195,7 @@ impl FlameChart {
 
     /// Shows only the first row of every track, or all rows.
     pub fn set_all_collapsed(&mut self, store: &Store, collapsed: bool) {
-        for track in store.tracks() {
+        for track in store.shown_tracks() {
             self.arrangement
                 .set_collapsed(layout::id_of(track), collapsed);
         }
@@ -223,7 +235,7 @@ impl FlameChart {
         }
         let begin_ns = view.flame_axis(store).begin_ns as i64;
         let firsts = self.placed.iter().filter_map(|placed| {
-            let track = store.tracks().get(placed.track)?;
+            let track = store.shown_tracks().get(placed.track)?;
             let span = track.rows.first()?.span_after(begin_ns)?;
             Some(SpanRef {
                 thread: track.thread,
@@ -321,6 +333,14 @@ impl FlameChart {
         if self.take_input(ui, &response, &frame, store, view) {
             frame = self.frame(ui, rect, store, view);
         }
+        self.width_px = frame.scale.width();
+        if let Some((thread, kind, span)) = view.sought
+            && let Some(found) = locate(store, thread, kind, &span)
+        {
+            view.sought = None;
+            view.focus = Some(found);
+            self.reveal = Some(found);
+        }
         self.reveal_row(frame.rows.height());
         self.scroll = self
             .scroll
@@ -383,7 +403,10 @@ impl FlameChart {
                 changed = true;
             }
         }
-        if response.dragged_by(PointerButton::Primary) || response.dragged_by(PointerButton::Middle)
+        if self.select_time(ui, response, frame, store, view) {
+            changed = true;
+        } else if response.dragged_by(PointerButton::Primary)
+            || response.dragged_by(PointerButton::Middle)
         {
             let Vec2 { x, y } = response.drag_delta();
             if x != 0.0 {
@@ -409,6 +432,43 @@ impl FlameChart {
             ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, arrows));
         }
         changed
+    }
+
+    /// Selects a range of time with a drag in the scale, or with shift anywhere; a click in the scale
+    /// ends the selection. Returns whether the pointer is used for that.
+    fn select_time(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        frame: &Frame,
+        store: &Store,
+        view: &mut View,
+    ) -> bool {
+        let pos = response.interact_pointer_pos();
+        if response.clicked() && pos.is_some_and(|pos| frame.ruler.contains(pos)) {
+            let is_selected = view.time_selection().is_some();
+            if is_selected {
+                view.select_time(store, 0, 0);
+            }
+            return is_selected;
+        }
+        let (origin, shift) =
+            ui.input(|input| (input.pointer.press_origin(), input.modifiers.shift));
+        if response.drag_started_by(PointerButton::Primary) {
+            let origin = origin.filter(|origin| shift || frame.ruler.contains(*origin));
+            self.selecting_from_ns = origin.map(|origin| frame.ns(origin.x));
+        }
+        if !response.dragged_by(PointerButton::Primary) {
+            self.selecting_from_ns = None;
+        }
+        let Some(from_ns) = self.selecting_from_ns else {
+            return false;
+        };
+        if let Some(pos) = pos {
+            let to_ns = frame.ns(pos.x.clamp(frame.rows.left(), frame.rows.right()));
+            view.select_time(store, from_ns.round() as i64, to_ns.round() as i64);
+        }
+        true
     }
 
     /// Scrolls to the row of the pending reveal.
@@ -480,7 +540,7 @@ impl FlameChart {
             key,
             [frame.scale.width(), shown.len()],
             |i, pixels, wide| {
-                let track = &store.tracks()[shown[i].track];
+                let track = &store.shown_tracks()[shown[i].track];
                 let Some(row) = track.rows.get(shown[i].row) else {
                     return;
                 };
@@ -552,7 +612,7 @@ impl FlameChart {
         let shown = shown
             .iter()
             .find(|shown| (shown.top..shown.top + self.row_height).contains(&y))?;
-        let track = &store.tracks()[shown.track];
+        let track = &store.shown_tracks()[shown.track];
         let row = track.rows.get(shown.row)?;
         let here = |span| SpanRef {
             thread: track.thread,

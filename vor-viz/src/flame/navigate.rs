@@ -1,5 +1,7 @@
 //! Navigation from a span to its neighbours.
 
+use vor_capture::model::catalog::ThreadId;
+
 use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
 use crate::view::SpanRef;
 
@@ -49,7 +51,7 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
 pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Option<SpanRef> {
     let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
     let all = |after_ns: i64| {
-        let tracks = store.tracks().iter();
+        let tracks = store.shown_tracks().iter();
         tracks.flat_map(move |track| {
             let found = track.rows.iter().enumerate();
             found.filter_map(move |(row, spans)| {
@@ -102,11 +104,33 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
 /// Returns the track of a span, if it is still stored.
 #[must_use]
 pub fn track_of<'a>(store: &'a Store, span: &SpanRef) -> Option<&'a Track> {
-    let tracks = store.tracks();
+    let tracks = store.shown_tracks();
     let at = tracks.binary_search_by_key(&(span.thread, span.kind), |track| {
         (track.thread, track.kind)
     });
     tracks.get(at.ok()?)
+}
+
+/// Finds a span among the rows: a scope that arrived later may contain it and have moved it down.
+pub(crate) fn locate(
+    store: &Store,
+    thread: ThreadId,
+    kind: TrackKind,
+    span: &Span,
+) -> Option<SpanRef> {
+    let mut tracks = store.shown_tracks().iter();
+    let track = tracks.find(|track| (track.thread, track.kind) == (thread, kind))?;
+    let begin_ns = span.begin_ns;
+    let row = track.rows.iter().position(|row| {
+        let mut there = row.spans(begin_ns, begin_ns.saturating_add(1));
+        there.any(|other| other == *span)
+    })?;
+    Some(SpanRef {
+        thread,
+        kind,
+        row,
+        span: *span,
+    })
 }
 
 fn first_inside(row: &Row, around: &Span) -> Option<Span> {

@@ -12,7 +12,7 @@ use vor_capture::units;
 
 use super::boxes::{Boxes, NodeBox, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
-use crate::scopes::{Job, extent_switch, frames_caption, no_spans};
+use crate::scopes::{Job, extent_switch, no_spans, scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
@@ -148,21 +148,26 @@ impl Icicle {
     }
 
     /// Merges all stacks in one pass, for screenshots and tests.
+    ///
+    /// What is asked of a capture of which the store holds a part comes in later passes instead.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.options.extent = view.extent;
-        self.job
-            .finish(store, view.table_frames(store), &self.options);
+        let scope = view.scope(store);
+        if !view.asks(scope) {
+            self.job.finish(store, scope, &self.options);
+        }
     }
 
     /// Shows the icicle in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
-        let frames = view.table_frames(store);
+        let scope = view.scope(store);
         self.options.extent = view.extent;
-        self.job.advance(ui, store, frames, &self.options);
+        self.job
+            .advance(ui, store, view.spans(), scope, &self.options);
         self.search(store.catalog(), &view.search);
         let catalog = store.catalog();
         ui.horizontal_wrapped(|ui| {
-            ui.strong(frames_caption(store, frames));
+            ui.strong(scope_caption(store, scope));
             ui.checkbox(&mut self.options.by_thread, "by thread")
                 .on_hover_text("Keeps the stacks of different threads apart");
             extent_switch(ui, &mut view.extent);
@@ -182,12 +187,7 @@ impl Icicle {
             }
         });
         let Some(stacks) = self.job.output() else {
-            let text = if frames.is_some() {
-                "merging …"
-            } else {
-                "Nothing was recorded yet."
-            };
-            ui.weak(text);
+            ui.weak(waiting_text(view, scope, "merging"));
             return;
         };
         if stacks.tree.nodes().len() < 2 {

@@ -8,10 +8,10 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
 use crate::scopes::Gather;
-use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
 
 /// Maximum number of stacks in a tree.
 pub const MOST_NODES: usize = 200_000;
@@ -339,13 +339,13 @@ impl Gather for Stacks {
         self.tree.nodes().len() * 5
     }
 
-    fn settle(&mut self, _: &Store, most: usize) -> bool {
+    fn settle(&mut self, _: &Catalog, most: usize) -> bool {
         let from = self.ordered;
         self.ordered = from.saturating_add(most);
         self.tree.put_in_order(from, most)
     }
 
-    fn finish(mut self, _: &Store, frames: usize, time_ns: u64) -> Self {
+    fn finish(mut self, frames: usize, time_ns: u64) -> Self {
         self.frames = frames;
         self.time_ns = time_ns;
         self

@@ -13,7 +13,8 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::loader::{Delivery, Loader, Request, Step};
-use crate::store::Store;
+use super::whole_work::{PictureRequest, WholeRequest};
+use crate::store::{Layer, Store};
 
 /// Interval between checks for file growth. With the recorder's 20 ms, what is shown is less than
 /// 100 ms old.
@@ -57,6 +58,12 @@ struct Mailbox {
     ended: bool,
     /// Windows that are no longer shown: dropping millions of spans takes milliseconds.
     dropped_windows: Vec<Store>,
+    dropped_layers: Vec<Layer>,
+    /// Work on the whole capture that begins or ends.
+    whole: Option<Option<WholeRequest>>,
+    picture: Option<PictureRequest>,
+    /// Whether there are questions.
+    is_asked: bool,
 }
 
 impl Shared {
@@ -132,6 +139,47 @@ impl Driver {
         }
     }
 
+    /// Drops a layer, as [`drop_window`](Self::drop_window) does a window.
+    pub(crate) fn drop_layer(&mut self, layer: Box<Layer>) {
+        if let Self::Thread { shared, .. } = self {
+            shared.update(|mail| mail.dropped_layers.push(*layer));
+        }
+    }
+
+    /// Begins the work on the whole capture, or ends it.
+    pub(crate) fn set_whole(&mut self, request: Option<WholeRequest>) {
+        match self {
+            Self::Thread { shared, .. } => shared.update(|mail| mail.whole = Some(request)),
+            Self::Inline {
+                loader, is_idle, ..
+            } => {
+                loader.set_whole(request);
+                *is_idle = false;
+            }
+        }
+    }
+
+    /// Requests a picture of a range of time; this replaces an earlier request.
+    pub(crate) fn request_picture(&mut self, request: PictureRequest) {
+        match self {
+            Self::Thread { shared, .. } => shared.update(|mail| mail.picture = Some(request)),
+            Self::Inline {
+                loader, is_idle, ..
+            } => {
+                loader.request_picture(request);
+                *is_idle = false;
+            }
+        }
+    }
+
+    /// Tells the loader that there are questions.
+    pub(crate) fn ask(&mut self) {
+        match self {
+            Self::Thread { shared, .. } => shared.update(|mail| mail.is_asked = true),
+            Self::Inline { is_idle, .. } => *is_idle = false,
+        }
+    }
+
     /// Begins a pass of the panel.
     pub(crate) fn begin_pass(&mut self, context: &egui::Context) {
         match self {
@@ -203,17 +251,28 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
     let woken = shared.wakeup.wait_while(shared.mail(), is_early);
     drop(woken.unwrap_or_else(PoisonError::into_inner));
     loop {
-        let (following, dropped_windows) = {
+        let (following, dropped_windows, dropped_layers) = {
             let mut mail = shared.mail();
             if mail.ended {
                 return;
             }
+            mail.is_asked = false;
+            if let Some(whole) = mail.whole.take() {
+                loader.set_whole(whole);
+            }
+            if let Some(picture) = mail.picture.take() {
+                loader.request_picture(picture);
+            }
             if let Some(request) = mail.request.take() {
                 loader.request(request);
             }
-            (mail.following, std::mem::take(&mut mail.dropped_windows))
+            (
+                mail.following,
+                std::mem::take(&mut mail.dropped_windows),
+                std::mem::take(&mut mail.dropped_layers),
+            )
         };
-        drop(dropped_windows);
+        drop((dropped_windows, dropped_layers));
         loader.set_following(following);
         match loader.step() {
             Step::Delivered(delivery) => {
@@ -240,6 +299,10 @@ fn wait(shared: &Shared, following: bool) -> bool {
         !mail.ended
             && mail.request.is_none()
             && mail.dropped_windows.is_empty()
+            && mail.dropped_layers.is_empty()
+            && mail.whole.is_none()
+            && mail.picture.is_none()
+            && !mail.is_asked
             && mail.following == following
     };
     if !following {

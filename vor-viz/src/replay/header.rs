@@ -90,6 +90,9 @@ fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
         let percent = replay.frames_known() as f64 / info.frames as f64 * 100.0;
         facts += &format!(", {percent:.0} % looked at");
     }
+    if let Some(progress) = replay.survey_progress() {
+        facts += &format!(", {:.0} % read", progress * 100.0);
+    }
     let summary = replay.summary();
     let dropped = summary.dropped_spans().max(info.dropped_spans);
     let hover = |ui: &mut Ui| {

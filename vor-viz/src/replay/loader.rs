@@ -21,7 +21,8 @@ use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
 use super::capture_file::Origin;
 use super::summary::FrameSummaryRow;
-use crate::store::{FrameBlock, FrameEntry, Store};
+use super::whole_work::{PictureRequest, Surveyed, WholeRequest, WholeWork};
+use crate::store::{FrameBlock, FrameEntry, Layer, Store};
 
 /// Frames that are summarised in one step. They take about 2 ms. Frames of a version-2 capture must
 /// be read whole.
@@ -39,7 +40,8 @@ const NEIGHBOURS: usize = 64;
 pub struct WindowLimits {
     /// Maximum number of frames.
     pub frames: usize,
-    /// Maximum number of spans; one frame is shown regardless of its size.
+    /// Maximum number of spans; one frame is shown regardless of its size. A picture of the capture
+    /// or of a range of it has so many spans too: of more, the shortest are left out.
     pub spans: usize,
 }
 
@@ -91,6 +93,10 @@ pub(crate) enum Delivery {
     Block { job: u64, block: Box<FrameBlock> },
     /// Summaries of the next frames.
     Summaries(Vec<FrameSummaryRow>),
+    /// What is known of the whole capture.
+    Surveyed(Surveyed),
+    /// The spans of a range of time.
+    Picture { generation: u64, layer: Box<Layer> },
     /// The file has grown, or its first scan is complete.
     Grown {
         info: Box<Info>,
@@ -140,6 +146,11 @@ pub(crate) struct Loader {
     window: Option<(Request, u64)>,
     /// A delivery that waits for an earlier one.
     ready: Option<Delivery>,
+    /// The work on the whole capture that is requested, and the work itself.
+    whole_request: Option<WholeRequest>,
+    whole: Option<Box<WholeWork>>,
+    /// Whether the next step is for the whole capture and not for the durations of frames.
+    whole_is_next: bool,
 }
 
 #[derive(Debug)]
@@ -192,6 +203,22 @@ impl Loader {
             following: false,
             window: None,
             ready: None,
+            whole_request: None,
+            whole: None,
+            whole_is_next: true,
+        }
+    }
+
+    /// Begins the work on the whole capture, or ends it.
+    pub(crate) fn set_whole(&mut self, request: Option<WholeRequest>) {
+        self.whole = None;
+        self.whole_request = request;
+    }
+
+    /// Requests a picture of a range of time; this replaces an earlier request.
+    pub(crate) fn request_picture(&mut self, request: PictureRequest) {
+        if let Some(whole) = &mut self.whole {
+            whole.request_picture(request);
         }
     }
 
@@ -297,13 +324,48 @@ impl Loader {
         if let Some(job) = self.job.take() {
             return self.work(job);
         }
+        if self.whole.as_ref().is_some_and(|whole| whole.is_urgent()) {
+            return self.whole_step();
+        }
         if self.following
             && let Some(job) = self.append_job()
         {
             self.job = Some(job);
             return Step::Working;
         }
-        self.summaries()
+        // Both go on at the same time: neither waits long for its first results.
+        self.whole_is_next = !self.whole_is_next;
+        if self.whole_is_next {
+            match self.summaries() {
+                Step::Idle => self.whole_step(),
+                step => step,
+            }
+        } else {
+            match self.whole_step() {
+                Step::Idle => self.summaries(),
+                step => step,
+            }
+        }
+    }
+
+    /// Does a step of the work on the whole capture.
+    fn whole_step(&mut self) -> Step {
+        if self.capture.frame_count() > 0
+            && let Some(request) = self.whole_request.take()
+        {
+            let origin_ns = self.origin_ns(0);
+            match WholeWork::new(request, &mut self.capture, origin_ns) {
+                Ok(whole) => self.whole = Some(Box::new(whole)),
+                Err(error) => return Step::Delivered(self.fail(&error)),
+            }
+        }
+        let Some(whole) = &mut self.whole else {
+            return Step::Idle;
+        };
+        match whole.step(&mut self.capture) {
+            Ok(step) => step,
+            Err(error) => Step::Delivered(self.fail(&error)),
+        }
     }
 
     fn work(&mut self, job: Job) -> Step {
@@ -559,6 +621,9 @@ impl Loader {
 
     /// Summarises the next frames.
     fn summaries(&mut self) -> Step {
+        if self.origin_ns.is_none() && self.capture.frame_count() > 0 {
+            self.origin_ns(0);
+        }
         let most = if self.is_v2 {
             SUMMARIES_PER_STEP_V2
         } else {
@@ -566,13 +631,15 @@ impl Loader {
         };
         let catalog = Arc::clone(self.capture.catalog());
         let mut mapper = TickMapper::new(&catalog.timeline);
+        let origin_ns = self.origin_ns.unwrap_or(0);
         let mut summaries = Vec::new();
         while summaries.len() < most {
             match self.capture.next_summary(&mut self.scan) {
                 None => break,
-                Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper)),
+                Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper, origin_ns)),
                 Some(Err(error)) if error.is_corrupt() => summaries.push(FrameSummaryRow {
                     duration_ms: f32::NAN,
+                    begin_ns: None,
                     spans: 0,
                     dropped_spans: 0,
                     is_damaged: true,
@@ -605,10 +672,16 @@ impl Loader {
     }
 }
 
-fn summary_row(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> FrameSummaryRow {
+fn summary_row(
+    summary: &FrameSummary,
+    mapper: &mut TickMapper<'_>,
+    origin_ns: i64,
+) -> FrameSummaryRow {
     let end_ns = mapper.unix_ns(summary.end_ticks);
-    let length_ns = end_ns.saturating_sub(mapper.unix_ns(summary.start_ticks));
+    let begin_ns = mapper.unix_ns(summary.start_ticks);
+    let length_ns = end_ns.saturating_sub(begin_ns);
     FrameSummaryRow {
+        begin_ns: Some(begin_ns.saturating_sub(origin_ns)),
         duration_ms: (length_ns as f64 / 1e6) as f32,
         spans: summary.span_count,
         dropped_spans: summary.dropped_spans,

@@ -9,11 +9,16 @@
 //! result is a store that replaces the previous one, so the panel never shows a mix of two windows.
 //! Frames are identified by their index in the capture, from 0. Ids of the store differ: a frame
 //! gets a new id when its window is read again.
+//!
+//! The flame chart, tables and flame graphs are not limited to the window: they show all of a capture
+//! (see `whole_state`). Only while a growing capture is followed do they show its newest frames.
 
 mod summary;
 mod capture_file;
 mod loader;
+mod whole_work;
 mod driver;
+mod whole_state;
 mod header;
 
 use std::io;
@@ -86,6 +91,9 @@ pub struct ReplayState {
     problem: Option<String>,
     notice: Option<String>,
     header: header::Header,
+    whole: whole_state::WholeState,
+    /// Whether the frame of the last request gets the pin whenever it arrives.
+    pins_arrival: bool,
 }
 
 impl ReplayState {
@@ -110,6 +118,7 @@ impl ReplayState {
         replay.set_follow(!replay.info.closed);
         if !replay.following {
             replay.request(0, Side::After, true);
+            replay.show_whole();
         }
         Ok(replay)
     }
@@ -127,7 +136,16 @@ impl ReplayState {
         })?;
         let mut replay = Self::of(capture, None, name);
         replay.request(0, Side::After, true);
+        replay.show_whole();
         Ok(replay)
+    }
+
+    /// Begins to read and show the whole capture.
+    fn show_whole(&mut self) {
+        let length_ns = self.info.duration_ns;
+        let max_spans = self.limits.spans;
+        self.whole
+            .begin(&mut self.panel, &mut self.driver, length_ns, max_spans);
     }
 
     /// Opens a capture of which more bytes may arrive, at its newest frames. Its header must be
@@ -147,6 +165,7 @@ impl ReplayState {
         replay.set_follow(!replay.info.closed);
         if !replay.following {
             replay.request(0, Side::After, true);
+            replay.show_whole();
         }
         Ok(replay)
     }
@@ -175,6 +194,8 @@ impl ReplayState {
             problem: None,
             notice: None,
             header: header::Header::default(),
+            whole: whole_state::WholeState::default(),
+            pins_arrival: false,
         }
     }
 
@@ -261,7 +282,10 @@ impl ReplayState {
     /// capture may still bring more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.is_done && (self.has_failed || self.frames_known() >= self.frames_total())
+        self.is_done
+            && (self.has_failed
+                || (self.frames_known() >= self.frames_total()
+                    && (self.whole.is_settled() || self.frames_total() == 0)))
     }
 
     /// Returns the latest problem, as one line to show.
@@ -283,6 +307,13 @@ impl ReplayState {
         self.is_searching
     }
 
+    /// Returns the part of the capture that was surveyed so far, from 0 to 1, while the picture of
+    /// the whole capture is being made; `None` before and after that.
+    #[must_use]
+    pub fn survey_progress(&self) -> Option<f32> {
+        self.whole.progress()
+    }
+
     /// Sets the limits of the window, and reads it again.
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
@@ -294,12 +325,16 @@ impl ReplayState {
             Side::Both
         };
         self.request(frame, side, true);
+        if self.whole.is_on() {
+            self.show_whole();
+        }
     }
 
     /// Shows a frame, counted from 0 in the order of the file, and the frames around it. A number
     /// beyond the end shows the last frame. Stops following.
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
+        self.pins_arrival = true;
         if self.is_searching {
             self.request(frame, Side::Both, true);
             return;
@@ -325,6 +360,7 @@ impl ReplayState {
     /// Shows the frames from `first` on. Stops following.
     pub fn move_window(&mut self, first: u64) {
         self.set_follow(false);
+        self.pins_arrival = true;
         let first = first.min(self.last_frame());
         let is_urgent = !self.window().contains(&first);
         self.request(first, Side::After, is_urgent);
@@ -351,7 +387,10 @@ impl ReplayState {
         self.following = follow;
         self.driver.set_following(follow);
         if follow {
+            self.whole.end(&mut self.panel, &mut self.driver);
             self.request_newest();
+        } else {
+            self.show_whole();
         }
     }
 
@@ -385,6 +424,7 @@ impl ReplayState {
     /// Takes the results of the loader; call it once per pass. Requests repaints while results are
     /// pending.
     pub fn poll(&mut self, ctx: &egui::Context) {
+        self.whole.pass_on(&mut self.driver);
         self.driver.begin_pass(ctx);
         let mut spans = 0;
         while let Some(delivery) = self.driver.next() {
@@ -403,7 +443,9 @@ impl ReplayState {
     /// the loader's results first.
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.poll(ui.ctx());
-        if let Some(id) = self.take_arrived() {
+        if let Some(id) = self.take_arrived()
+            && self.pins_arrival
+        {
             self.panel.view_mut().pin(id);
         }
         ui.push_id(self.panel.id_salt(), |ui| {
@@ -413,12 +455,38 @@ impl ReplayState {
             self.show_overview(ui);
         });
         let was_paused = self.panel.view().pinned().is_some();
+        self.whole.choose(&mut self.panel, &mut self.driver);
+        self.follow_view();
         self.panel.show(ui, &[]);
         let is_paused = self.panel.view().pinned().is_some();
         if is_paused && !was_paused {
             self.set_follow(false);
         } else if was_paused && !is_paused && self.can_follow() {
             self.set_follow(true);
+        }
+    }
+
+    /// Moves the window to the middle of what the flame chart shows, unless frames are pinned or
+    /// selected in it: bars and metrics are of the frames that one looks at.
+    fn follow_view(&mut self) {
+        let view = self.panel.view();
+        let is_free = view.pinned().is_none() && view.selection().is_none();
+        if !(self.whole.is_on() && is_free && view.is_zoomed() && self.is_done) {
+            return;
+        }
+        let shown = view.flame_axis(self.store());
+        let frames = self.store().frames();
+        let Some(window) = self.store().time_of(0..frames.len()) else {
+            return;
+        };
+        let middle_ns = f64::midpoint(shown.begin_ns, shown.end_ns) as i64;
+        let frame = self.summary.frame_near(middle_ns).min(self.last_frame());
+        if !window.contains(&middle_ns)
+            && !self.window().contains(&frame)
+            && self.requested != Some(frame)
+        {
+            self.pins_arrival = false;
+            self.request(frame, Side::Both, false);
         }
     }
 
@@ -492,6 +560,17 @@ impl ReplayState {
                 }
                 spans
             }
+            Delivery::Surveyed(surveyed) => {
+                self.whole
+                    .take_survey(surveyed, &mut self.panel, &mut self.driver);
+                self.note_losses();
+                0
+            }
+            Delivery::Picture { generation, layer } => {
+                self.whole
+                    .take_picture(generation, layer, &mut self.panel, &mut self.driver);
+                0
+            }
             Delivery::Summaries(summaries) => {
                 summaries.iter().for_each(|row| self.summary.push(row));
                 0
@@ -518,6 +597,9 @@ impl ReplayState {
                 self.notice = Some(notice.to_owned());
                 self.put(Box::new(loader::store(self.limits)), 0);
                 self.request_newest();
+                if self.whole.is_on() {
+                    self.show_whole();
+                }
                 0
             }
             Delivery::Problem(problem) => {
@@ -538,9 +620,19 @@ impl ReplayState {
     /// Replaces the window; the last frame of the new one precedes the frame `end`.
     fn put(&mut self, mut store: Box<Store>, end: u64) {
         store.replace(self.store());
+        let layer = self.panel.store_mut().set_layer(None);
+        store.set_layer(layer);
         std::mem::swap(self.panel.store_mut(), &mut store);
         self.driver.drop_window(store);
         self.end = end;
+    }
+
+    fn note_losses(&mut self) {
+        let losses = self.whole.losses();
+        if losses > 0 && self.problem.is_none() {
+            let places = vor_capture::units::counted(losses, "place");
+            self.problem = Some(format!("damaged: {places} cannot be read"));
+        }
     }
 
     fn note_lost_frames(&mut self) {

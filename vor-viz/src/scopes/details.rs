@@ -5,10 +5,11 @@ use vor_capture::units;
 
 use super::histogram;
 use super::sums::{ScopeRow, SlowCall};
+use crate::flame::locate;
 use crate::sketch::shortened;
-use crate::store::{Store, Track, TrackKind};
+use crate::store::Store;
 use crate::theme::Theme;
-use crate::view::{SpanRef, View};
+use crate::view::View;
 
 /// Width of the list of calls beside the histogram, in points.
 const LIST_WIDTH: f32 = 400.0;
@@ -81,6 +82,11 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
         .show(ui, |ui| {
             for (i, call) in row.slowest.iter().enumerate() {
                 let frame = frame_of(store, call);
+                if view.whole().is_some() {
+                    show_in_whole(ui, store, view, row, i, call);
+                    ui.end_row();
+                    continue;
+                }
                 let name = frame.map_or_else(
                     || "left".to_owned(),
                     |index| format!("frame {}", store.frames()[index].number),
@@ -94,24 +100,52 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
                     && let Some(index) = frame
                 {
                     view.pin(store.id_at(index));
-                    view.focus = locate(store, row.kind, call);
+                    view.focus = locate(store, call.thread, row.kind, &call.span);
                     clicked = true;
                 }
                 ui.strong(units::duration(call.span.duration_ns as f64));
-                let thread = match store.catalog().thread_name(call.thread) {
-                    "" => format!("thread {}", call.thread.0),
-                    name => shortened(name).into_owned(),
-                };
                 let begin = frame.map_or(0, |index| store.frames()[index].begin_ns);
                 let after_ns = call.span.begin_ns as f64 - begin as f64;
                 let at = units::duration(after_ns);
                 ui.weak(if after_ns < 0.0 { at } else { format!("+{at}") })
                     .on_hover_text("When it began, from the begin of the frame in which it ended");
-                ui.label(thread);
+                ui.label(thread_name(store, call));
                 ui.end_row();
             }
         });
     clicked
+}
+
+/// Shows a call of a capture of which the store holds a part: a click goes to it.
+fn show_in_whole(
+    ui: &mut Ui,
+    store: &Store,
+    view: &mut View,
+    row: &ScopeRow,
+    i: usize,
+    call: &SlowCall,
+) {
+    let at_ns = call.span.begin_ns as f64 - view.zero_ns(store);
+    let name = format!("at {}", units::duration(at_ns));
+    let button = ui
+        .add(egui::Button::new(&name).small())
+        .on_hover_text("Shows the call in the flame chart")
+        .accessible_name(format!("slowest {}: {name}", i + 1));
+    if button.clicked() {
+        let margin_ns = 0.2 * (call.span.duration_ns as f64).max(10.0);
+        let (begin_ns, end_ns) = (call.span.begin_ns as f64, call.span.end_ns() as f64);
+        view.zoom_to(begin_ns - margin_ns, end_ns + margin_ns);
+        view.sought = Some((call.thread, row.kind, call.span));
+    }
+    ui.strong(units::duration(call.span.duration_ns as f64));
+    ui.label(thread_name(store, call));
+}
+
+fn thread_name(store: &Store, call: &SlowCall) -> String {
+    match store.catalog().thread_name(call.thread) {
+        "" => format!("thread {}", call.thread.0),
+        name => shortened(name).into_owned(),
+    }
 }
 
 /// Returns the index of the frame in which a call ended, if it is still stored.
@@ -120,21 +154,4 @@ fn frame_of(store: &Store, call: &SlowCall) -> Option<usize> {
     let end_ns = call.span.end_ns().saturating_sub(1);
     let index = store.frame_at(end_ns)?;
     (store.frames()[index].begin_ns <= end_ns.saturating_add(1)).then_some(index)
-}
-
-/// Finds a call among the rows: a scope that arrived later may contain it and have moved it down.
-fn locate(store: &Store, kind: TrackKind, call: &SlowCall) -> Option<SpanRef> {
-    let is_its = |track: &&Track| (track.thread, track.kind) == (call.thread, kind);
-    let track = store.tracks().iter().find(is_its)?;
-    let begin_ns = call.span.begin_ns;
-    let row = track.rows.iter().position(|row| {
-        let mut there = row.spans(begin_ns, begin_ns.saturating_add(1));
-        there.any(|span| span == call.span)
-    })?;
-    Some(SpanRef {
-        thread: call.thread,
-        kind,
-        row,
-        span: call.span,
-    })
 }

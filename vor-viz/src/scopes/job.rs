@@ -12,17 +12,26 @@
 //!
 //! A slice is limited by a number of spans, not by time: clock readings vary from pass to pass, and
 //! the web has no clock that is allowed here.
+//!
+//! The frames of a store may be a part of a capture. Then a job over a range of time or over the
+//! whole capture asks the reader of the capture ([`Spans`]), and waits for the answer.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::time::Duration;
 
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::model::measures::Measured;
 
 use crate::store::{Extent, FrameId, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk};
+use crate::view::Scope;
+use crate::whole::{RangeScope, Spans, Ticket};
 
 /// Minimum time between two begins while frames arrive, in seconds.
 const REFRESH_S: f64 = 0.25;
+
+/// Time between two looks for an answer, in seconds.
+const WAIT_S: f64 = 0.02;
 
 /// Spans per pass; each costs 15 to 25 ns.
 const SLICE_SPANS: usize = 30_000;
@@ -34,11 +43,11 @@ const STEP_SPANS: usize = 2_000;
 const SLICE_SETTLED: usize = 1_000;
 
 /// Computes the result of a [`Job`] from spans.
-pub trait Gather: SpanVisitor + Clone + Debug {
+pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     /// Settings for the whole computation.
     type Options: Clone + Debug + PartialEq;
     /// The result.
-    type Output: Clone + Debug;
+    type Output: Clone + Debug + Send + 'static;
 
     /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
@@ -54,46 +63,93 @@ pub trait Gather: SpanVisitor + Clone + Debug {
     fn extra_cost(&self) -> usize;
 
     /// Settles up to `most` gathered entries; returns whether there is more to do.
-    fn settle(&mut self, store: &Store, most: usize) -> bool;
+    fn settle(&mut self, catalog: &Catalog, most: usize) -> bool;
 
     /// Announces the frames before their first span.
     fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
         let _ = (store, frames);
     }
 
-    /// Returns the result for `frames` frames with a total duration of `time_ns`.
-    fn finish(self, store: &Store, frames: usize, time_ns: u64) -> Self::Output;
+    /// Announces a range of time that ends at `until_ns`, before its first span, and whether
+    /// [`measure`](Self::measure) is called for it.
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
+        let _ = (until_ns, is_measured);
+    }
+
+    /// Takes what a span of a range of time measured beside its duration, before the span is
+    /// entered.
+    fn measure(&mut self, span: &Span, measured: Measured) {
+        let _ = (span, measured);
+    }
+
+    /// Returns the result for `frames` frames with a total duration of `time_ns`; for a range of
+    /// time, `frames` is 1.
+    fn finish(self, frames: usize, time_ns: u64) -> Self::Output;
 }
 
-/// The frames that a result covers.
+/// What a result covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Selection {
-    first: FrameId,
-    last: FrameId,
-    /// Whether these are all frames, so that new frames are included.
-    all: bool,
+enum Selection {
+    Frames {
+        first: FrameId,
+        last: FrameId,
+        /// Whether these are all frames, so that new frames are included.
+        all: bool,
+    },
+    Time {
+        begin_ns: i64,
+        end_ns: i64,
+    },
 }
 
 impl Selection {
-    fn new(store: &Store, (first, last): (usize, usize)) -> Option<Self> {
+    fn new(store: &Store, scope: Scope) -> Option<Self> {
         let all = store.frames().len();
-        (first <= last && last < all).then(|| Self {
-            first: store.id_at(first),
-            last: store.id_at(last),
-            all: first == 0 && last + 1 == all,
-        })
+        match scope {
+            Scope::Frames(first, last) => (first <= last && last < all).then(|| Self::Frames {
+                first: store.id_at(first),
+                last: store.id_at(last),
+                all: first == 0 && last + 1 == all,
+            }),
+            Scope::Time { begin_ns, end_ns } => Some(Self::Time { begin_ns, end_ns }),
+            Scope::Whole => Some(Self::Time {
+                begin_ns: i64::MIN,
+                end_ns: i64::MAX,
+            }),
+        }
     }
 
-    /// Returns whether the user's choice of frames is the same, even if frames arrived or left.
+    /// Returns whether the user's choice is the same, even if frames arrived or left.
     fn selects_same(&self, other: &Self) -> bool {
-        (self.all && other.all) || (self.first, self.last) == (other.first, other.last)
+        let both_all = |one: &Self| matches!(one, Self::Frames { all: true, .. });
+        match (self, other) {
+            (one, other) if both_all(one) && both_all(other) => true,
+            (
+                Self::Frames { first, last, .. },
+                Self::Frames {
+                    first: other_first,
+                    last: other_last,
+                    ..
+                },
+            ) => (first, last) == (other_first, other_last),
+            _ => self == other,
+        }
     }
 }
 
+/// A question to the reader of the capture.
+#[derive(Debug)]
+struct Asked<G: Gather> {
+    selection: Selection,
+    options: G::Options,
+    ticket: Ticket,
+}
+
 /// Work that is split over passes, and its last result.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Job<G: Gather> {
     running: Option<JobProgress<G>>,
+    asked: Option<Asked<G>>,
     done: Option<JobResult<G>>,
     /// Begin of the last work, in seconds of the UI's clock.
     began_s: f64,
@@ -125,10 +181,25 @@ struct JobResult<G: Gather> {
     output: G::Output,
 }
 
+/// A copy has the result, and no question of its own.
+impl<G: Gather> Clone for Job<G> {
+    fn clone(&self) -> Self {
+        Self {
+            running: self.running.clone(),
+            asked: None,
+            done: self.done.clone(),
+            began_s: self.began_s,
+            generation: self.generation,
+            dimmed: self.dimmed,
+        }
+    }
+}
+
 impl<G: Gather> Default for Job<G> {
     fn default() -> Self {
         Self {
             running: None,
+            asked: None,
             done: None,
             began_s: f64::NEG_INFINITY,
             generation: 0,
@@ -153,27 +224,39 @@ impl<G: Gather> Job<G> {
     /// Returns whether the latest result covers other frames than selected.
     #[must_use]
     pub fn is_dimmed(&self) -> bool {
-        self.dimmed && self.running.is_some()
+        self.dimmed && (self.running.is_some() || self.asked.is_some())
     }
 
     /// Returns the progress of the running work, from 0 to 1; `None` without running work.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
+        if let Some(asked) = &self.asked {
+            return Some(asked.ticket.progress());
+        }
         let running = self.running.as_ref()?;
         Some((running.processed as f32 / running.expected.max(1) as f32).min(1.0))
     }
 
-    /// Does a slice of work if there is any, and requests another pass for the rest. `frames` are
-    /// the first and the last index.
+    /// Does a slice of work if there is any, and requests another pass for the rest. With `spans`,
+    /// ranges of time are of a capture that `store` holds a part of.
     pub fn advance(
         &mut self,
         ui: &egui::Ui,
         store: &Store,
-        frames: Option<(usize, usize)>,
+        spans: Option<&Spans>,
+        scope: Option<Scope>,
         options: &G::Options,
     ) {
         let now_s = ui.input(|input| input.time);
-        let wait_s = self.work(store, frames, options, now_s);
+        let wait_s = match (spans, scope) {
+            (Some(spans), Some(scope @ (Scope::Time { .. } | Scope::Whole))) => {
+                self.ask(store, spans, scope, options)
+            }
+            _ => {
+                self.asked = None;
+                self.work(store, scope, options, now_s)
+            }
+        };
         match wait_s {
             Some(wait_s) if wait_s > 0.0 => {
                 let wait = Duration::from_secs_f64(wait_s.min(REFRESH_S));
@@ -184,16 +267,66 @@ impl<G: Gather> Job<G> {
         }
     }
 
+    /// Asks the reader of the capture, or looks for its answer. Returns the seconds until the next
+    /// look, or `None` if the result is there.
+    fn ask(
+        &mut self,
+        store: &Store,
+        spans: &Spans,
+        scope: Scope,
+        options: &G::Options,
+    ) -> Option<f64> {
+        self.running = None;
+        let selection = Selection::new(store, scope)?;
+        let Selection::Time { begin_ns, end_ns } = selection else {
+            return None;
+        };
+        let is_wanted = |other: &Selection, of: &G::Options| *other == selection && of == options;
+        if let Some(done) = &self.done
+            && is_wanted(&done.selection, &done.options)
+        {
+            self.asked = None;
+            return None;
+        }
+        let asked = self.asked.take();
+        let asked = asked.filter(|asked| is_wanted(&asked.selection, &asked.options));
+        let asked = asked.unwrap_or_else(|| {
+            self.dimmed = true;
+            let scope = RangeScope {
+                begin_ns,
+                end_ns,
+                extent: G::extent(options),
+            };
+            Asked {
+                selection,
+                options: options.clone(),
+                ticket: spans.ask::<G>(scope, options, store.catalog()),
+            }
+        });
+        let Some(output) = asked.ticket.take::<G::Output>() else {
+            self.asked = Some(asked);
+            return Some(WAIT_S);
+        };
+        self.done = Some(JobResult {
+            selection,
+            version: store.version(),
+            options: asked.options,
+            output,
+        });
+        self.generation += 1;
+        None
+    }
+
     /// Does a slice of work. Returns the seconds until the next slice, or `None` if the result is
     /// complete.
     fn work(
         &mut self,
         store: &Store,
-        frames: Option<(usize, usize)>,
+        scope: Option<Scope>,
         options: &G::Options,
         now_s: f64,
     ) -> Option<f64> {
-        let Some(selection) = frames.and_then(|frames| Selection::new(store, frames)) else {
+        let Some(selection) = scope.and_then(|scope| Selection::new(store, scope)) else {
             self.forget();
             return None;
         };
@@ -227,9 +360,9 @@ impl<G: Gather> Job<G> {
     }
 
     /// Does all the work in one pass, for screenshots and tests.
-    pub fn finish(&mut self, store: &Store, frames: Option<(usize, usize)>, options: &G::Options) {
-        self.running = frames
-            .and_then(|frames| Selection::new(store, frames))
+    pub fn finish(&mut self, store: &Store, scope: Option<Scope>, options: &G::Options) {
+        self.running = scope
+            .and_then(|scope| Selection::new(store, scope))
             .and_then(|selection| JobProgress::new(store, selection, options.clone()));
         if self.running.is_none() {
             self.forget();
@@ -248,7 +381,7 @@ impl<G: Gather> Job<G> {
         let Some(running) = &mut self.running else {
             return false;
         };
-        if running.continue_walk(store, spans) || running.gather.settle(store, settled) {
+        if running.continue_walk(store, spans) || running.gather.settle(store.catalog(), settled) {
             return true;
         }
         if let Some(running) = self.running.take() {
@@ -261,7 +394,7 @@ impl<G: Gather> Job<G> {
                 selection: running.selection,
                 version: running.version,
                 options: running.options,
-                output: running.gather.finish(store, running.frames, time_ns),
+                output: running.gather.finish(running.frames, time_ns),
             });
             self.generation += 1;
         }
@@ -271,18 +404,24 @@ impl<G: Gather> Job<G> {
 
 impl<G: Gather> JobProgress<G> {
     fn new(store: &Store, selection: Selection, options: G::Options) -> Option<Self> {
-        let (first, last) = (
-            store.index_of(selection.first)?,
-            store.index_of(selection.last)?,
-        );
-        let time = store.time_of(first..last + 1)?;
+        let mut gather = G::new(&options);
+        let (frames, time) = match selection {
+            Selection::Frames { first, last, .. } => {
+                let (first, last) = (store.index_of(first)?, store.index_of(last)?);
+                gather.begin_frames(store, first..last + 1);
+                (last - first + 1, store.time_of(first..last + 1)?)
+            }
+            Selection::Time { begin_ns, end_ns } => {
+                // The store has what spans measured by frame only.
+                gather.begin_range(end_ns, false);
+                (1, begin_ns..end_ns)
+            }
+        };
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let tracks = store
             .tracks()
             .iter()
             .map(|track| (track.thread, track.kind));
-        let mut gather = G::new(&options);
-        gather.begin_frames(store, first..last + 1);
         Some(Self {
             selection,
             version: store.version(),
@@ -290,7 +429,7 @@ impl<G: Gather> JobProgress<G> {
             options,
             begin_ns: time.start,
             end_ns: time.end,
-            frames: last - first + 1,
+            frames,
             expected: rows.map(|row| row.count(time.start, time.end)).sum(),
             tracks: tracks.collect::<Vec<_>>().into_iter(),
             walk: None,

@@ -16,14 +16,19 @@ mod table;
 mod details;
 mod histogram;
 
-use crate::store::Store;
+use vor_capture::units;
 
+use crate::store::Store;
+use crate::view::{Scope, View};
+
+pub use crate::whole::Spans;
 pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{extent_switch, filter_field, no_spans, percent};
 
-/// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
+/// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`. Of a store
+/// that has only some of a capture's frames, it never says `all`.
 #[must_use]
 pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
     let all = store.frames().len();
@@ -34,9 +39,35 @@ pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
     let count = last - first + 1;
     if count == 1 {
         format!("frame {}", number(first))
-    } else if count == all {
+    } else if count == all && store.layer().is_none() {
         format!("all {all} frames")
     } else {
         format!("frames {}–{} ({count})", number(first), number(last))
+    }
+}
+
+/// Returns a caption of what tables cover: `selected 12.3 ms`, `whole capture`, or that of
+/// [frames](frames_caption).
+#[must_use]
+pub fn scope_caption(store: &Store, scope: Option<Scope>) -> String {
+    match scope {
+        None => frames_caption(store, None),
+        Some(Scope::Frames(first, last)) => frames_caption(store, Some((first, last))),
+        Some(Scope::Whole) => "whole capture".to_owned(),
+        Some(Scope::Time { begin_ns, end_ns }) => {
+            let length_ns = end_ns.saturating_sub(begin_ns);
+            format!("selected {}", units::duration(length_ns as f64))
+        }
+    }
+}
+
+/// Returns the text in place of a result that is not there yet.
+pub(crate) fn waiting_text(view: &View, scope: Option<Scope>, verb: &str) -> String {
+    match (scope, view.whole()) {
+        (None, _) => "Nothing was recorded yet.".to_owned(),
+        (Some(Scope::Time { .. } | Scope::Whole), Some(whole)) if whole.progress < 1.0 => {
+            format!("reading the capture {:.0} % …", whole.progress * 100.0)
+        }
+        _ => format!("{verb} …"),
     }
 }

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::Histogram;
 
@@ -156,6 +156,8 @@ pub struct ScopeSums {
     tasks: Sites,
     /// Measured quantities of scopes, over all frames.
     measured: FxHashMap<SiteId, Measured>,
+    /// Whether the measured quantities are known.
+    is_measured: bool,
     /// The end of the frames.
     until_ns: i64,
     kind: TrackKind,
@@ -369,6 +371,7 @@ impl Gather for ScopeSums {
             scopes: Sites::default(),
             tasks: Sites::default(),
             measured: FxHashMap::default(),
+            is_measured: true,
             until_ns: i64::MAX,
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
@@ -393,6 +396,20 @@ impl Gather for ScopeSums {
         }
     }
 
+    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
+        self.until_ns = until_ns;
+        self.is_measured = is_measured;
+    }
+
+    fn measure(&mut self, span: &Span, measured: Measured) {
+        let sums = self.scopes.get(span.site);
+        // A recursive call adds nothing to one around it that is measured.
+        if span.end_ns() <= self.until_ns && sums.open == sums.open_late {
+            let sum = self.measured.entry(span.site).or_default();
+            *sum = sum.plus(measured);
+        }
+    }
+
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
         // A track that was removed from the store during the walk leaves spans open.
@@ -407,17 +424,16 @@ impl Gather for ScopeSums {
         self.sites * FIRST_COST
     }
 
-    fn settle(&mut self, store: &Store, most: usize) -> bool {
+    fn settle(&mut self, catalog: &Catalog, most: usize) -> bool {
         let unsettled = self.unsettled.get_or_insert_with(|| {
             let scopes = std::mem::take(&mut self.scopes).used(TrackKind::Scopes);
             let tasks = std::mem::take(&mut self.tasks).used(TrackKind::Tasks);
             scopes.chain(tasks).collect::<Vec<_>>().into_iter()
         });
-        let catalog = store.catalog();
         let rows = unsettled.by_ref().take(most);
         self.rows.extend(rows.map(|(site, kind, sums)| {
             let mut row = sums.row(site, kind, catalog.site_name(site));
-            if kind == TrackKind::Scopes {
+            if kind == TrackKind::Scopes && self.is_measured {
                 row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
                 row.measured = self.measured.get(&site).copied().unwrap_or_default();
             }
@@ -426,7 +442,7 @@ impl Gather for ScopeSums {
         unsettled.len() > 0
     }
 
-    fn finish(self, _: &Store, frames: usize, time_ns: u64) -> ScopeRows {
+    fn finish(self, frames: usize, time_ns: u64) -> ScopeRows {
         ScopeRows {
             spans: self.rows.iter().map(|row| row.count).sum(),
             rows: self.rows,

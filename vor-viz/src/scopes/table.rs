@@ -10,14 +10,14 @@ use vor_capture::model::scope_modes::ScopeMode;
 use vor_capture::units;
 
 use super::details;
-use super::frames_caption;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
+use super::{scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{Extent, Store, TrackKind};
 use crate::theme::Theme;
-use crate::view::View;
+use crate::view::{Scope, View};
 
 const COLUMNS: [Column; 10] = [
     Column {
@@ -262,24 +262,24 @@ impl ScopeTable {
     }
 
     /// Computes all rows in one pass, for screenshots and tests.
+    ///
+    /// What is asked of a capture of which the store holds a part comes in later passes instead.
     pub fn finish(&mut self, store: &Store, view: &View) {
-        self.job
-            .finish(store, self.frames(store, view), &view.extent);
+        let scope = self.scope(store, view);
+        if !view.asks(scope) {
+            self.job.finish(store, scope, &view.extent);
+        }
     }
 
     /// Shows the table in all available space.
     pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
-        let frames = self.frames(store, view);
-        self.job.advance(ui, store, frames, &view.extent);
-        self.tools(ui, store, view, frames);
+        let scope = self.scope(store, view);
+        self.job
+            .advance(ui, store, view.spans(), scope, &view.extent);
+        self.tools(ui, store, view, scope);
         self.sort_rows();
         let Some(result) = self.job.output() else {
-            let text = if frames.is_some() {
-                "counting …"
-            } else {
-                "Nothing was recorded yet."
-            };
-            ui.weak(text);
+            ui.weak(waiting_text(view, scope, "counting"));
             return;
         };
         let rows: Vec<&ScopeRow> = self
@@ -376,25 +376,21 @@ impl ScopeTable {
         self.spans_axis |= did.pinned;
     }
 
-    fn frames(&self, store: &Store, view: &View) -> Option<(usize, usize)> {
-        if self.spans_axis {
-            view.shown_frames(store)
+    fn scope(&self, store: &Store, view: &View) -> Option<Scope> {
+        if self.spans_axis && view.time_selection().is_none() {
+            view.wide_scope(store)
         } else {
-            view.table_frames(store)
+            view.scope(store)
         }
     }
 
     /// Shows the toolbar above the table.
-    fn tools(
-        &mut self,
-        ui: &mut Ui,
-        store: &Store,
-        view: &mut View,
-        frames: Option<(usize, usize)>,
-    ) {
+    fn tools(&mut self, ui: &mut Ui, store: &Store, view: &mut View, scope: Option<Scope>) {
         ui.horizontal_wrapped(|ui| {
-            ui.strong(frames_caption(store, frames));
-            let one_pinned = view.pinned().is_some() && view.selection().is_none();
+            ui.strong(scope_caption(store, scope));
+            let one_pinned = view.pinned().is_some()
+                && view.selection().is_none()
+                && view.time_selection().is_none();
             if one_pinned && store.frames().len() > 1 {
                 ui.checkbox(&mut self.spans_axis, "all frames")
                     .on_hover_text("Speaks of all frames though one is pinned");

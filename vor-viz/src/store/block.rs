@@ -224,10 +224,7 @@ impl FrameBlock {
         mut batches: Vec<ThreadBatch>,
         origin_ns: i64,
     ) -> Self {
-        let mut clock = Clock {
-            mapper: TickMapper::new(&snapshot.catalog.timeline),
-            origin_ns,
-        };
+        let mut clock = Clock::new(TickMapper::new(&snapshot.catalog.timeline), origin_ns);
         let held = |tree: &ThreadTree| tree.spans.len() as u64;
         let in_batches = batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
         let frame = FrameEntry {
@@ -265,21 +262,27 @@ impl FrameBlock {
 }
 
 /// Converts ticks to the store's time.
-struct Clock<'a> {
+pub(crate) struct Clock<'a> {
     mapper: TickMapper<'a>,
     origin_ns: i64,
 }
 
+impl<'a> Clock<'a> {
+    pub(crate) fn new(mapper: TickMapper<'a>, origin_ns: i64) -> Self {
+        Self { mapper, origin_ns }
+    }
+}
+
 impl Clock<'_> {
     #[inline]
-    fn ns(&mut self, ticks: u64) -> i64 {
+    pub(crate) fn ns(&mut self, ticks: u64) -> i64 {
         // The ticks of a damaged capture may have any value.
         self.mapper.unix_ns(ticks).saturating_sub(self.origin_ns)
     }
 
     /// Returns begin and duration.
     #[inline]
-    fn span(&mut self, start_ticks: u64, end_ticks: u64) -> (i64, u64) {
+    pub(crate) fn span(&mut self, start_ticks: u64, end_ticks: u64) -> (i64, u64) {
         let begin = self.ns(start_ticks);
         let end = self.ns(end_ticks);
         (begin, u64::try_from(end.saturating_sub(begin)).unwrap_or(0))

@@ -8,6 +8,7 @@
 mod block;
 mod frame_sums;
 mod depths;
+mod layer;
 mod row;
 mod track;
 mod walk;
@@ -19,7 +20,10 @@ use std::sync::Arc;
 
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
+pub(crate) use block::Clock;
 pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
+pub use layer::Layer;
+pub(crate) use layer::LayerTotals;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub use row::{Row, Span};
 use track::TaskIds;
@@ -42,6 +46,8 @@ pub struct Store {
     max_spans: usize,
     stored_spans: usize,
     version: u64,
+    /// What the flame chart shows instead of the spans of the frames.
+    layer: Option<Box<Layer>>,
 }
 
 impl Store {
@@ -59,6 +65,7 @@ impl Store {
             max_spans,
             stored_spans: 0,
             version: 0,
+            layer: None,
         }
     }
 
@@ -138,6 +145,28 @@ impl Store {
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
+    }
+
+    /// Returns the tracks that the flame chart shows: those of the [layer](Self::layer), else those
+    /// of the frames.
+    #[must_use]
+    pub fn shown_tracks(&self) -> &[Track] {
+        match &self.layer {
+            Some(layer) => layer.tracks(),
+            None => &self.tracks,
+        }
+    }
+
+    /// Returns the spans of a capture that are shown instead of those of the frames.
+    #[must_use]
+    pub fn layer(&self) -> Option<&Layer> {
+        self.layer.as_deref()
+    }
+
+    /// Replaces the layer; returns the previous one.
+    pub(crate) fn set_layer(&mut self, layer: Option<Box<Layer>>) -> Option<Box<Layer>> {
+        self.version += 1;
+        std::mem::replace(&mut self.layer, layer)
     }
 
     /// Returns the number of stored spans, including tasks that have a lane.

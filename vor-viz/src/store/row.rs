@@ -27,7 +27,7 @@ pub(super) const FANOUT: usize = 16;
 pub(super) const LEVELS: usize = 3;
 
 /// A span in an unpacked form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Begin, in nanoseconds since the store's origin.
     pub begin_ns: i64,

@@ -109,7 +109,7 @@ fn found(rows: &ScopeRows, kind: TrackKind) -> BTreeMap<u32, Sums> {
 
 fn table(store: &Store, frames: (usize, usize), extent: Extent) -> ScopeRows {
     let mut job: Job<ScopeSums> = Job::default();
-    job.finish(store, Some(frames), &extent);
+    job.finish(store, Some(frames.into()), &extent);
     job.output().unwrap().clone()
 }
 
@@ -119,7 +119,7 @@ fn stacks(store: &Store, frames: (usize, usize), extent: Extent) -> Stacks {
         by_thread: true,
         extent,
     };
-    job.finish(store, Some(frames), &options);
+    job.finish(store, Some(frames.into()), &options);
     job.output().unwrap().clone()
 }
 

@@ -92,7 +92,7 @@ fn click(harness: &mut Harness<'_>, at: Pos2, times: usize) {
 fn equal_stacks_are_one_and_threads_are_separate_on_request() {
     let store = store(60, 1, 0);
     let mut job: Job<Stacks> = Job::default();
-    job.finish(&store, Some((0, 59)), &StackOptions::default());
+    job.finish(&store, Some((0, 59).into()), &StackOptions::default());
     let stacks = job.output().unwrap();
     let collide = stacks.tree.follow(&[
         scope("frame"),
@@ -110,7 +110,7 @@ fn equal_stacks_are_one_and_threads_are_separate_on_request() {
         by_thread: true,
         ..StackOptions::default()
     };
-    job.finish(&store, Some((0, 59)), &by_thread);
+    job.finish(&store, Some((0, 59).into()), &by_thread);
     let stacks = job.output().unwrap();
     let worker = stacks
         .tree
@@ -224,7 +224,7 @@ fn more_stacks_than_fit_are_counted() {
     let mut store = Store::new(10, usize::MAX);
     store.push_block(block(0, -1, 10_000_000, rows));
     let mut job: Job<Stacks> = Job::default();
-    job.finish(&store, Some((0, 0)), &StackOptions::default());
+    job.finish(&store, Some((0, 0).into()), &StackOptions::default());
     let stacks = job.output().unwrap();
     assert_eq!(stacks.tree.nodes().len(), 200_001);
     let shown: u64 = stacks.tree.nodes()[1..]
@@ -339,8 +339,8 @@ proptest! {
         let range = (first.min(last), (first + number).min(last));
         let (mut stacks, mut table): (Job<Stacks>, Job<ScopeSums>) =
             (Job::default(), Job::default());
-        stacks.finish(&store, Some(range), &StackOptions::default());
-        table.finish(&store, Some(range), &Extent::default());
+        stacks.finish(&store, Some(range.into()), &StackOptions::default());
+        table.finish(&store, Some(range.into()), &Extent::default());
         let stacks = stacks.output().unwrap();
         for row in table
             .output()

@@ -152,7 +152,7 @@ fn an_entry_sums_the_measured_values_of_its_frames() {
     state.tick();
     let mut job = Job::<ScopeSums>::default();
     let last = state.store().frames().len() - 1;
-    job.finish(state.store(), Some((0, last)), &Extent::Clipped);
+    job.finish(state.store(), Some((0, last).into()), &Extent::Clipped);
     let rows = &job.output().unwrap().rows;
     let bytes = |name: &str| {
         let row = rows.iter().find(|row| &*row.name == name).unwrap();

@@ -24,3 +24,4 @@ mod store;
 mod synthetic;
 mod truth;
 mod viewer;
+mod whole;

@@ -20,6 +20,7 @@ use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeRow, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
+use vor_viz::view::Scope;
 use vor_viz::view::View;
 
 /// A table, its data, and a harness around both.
@@ -231,7 +232,7 @@ fn another_selection_is_computed_immediately_and_growth_four_times_a_second() {
                 ..egui::RawInput::default()
             };
             ctx.run_ui(input, |ui| {
-                job.advance(ui, store, Some(frames), &Extent::Clipped)
+                job.advance(ui, store, None, Some(frames.into()), &Extent::Clipped)
             })
             .drop_without_applying_deltas();
             job.output().map(|rows| (rows.frames, rows.spans))
@@ -298,7 +299,7 @@ fn a_scope_that_began_before_the_frames_has_its_time_within_them_or_that_of_its_
     ));
     for (extent, total_ns, self_ns) in [(Extent::Clipped, 60, 20), (Extent::Whole, 150, 50)] {
         let mut job: Job<ScopeSums> = Job::default();
-        job.finish(&store, Some((1, 1)), &extent);
+        job.finish(&store, Some((1, 1).into()), &extent);
         let rows = &job.output().unwrap().rows;
         let outer = rows.iter().find(|row| row.site == SiteId(1)).unwrap();
         assert_eq!(
@@ -308,6 +309,40 @@ fn a_scope_that_began_before_the_frames_has_its_time_within_them_or_that_of_its_
         assert_eq!((outer.max_ns, outer.mean_ns()), (150, 150.0), "whole calls");
         let inner = rows.iter().find(|row| row.site == SiteId(2)).unwrap();
         assert_eq!((inner.count, inner.total_ns), (1, 40));
+    }
+}
+
+#[test]
+fn a_range_of_time_is_counted_like_frames_of_that_time() {
+    let store = store(12, 7, 0);
+    let time = store.time_of(3..7).unwrap();
+    for extent in [Extent::Clipped, Extent::Whole] {
+        let rows = |scope: Scope| {
+            let mut job: Job<ScopeSums> = Job::default();
+            job.finish(&store, Some(scope), &extent);
+            let rows = job.output().unwrap();
+            let mut sums: Vec<_> = rows
+                .rows
+                .iter()
+                .map(|row| {
+                    (
+                        row.site,
+                        row.is_task(),
+                        row.count,
+                        row.total_ns,
+                        row.self_ns,
+                    )
+                })
+                .collect();
+            sums.sort_unstable();
+            (rows.time_ns, sums)
+        };
+        let of_time = rows(Scope::Time {
+            begin_ns: time.start,
+            end_ns: time.end,
+        });
+        assert!(!of_time.1.is_empty());
+        assert_eq!(of_time, rows(Scope::Frames(3, 6)));
     }
 }
 
@@ -492,7 +527,7 @@ proptest! {
         let mut builder = StatsBuilder::new();
         builder.add(&catalog.timeline, &batch);
         let mut job: Job<ScopeSums> = Job::default();
-        job.finish(&store, Some((0, 1)), &Extent::Whole);
+        job.finish(&store, Some((0, 1).into()), &Extent::Whole);
         prop_assert_eq!(job.output().unwrap().spans, batch.sites.len() as u64);
         let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
         rows.sort_by_key(|row| row.site);
@@ -547,14 +582,14 @@ proptest! {
         let all = Some((0, store.frames().len() - 1));
         for extent in [Extent::Clipped, Extent::Whole] {
             let mut table: Job<ScopeSums> = Job::default();
-            table.finish(&store, all, &extent);
+            table.finish(&store, all.map(Into::into), &extent);
             prop_assert!(
                 table
                     .output()
                     .is_none_or(|rows| rows.spans <= spans.len() as u64)
             );
             let mut stacks: Job<Stacks> = Job::default();
-            stacks.finish(&store, all, &StackOptions {
+            stacks.finish(&store, all.map(Into::into), &StackOptions {
                 by_thread: true,
                 extent,
             });
@@ -591,7 +626,7 @@ proptest! {
         builder.restart();
         builder.add(&catalog.timeline, &part(first, batch.sites.len()));
         let mut job: Job<ScopeSums> = Job::default();
-        job.finish(&store, Some((1, 1)), &Extent::Whole);
+        job.finish(&store, Some((1, 1).into()), &Extent::Whole);
         let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
         rows.sort_by_key(|row| row.site);
         let mine: Vec<_> = rows

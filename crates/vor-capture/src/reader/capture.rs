@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
+use super::parts::{self, Part, PartContents, PartScan};
 use super::summary::{FrameScan, FrameSummary};
 use super::unmarked::UnmarkedFrame;
 use super::{
@@ -481,6 +482,68 @@ impl Capture {
             capture.rewind();
         }
         Ok(Batches { capture: self })
+    }
+
+    /// Returns the next part of the capture, and moves the search on; `None` behind the last one.
+    /// The search reads the heads of records only, and continues when the capture was
+    /// [extended](Self::extend).
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use vor_capture::reader::{Capture, PartScan};
+    ///
+    /// let mut capture = Capture::open("run.vor")?;
+    /// let (mut scan, mut parts) = (PartScan::new(), Vec::new());
+    /// while let Some(part) = capture.next_part(&mut scan)? {
+    ///     parts.push(part);
+    /// }
+    /// // The spans that ended last come first.
+    /// for part in parts.iter().rev() {
+    ///     println!("{} threads", capture.part(*part)?.threads.len());
+    /// }
+    /// # Ok::<(), vor_capture::Error>(())
+    /// ```
+    pub fn next_part(&mut self, scan: &mut PartScan) -> Result<Option<Part>, Error> {
+        match &mut self.inner {
+            Inner::V3(capture) => scan.next_v3(capture),
+            Inner::V2(capture) => {
+                let begin = scan.next;
+                let part = Part {
+                    begin,
+                    end: begin + 1,
+                };
+                let exists = begin < capture.frame_count();
+                scan.next += u64::from(exists);
+                Ok(exists.then_some(part))
+            }
+        }
+    }
+
+    /// Reads a part of the capture: all that ended in it. What is damaged is left out and counted.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn part(&mut self, part: Part) -> Result<PartContents, Error> {
+        match &mut self.inner {
+            Inner::V3(capture) => parts::read_v3(capture, part),
+            Inner::V2(capture) => match capture.recovered(part.begin) {
+                Ok(recovered) => Ok(PartContents {
+                    threads: SpanBatch::of_trees(&recovered.frame).threads,
+                    losses: recovered.lost_records,
+                }),
+                Err(error) if error.is_corrupt() => Ok(PartContents {
+                    losses: 1,
+                    ..PartContents::default()
+                }),
+                Err(error) => Err(error),
+            },
+        }
     }
 
     /// Reads the whole file and checks every checksum; returns all that is damaged.

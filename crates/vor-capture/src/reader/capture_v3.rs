@@ -237,6 +237,17 @@ impl CaptureV3 {
         }
     }
 
+    /// Returns the file and the reader of its records, for reading in any order, and where the
+    /// records begin and end.
+    pub(super) fn raw(&mut self) -> (&mut Source, &mut Records, u64, u64) {
+        self.position = None;
+        let end = match self.index {
+            Some(_) => self.tables_offset,
+            None => self.info.file_bytes,
+        };
+        (&mut self.source, &mut self.records, self.header_len, end)
+    }
+
     /// Goes to the beginning, for [`next_batch`](Self::next_batch).
     pub(super) fn rewind(&mut self) {
         self.position = None;

@@ -21,6 +21,8 @@ mod damage;
 #[cfg(feature = "seek")]
 mod ordinals;
 #[cfg(feature = "seek")]
+mod parts;
+#[cfg(feature = "seek")]
 mod pass;
 #[cfg(feature = "seek")]
 mod pieces;
@@ -60,6 +62,8 @@ pub use columns::{ArgsRow, Columns, ColumnsBuilder, MessageRow, Run, TaskRow};
 pub use damage::{Damage, Loss};
 #[cfg(feature = "seek")]
 pub use lookahead::Lookahead;
+#[cfg(feature = "seek")]
+pub use parts::{Part, PartContents, PartScan};
 #[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
 #[cfg(feature = "seek")]

@@ -20,6 +20,7 @@ mod reader_batches;
 mod reader_columns;
 mod reader_errors;
 mod reader_orders;
+mod reader_parts;
 mod reader_segments;
 mod reader_summaries;
 mod reader_unmarked;

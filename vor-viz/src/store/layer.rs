@@ -1,0 +1,87 @@
+//! The spans that the flame chart shows of a capture of any size: those of a range of time, thinned
+//! where there are more than a picture can show.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use vor_capture::model::catalog::ThreadId;
+
+use super::Store;
+use super::row::Row;
+use super::track::{Track, TrackKind};
+
+/// Numbers of spans and of rows by track, of a whole capture.
+pub(crate) type LayerTotals = FxHashMap<(ThreadId, TrackKind), (u64, usize)>;
+
+/// Spans of a range of time, to be drawn.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    tracks: Vec<Track>,
+    begin_ns: i64,
+    end_ns: i64,
+    bin_ns: u64,
+    totals: Arc<LayerTotals>,
+}
+
+impl Layer {
+    /// Takes the tracks of a store. Those of the whole capture that have no spans in the range are
+    /// added, so that tracks keep their places when another range is shown.
+    pub(crate) fn new(
+        store: Store,
+        (begin_ns, end_ns): (i64, i64),
+        bin_ns: u64,
+        totals: Arc<LayerTotals>,
+    ) -> Self {
+        let mut tracks = store.tracks;
+        for (&(thread, kind), &(_, rows)) in totals.iter() {
+            let at = tracks.binary_search_by_key(&(thread, kind), |it| (it.thread, it.kind));
+            let at = at.unwrap_or_else(|at| {
+                tracks.insert(at, Track::new(kind, thread));
+                at
+            });
+            let rows = rows.max(tracks[at].rows.len());
+            tracks[at].rows.resize_with(rows, Row::default);
+        }
+        Self {
+            tracks,
+            begin_ns,
+            end_ns,
+            bin_ns,
+            totals,
+        }
+    }
+
+    /// Returns the tracks, by thread; a thread's tasks follow its scopes.
+    #[must_use]
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// Returns the time that it covers.
+    #[must_use]
+    pub fn time_ns(&self) -> Range<i64> {
+        self.begin_ns..self.end_ns
+    }
+
+    /// Returns the length of a bin in nanoseconds: of the shorter spans, only the longest of each
+    /// bin is there. It is 0 where all spans are there.
+    #[must_use]
+    pub fn bin_ns(&self) -> u64 {
+        self.bin_ns
+    }
+
+    /// Returns whether it shows a range of time with pixels of this length as all spans would.
+    #[must_use]
+    pub fn shows(&self, begin_ns: f64, end_ns: f64, pixel_ns: f64) -> bool {
+        self.begin_ns as f64 <= begin_ns
+            && end_ns <= self.end_ns as f64
+            && self.bin_ns as f64 <= pixel_ns
+    }
+
+    /// Returns the number of spans of a track in the whole capture.
+    #[must_use]
+    pub fn total_spans(&self, thread: ThreadId, kind: TrackKind) -> u64 {
+        self.totals.get(&(thread, kind)).map_or(0, |total| total.0)
+    }
+}

@@ -1,0 +1,427 @@
+//! What is known of the parts of a capture after a survey, and what is read with it.
+//!
+//! A *survey* reads all parts once, from the last one to the first. It makes the
+//! [picture](Thinned) of the whole capture, and an entry per part: the time of its spans, and the
+//! spans that are around the ends of earlier parts. With these, any range of time is read without
+//! the parts before and behind it: from behind come only the spans that reach into it.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use vor_capture::Error;
+use vor_capture::model::batch::SpanArgs;
+use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::model::timeline::TickMapper;
+use vor_capture::reader::{Capture, Part, PartScan};
+
+use super::backwards::{Backwards, Moment, Opened, Visitor};
+use super::thinned::Thinned;
+use crate::store::{Clock, Layer, LayerTotals, Span, Task, TrackKind};
+
+/// Bins of the picture of a whole capture.
+const BINS: u64 = 1 << 16;
+
+/// Most tasks that are listed because they are around the end of a part.
+const MAX_ACROSS: usize = 1 << 20;
+
+/// The parts of a capture.
+#[derive(Debug, Default)]
+pub(crate) struct Archive {
+    scan: PartScan,
+    parts: Vec<PartEntry>,
+    /// Spans around the ends of earlier parts, by the part in which they end.
+    across: Vec<Across>,
+    tasks_across: Vec<(u32, ThreadId, Task)>,
+    /// The latest end in this part and all before it.
+    ends_ns: Vec<i64>,
+    /// The time of all spans; none while it is empty.
+    bounds_ns: (i64, i64),
+    totals: Arc<LayerTotals>,
+    losses: u64,
+}
+
+/// A part, and the time of its spans.
+#[derive(Clone, Copy, Debug)]
+struct PartEntry {
+    part: Part,
+    /// The earliest begin of its spans, without those that are listed as being across.
+    begin_ns: i64,
+    end_ns: i64,
+    /// Its range of `Archive::across`, and of `tasks_across`.
+    across: (u32, u32),
+    tasks_across: (u32, u32),
+}
+
+/// A span that is around the end of a part before that in which it ends.
+#[derive(Clone, Copy, Debug)]
+struct Across {
+    thread: ThreadId,
+    span: Span,
+    /// The total duration of the spans directly inside.
+    inside_ns: u64,
+}
+
+/// A survey at work.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// The number of parts that are still to be read.
+    left: usize,
+    walk: Backwards,
+    thinned: Thinned,
+    /// The part that is being read, and what is known of it.
+    at: u32,
+    begin_ns: i64,
+    end_ns: i64,
+    first_ns: i64,
+    thread: ThreadId,
+    across: Vec<Across>,
+    tasks_across: Vec<(u32, ThreadId, Task)>,
+    bounds_ns: (i64, i64),
+}
+
+impl Archive {
+    /// Makes one with parts of at least some bytes.
+    #[cfg(test)]
+    pub(crate) fn with_part_bytes(bytes: u64) -> Self {
+        Self {
+            scan: PartScan::with_part_bytes(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Finds the parts.
+    pub(crate) fn find(&mut self, capture: &mut Capture) -> Result<(), Error> {
+        while let Some(part) = capture.next_part(&mut self.scan)? {
+            self.parts.push(PartEntry {
+                part,
+                begin_ns: i64::MAX,
+                end_ns: i64::MIN,
+                across: (0, 0),
+                tasks_across: (0, 0),
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the number of parts.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Returns the begin and the end of everything; `None` without any span.
+    pub(crate) fn bounds_ns(&self) -> Option<(i64, i64)> {
+        (self.bounds_ns.0 <= self.bounds_ns.1).then_some(self.bounds_ns)
+    }
+
+    /// Returns the number of places that could not be read.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Begins a survey of all parts. `length_ns` is the likely length of the capture.
+    /// Its picture has up to `max_spans` spans.
+    pub(crate) fn survey(&self, length_ns: u64, max_spans: usize) -> Survey {
+        Survey {
+            left: self.parts.len(),
+            walk: Backwards::default(),
+            thinned: Thinned::new((i64::MIN, i64::MAX), length_ns / BINS, max_spans),
+            at: 0,
+            begin_ns: i64::MAX,
+            end_ns: i64::MIN,
+            first_ns: i64::MAX,
+            thread: ThreadId(0),
+            across: Vec::new(),
+            tasks_across: Vec::new(),
+            bounds_ns: (i64::MAX, i64::MIN),
+        }
+    }
+
+    /// Surveys the next part; returns whether there are more.
+    pub(crate) fn survey_part(
+        &mut self,
+        survey: &mut Survey,
+        capture: &mut Capture,
+        origin_ns: i64,
+    ) -> Result<bool, Error> {
+        let Some(at) = survey.left.checked_sub(1) else {
+            return Ok(false);
+        };
+        survey.left = at;
+        let catalog = Arc::clone(capture.catalog());
+        let contents = capture.part(self.parts[at].part)?;
+        self.losses += contents.losses;
+        let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
+        let (across, tasks_across) = (survey.across.len(), survey.tasks_across.len());
+        (survey.begin_ns, survey.end_ns) = (i64::MAX, i64::MIN);
+        survey.first_ns = first_end_ns(&contents, &mut clock);
+        survey.at = at as u32;
+        let mut walk = std::mem::take(&mut survey.walk);
+        walk.part(&contents, &mut clock, survey);
+        walk.list_open(survey);
+        survey.walk = walk;
+        let range = |from: usize, to: usize| (from as u32, to as u32);
+        let entry = &mut self.parts[at];
+        entry.across = range(across, survey.across.len());
+        entry.tasks_across = range(tasks_across, survey.tasks_across.len());
+        (entry.begin_ns, entry.end_ns) = (survey.begin_ns, survey.end_ns);
+        Ok(at > 0)
+    }
+
+    /// Takes the results of a complete survey.
+    pub(crate) fn take(&mut self, survey: &mut Survey) {
+        std::mem::take(&mut survey.walk).finish(survey);
+        self.across = std::mem::take(&mut survey.across);
+        self.tasks_across = std::mem::take(&mut survey.tasks_across);
+        self.bounds_ns = survey.bounds_ns;
+        self.totals = Arc::new(survey.thinned.totals());
+        let mut latest_ns = i64::MIN;
+        let ends = self.parts.iter().map(|entry| {
+            latest_ns = latest_ns.max(entry.end_ns);
+            latest_ns
+        });
+        self.ends_ns = ends.collect();
+    }
+
+    /// Begins to read the spans that overlap a time.
+    pub(crate) fn read(&self, begin_ns: i64, end_ns: i64) -> RangeRead {
+        let parts = self.parts.iter();
+        let overlapping =
+            parts.filter(|entry| entry.begin_ns <= end_ns && entry.end_ns >= begin_ns);
+        RangeRead {
+            begin_ns,
+            end_ns,
+            left: self.parts.len(),
+            read: 0,
+            expected: overlapping.count(),
+        }
+    }
+
+    /// Reads the next part of a range for `reader`; returns whether there are more.
+    pub(crate) fn read_part(
+        &self,
+        range: &mut RangeRead,
+        capture: &mut Capture,
+        origin_ns: i64,
+        reader: &mut dyn PartReader,
+    ) -> Result<bool, Error> {
+        while let Some(at) = range.left.checked_sub(1) {
+            range.left = at;
+            let entry = &self.parts[at];
+            if self
+                .ends_ns
+                .get(at)
+                .is_none_or(|&end_ns| end_ns < range.begin_ns)
+            {
+                range.left = 0;
+                break;
+            }
+            if entry.end_ns < range.begin_ns {
+                continue;
+            }
+            let slice = |(from, to): (u32, u32)| from as usize..to as usize;
+            let across = &self.across[slice(entry.across)];
+            let tasks = &self.tasks_across[slice(entry.tasks_across)];
+            // A span that ends within the range needs its arguments.
+            let ends_later = |one: &Across| one.span.end_ns() > range.end_ns;
+            if entry.begin_ns > range.end_ns && across.iter().all(ends_later) {
+                let reaches = |begin_ns: i64| begin_ns <= range.end_ns;
+                for one in across.iter().filter(|one| reaches(one.span.begin_ns)) {
+                    reader.span(one.thread, one.span, one.inside_ns);
+                }
+                for (_, thread, task) in tasks.iter().filter(|(.., task)| reaches(task.begin_ns)) {
+                    reader.task(*thread, *task);
+                }
+                continue;
+            }
+            let catalog = Arc::clone(capture.catalog());
+            let contents = capture.part(entry.part)?;
+            let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
+            let early = across
+                .iter()
+                .filter(|one| one.span.begin_ns < range.begin_ns);
+            let early = early.map(|one| ((one.thread, one.span), one.inside_ns));
+            reader.settle(early.collect());
+            reader.part(&contents, &mut clock);
+            range.read += 1;
+            break;
+        }
+        Ok(range.left > 0)
+    }
+
+    /// Returns what was read of a range as a picture. It has the rows of the whole capture.
+    pub(crate) fn layer(&self, picture: &PictureReader, catalog: &Arc<Catalog>) -> Layer {
+        picture.thinned.layer(catalog, &self.totals)
+    }
+}
+
+impl Survey {
+    /// Returns the number of parts that are still to be read.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Returns the picture so far.
+    pub(crate) fn layer(&self, catalog: &Arc<Catalog>) -> Layer {
+        self.thinned
+            .layer(catalog, &Arc::new(self.thinned.totals()))
+    }
+
+    /// Returns the begin and the end of what was read so far.
+    pub(crate) fn bounds_ns(&self) -> Option<(i64, i64)> {
+        (self.bounds_ns.0 <= self.bounds_ns.1).then_some(self.bounds_ns)
+    }
+
+    fn cover(&mut self, begin_ns: i64, end_ns: i64) {
+        self.end_ns = self.end_ns.max(end_ns);
+        self.bounds_ns.0 = self.bounds_ns.0.min(begin_ns);
+        self.bounds_ns.1 = self.bounds_ns.1.max(end_ns);
+    }
+}
+
+/// Returns when the first span or task of a part ended.
+fn first_end_ns(contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>) -> i64 {
+    let threads = contents.threads.iter();
+    let ends = threads.flat_map(|batch| {
+        let spans = (!batch.sites.is_empty()).then(|| batch.end_ticks(0));
+        let tasks = batch.async_spans.first().map(|task| task.end_ticks());
+        spans.into_iter().chain(tasks)
+    });
+    ends.min().map_or(i64::MAX, |ticks| clock.ns(ticks))
+}
+
+impl Backwards {
+    /// Lists the spans that are open at the begin of the part that was read and end in it.
+    fn list_open(&mut self, survey: &mut Survey) {
+        self.for_each_open(|thread, opened| {
+            if opened.tag == PENDING {
+                opened.tag = survey.across.len() as u32;
+                survey.across.push(Across {
+                    thread,
+                    span: opened.span,
+                    inside_ns: 0,
+                });
+            }
+        });
+    }
+}
+
+/// The tag of a span that ended in the part that is being read.
+const PENDING: u32 = 1 << 31;
+
+impl Visitor for Survey {
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind, open: &[Opened]) -> bool {
+        self.thread = thread;
+        self.thinned.begin_track(thread, kind, open)
+    }
+
+    #[inline]
+    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32 {
+        self.cover(span.begin_ns, span.end_ns());
+        self.thinned.enter(span, depth, args);
+        PENDING
+    }
+
+    #[inline]
+    fn leave(&mut self, opened: &Opened, _: usize) {
+        if opened.tag == PENDING {
+            self.begin_ns = self.begin_ns.min(opened.span.begin_ns);
+        } else if let Some(across) = self.across.get_mut(opened.tag as usize) {
+            across.inside_ns = opened.inside_ns;
+        }
+    }
+
+    fn task(&mut self, task: Task) {
+        let end_ns = task.begin_ns.saturating_add_unsigned(task.duration_ns);
+        self.cover(task.begin_ns, end_ns);
+        if task.begin_ns < self.first_ns && self.tasks_across.len() < MAX_ACROSS {
+            self.tasks_across.push((self.at, self.thread, task));
+        } else {
+            self.begin_ns = self.begin_ns.min(task.begin_ns);
+        }
+        self.thinned.task(task);
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::Message(vor) = &moment {
+            self.cover(vor.ns, vor.ns);
+            self.begin_ns = self.begin_ns.min(vor.ns);
+        }
+        if let Moment::Step(step) = &moment {
+            self.cover(step.ns, step.ns);
+            self.begin_ns = self.begin_ns.min(step.ns);
+        }
+        self.thinned.moment(moment);
+    }
+}
+
+/// The position of a read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RangeRead {
+    begin_ns: i64,
+    end_ns: i64,
+    left: usize,
+    read: usize,
+    expected: usize,
+}
+
+impl RangeRead {
+    /// Returns the part that is done, from 0 to 1.
+    pub(crate) fn progress(&self) -> f32 {
+        (self.read as f32 / self.expected.max(1) as f32).min(1.0)
+    }
+}
+
+/// The totals of the durations inside some spans.
+pub(crate) type Settled = FxHashMap<(ThreadId, Span), u64>;
+
+/// Takes what is read, the last first.
+pub(crate) trait PartReader: Send + std::fmt::Debug {
+    /// The next part has these spans that began before the range.
+    fn settle(&mut self, early: Settled) {
+        let _ = early;
+    }
+
+    /// A part.
+    fn part(&mut self, contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>);
+
+    /// A span that reaches into the range, of a part that is not read, and the total duration of
+    /// the spans inside.
+    fn span(&mut self, thread: ThreadId, span: Span, inside_ns: u64);
+
+    /// A task that reaches into the range, of a part that is not read.
+    fn task(&mut self, thread: ThreadId, task: Task);
+}
+
+/// Reads the spans of a range for a picture.
+#[derive(Debug)]
+pub(crate) struct PictureReader {
+    walk: Backwards,
+    thinned: Thinned,
+}
+
+impl PictureReader {
+    /// Makes one for the spans that overlap a time, thinned to bins of at most `bin_ns` if there
+    /// are more than `max_spans`.
+    pub(crate) fn new(begin_ns: i64, end_ns: i64, bin_ns: u64, max_spans: usize) -> Self {
+        Self {
+            walk: Backwards::default(),
+            thinned: Thinned::new((begin_ns, end_ns), bin_ns, max_spans),
+        }
+    }
+}
+
+impl PartReader for PictureReader {
+    fn part(&mut self, contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>) {
+        self.walk.part(contents, clock, &mut self.thinned);
+    }
+
+    fn span(&mut self, thread: ThreadId, span: Span, _: u64) {
+        self.walk.span(thread, span, &mut self.thinned);
+    }
+
+    fn task(&mut self, thread: ThreadId, task: Task) {
+        if self.thinned.begin_track(thread, TrackKind::Tasks, &[]) {
+            self.thinned.task(task);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A walk over the spans of a capture from the last one to the first.
+//!
+//! Spans are stored in the order in which they ended, so from the end a span comes before all spans
+//! inside it. The open spans of each thread are a stack: a span closes those that began after it,
+//! and the innermost of the rest is around it. So the depth and the surroundings of a span are known
+//! when it comes, however large the capture is, and memory follows the depth.
+
+use rustc_hash::FxHashMap;
+use vor_capture::model::batch::{SpanArgs, TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::ThreadId;
+use vor_capture::reader::PartContents;
+
+use crate::store::{Clock, Message, Span, Step, Task, TaskBegin, TrackKind};
+
+/// An open span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) span: Span,
+    /// Total so far of the measured parts of the spans directly inside it.
+    pub(crate) inside_ns: u64,
+    /// Whether `inside_ns` is complete although not all spans inside come.
+    pub(crate) is_settled: bool,
+    /// The visitor's own value.
+    pub(crate) tag: u32,
+}
+
+/// Visits what parts hold. Scopes are entered and left; their threads alternate.
+pub(crate) trait Visitor {
+    /// The next calls are of a track; `open` are its open spans, the outermost first. Returns
+    /// whether the visitor wants the track.
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind, open: &[Opened]) -> bool;
+
+    /// Returns the measured part of a span.
+    fn part_ns(&self, span: &Span) -> u64 {
+        span.duration_ns
+    }
+
+    /// A span begins; `depth` is the number of spans around it. Returns its tag.
+    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32;
+
+    /// Returns the total of the measured parts of the spans inside a span, if it is known.
+    fn inside_ns(&self, thread: ThreadId, span: &Span) -> Option<u64> {
+        let _ = (thread, span);
+        None
+    }
+
+    /// The innermost open span ends, with all spans inside it visited.
+    fn leave(&mut self, opened: &Opened, depth: usize);
+
+    /// A task.
+    fn task(&mut self, task: Task);
+
+    /// A message, a step or the begin of a task.
+    fn moment(&mut self, moment: Moment) {
+        let _ = moment;
+    }
+}
+
+/// What happens at a moment.
+#[derive(Clone, Debug)]
+pub(crate) enum Moment {
+    Message(Message),
+    Step(Step),
+    Begin(TaskBegin),
+}
+
+/// The open spans of a thread, the outermost first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    pub(crate) open: Vec<Opened>,
+}
+
+impl Stack {
+    /// Adds the span that ended before all others so far.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        thread: ThreadId,
+        span: Span,
+        args: Option<&SpanArgs>,
+        visitor: &mut impl Visitor,
+    ) {
+        while let Some(top) = self.open.last()
+            && top.span.begin_ns > span.begin_ns
+        {
+            self.leave(visitor);
+        }
+        let known = visitor.inside_ns(thread, &span);
+        let tag = visitor.enter(&span, self.open.len(), args);
+        self.open.push(Opened {
+            span,
+            inside_ns: known.unwrap_or(0),
+            is_settled: known.is_some(),
+            tag,
+        });
+    }
+
+    #[inline]
+    fn leave(&mut self, visitor: &mut impl Visitor) {
+        let Some(opened) = self.open.pop() else {
+            return;
+        };
+        visitor.leave(&opened, self.open.len());
+        if let Some(around) = self.open.last_mut().filter(|around| !around.is_settled) {
+            let part_ns = visitor.part_ns(&opened.span);
+            around.inside_ns = around.inside_ns.saturating_add(part_ns);
+        }
+    }
+
+    /// Leaves all open spans.
+    fn finish(&mut self, visitor: &mut impl Visitor) {
+        while !self.open.is_empty() {
+            self.leave(visitor);
+        }
+    }
+}
+
+/// The state of a walk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Backwards {
+    threads: FxHashMap<ThreadId, Stack>,
+}
+
+impl Backwards {
+    /// Visits a part; all later parts were visited before.
+    pub(crate) fn part(
+        &mut self,
+        contents: &PartContents,
+        clock: &mut Clock<'_>,
+        visitor: &mut impl Visitor,
+    ) {
+        for batch in contents.threads.iter().rev() {
+            self.spans(batch, clock, visitor);
+            tasks(batch, clock, visitor);
+        }
+    }
+
+    /// Visits a span of a later part without the rest of that part.
+    pub(crate) fn span(&mut self, thread: ThreadId, span: Span, visitor: &mut impl Visitor) {
+        let stack = self.threads.entry(thread).or_default();
+        if visitor.begin_track(thread, TrackKind::Scopes, &stack.open) {
+            stack.add(thread, span, None, visitor);
+        }
+    }
+
+    fn spans(&mut self, batch: &ThreadBatch, clock: &mut Clock<'_>, visitor: &mut impl Visitor) {
+        if batch.sites.is_empty() && batch.messages.is_empty() {
+            return;
+        }
+        let thread = batch.thread;
+        let stack = self.threads.entry(thread).or_default();
+        if !visitor.begin_track(thread, TrackKind::Scopes, &stack.open) {
+            return;
+        }
+        for message in batch.messages.iter().rev() {
+            visitor.moment(Moment::Message(Message {
+                ns: clock.ns(message.ticks),
+                text: std::sync::Arc::clone(&message.text),
+            }));
+        }
+        let len = batch.len();
+        let ends = (0..len).map(|i| batch.end_ticks(i));
+        if ends.is_sorted() {
+            let mut args = batch.args.iter().rev().peekable();
+            for i in (0..len).rev() {
+                while args.next_if(|args| args.span as usize > i).is_some() {}
+                let args = args.next_if(|args| args.span as usize == i);
+                stack.add(thread, span_of(batch, i, clock), args, visitor);
+            }
+        } else {
+            // This is so in a damaged capture only.
+            let mut order: Vec<usize> = (0..len).collect();
+            order.sort_by_key(|&i| (batch.end_ticks(i), std::cmp::Reverse(batch.start_ticks[i])));
+            for &i in order.iter().rev() {
+                let args = batch.args.iter().find(|args| args.span as usize == i);
+                stack.add(thread, span_of(batch, i, clock), args, visitor);
+            }
+        }
+    }
+
+    /// Calls `each` for the open spans of every thread.
+    pub(crate) fn for_each_open(&mut self, mut each: impl FnMut(ThreadId, &mut Opened)) {
+        for (&thread, stack) in &mut self.threads {
+            stack
+                .open
+                .iter_mut()
+                .for_each(|opened| each(thread, opened));
+        }
+    }
+
+    /// Leaves all open spans.
+    pub(crate) fn finish(mut self, visitor: &mut impl Visitor) {
+        let mut threads: Vec<ThreadId> = self.threads.keys().copied().collect();
+        threads.sort_unstable();
+        for thread in threads {
+            if let Some(stack) = self.threads.get_mut(&thread)
+                && visitor.begin_track(thread, TrackKind::Scopes, &stack.open)
+            {
+                stack.finish(visitor);
+            }
+        }
+    }
+}
+
+#[inline]
+fn span_of(batch: &ThreadBatch, i: usize, clock: &mut Clock<'_>) -> Span {
+    let (begin_ns, duration_ns) = clock.span(batch.start_ticks[i], batch.end_ticks(i));
+    Span {
+        begin_ns,
+        duration_ns,
+        site: batch.sites[i],
+    }
+}
+
+fn tasks(batch: &ThreadBatch, clock: &mut Clock<'_>, visitor: &mut impl Visitor) {
+    if batch.async_spans.is_empty() && batch.task_events.is_empty() {
+        return;
+    }
+    if !visitor.begin_track(batch.thread, TrackKind::Tasks, &[]) {
+        return;
+    }
+    for task in batch.async_spans.iter().rev() {
+        let (begin_ns, duration_ns) = clock.span(task.start_ticks, task.end_ticks());
+        visitor.task(Task {
+            id: task.id,
+            site: task.site,
+            begin_ns,
+            duration_ns,
+        });
+    }
+    for event in batch.task_events.iter().rev() {
+        match event.kind {
+            TaskEventKind::Step => visitor.moment(Moment::Step(Step {
+                task: event.task,
+                site: event.site,
+                ns: clock.ns(event.start_ticks),
+            })),
+            TaskEventKind::Begin { given_id } => visitor.moment(Moment::Begin(TaskBegin {
+                task: event.task,
+                given_id,
+            })),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The whole capture: a picture of it at any zoom, and sums over any range of time.
+//!
+//! The reader of a capture makes a survey of it in the background, and then reads the ranges that
+//! are looked at or asked about. All of it goes [backwards](backwards), because then the
+//! surroundings of each span are known when it comes.
+//!
+//! ```text
+//! Capture ─▶ parts, the last first ─▶ Backwards ─▶ Thinned ─▶ Layer of the store ─▶ flame chart
+//!                                        └──────▶ RangeGather ─▶ Ticket ─▶ tables, flame graph
+//! ```
+
+mod archive;
+mod backwards;
+mod gathering;
+mod thinned;
+
+pub(crate) use archive::{Archive, PictureReader, RangeRead, Survey};
+pub use gathering::Spans;
+pub(crate) use gathering::{Question, RangeScope, Ticket};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,581 @@
+//! Sums of any range, compared with sums made span by span, and with those of `vor stats`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::Instant;
+
+use proptest::prelude::*;
+use vor_capture::filled;
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::reader::Capture;
+use vor_fixtures::programs::{BEGIN, Shape, run};
+
+use super::archive::Archive;
+use super::gathering::{RangeScope, Spans};
+use super::*;
+use crate::icicle::{StackKey, StackOptions, Stacks};
+use crate::scopes::{Gather, ScopeRows, ScopeSums};
+use crate::store::{Extent, Layer};
+
+/// Bytes of a part: a few batches.
+const PART_BYTES: u64 = 200;
+
+/// The viewer's limit.
+const MAX_SPANS: usize = 3_000_000;
+
+/// A span of a capture.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    thread: ThreadId,
+    begin_ns: i64,
+    duration_ns: u64,
+    site: SiteId,
+    /// Its off-CPU time.
+    measured: u64,
+    parent: Option<usize>,
+}
+
+impl Given {
+    fn end_ns(&self) -> i64 {
+        self.begin_ns + self.duration_ns as i64
+    }
+}
+
+/// A capture, its batches, and its spans.
+struct Made {
+    bytes: Vec<u8>,
+    batches: Vec<SpanBatch>,
+    spans: Vec<Given>,
+    origin_ns: i64,
+}
+
+/// Begins a capture.
+fn begun(catalog: &Catalog) -> (Encoder, Vec<u8>) {
+    let mut encoder = Encoder::new(Header {
+        file_id: 9,
+        pid: 5,
+        flags: Header::KEEPS_SPANS,
+        start_unix_ns: 1_700_000_000_000_000_000,
+        start_ticks: 0,
+    });
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    let declarations = [
+        RecordRef::Clock(&catalog.timeline.syncs()[0]),
+        RecordRef::Sites {
+            first: SiteId(1),
+            sites: &catalog.sites,
+        },
+        RecordRef::Threads {
+            first: ThreadId(0),
+            threads: &catalog.threads,
+        },
+    ];
+    for record in declarations {
+        encoder.encode(record, &mut bytes);
+    }
+    (encoder, bytes)
+}
+
+fn encoded(catalog: &Catalog, batches: &[SpanBatch]) -> Vec<u8> {
+    let (mut encoder, mut bytes) = begun(catalog);
+    for batch in batches {
+        encoder.encode(RecordRef::Batch(batch), &mut bytes);
+    }
+    bytes
+}
+
+fn made(seed: u64, shape: Shape) -> Made {
+    let mut batches = run(seed, shape).batches;
+    let mut catalog = Catalog::clone(&batches[0].catalog);
+    // Every second site measures the time without a processor.
+    let sites = catalog.sites.iter().enumerate().map(|(i, site)| {
+        let info = SiteInfo::clone(site.as_ref().unwrap());
+        let arg_names = match i % 2 {
+            0 => vec!["own".into(), "off_cpu_ns".into()],
+            _ => Vec::new(),
+        };
+        Some(Arc::new(filled!(SiteInfo { arg_names, ..info })))
+    });
+    catalog.sites = Arc::new(sites.collect());
+    let catalog = Arc::new(catalog);
+    let origin_ns = catalog.timeline.unix_ns(BEGIN);
+    let mut spans = Vec::new();
+    for batch in &mut batches {
+        batch.catalog = Arc::clone(&catalog);
+        for thread in &mut batch.threads {
+            for i in 0..thread.len() {
+                let begin_ns = catalog.timeline.unix_ns(thread.start_ticks[i]) - origin_ns;
+                let end_ns = catalog.timeline.unix_ns(thread.end_ticks(i)) - origin_ns;
+                let (site, duration_ns) = (thread.sites[i], (end_ns - begin_ns) as u64);
+                let mut measured = 0;
+                if site.0 % 2 == 1 {
+                    measured = duration_ns / 3;
+                    let values = vec![ArgValue::U64(7), ArgValue::U64(measured)];
+                    thread.args.push(filled!(SpanArgs {
+                        span: i as u32,
+                        values
+                    }));
+                }
+                spans.push(Given {
+                    thread: thread.thread,
+                    begin_ns,
+                    duration_ns,
+                    site,
+                    measured,
+                    parent: None,
+                });
+            }
+        }
+    }
+    for i in 0..spans.len() {
+        let span = spans[i];
+        let is_around =
+            |other: &Given| other.thread == span.thread && other.begin_ns <= span.begin_ns;
+        let around = spans[i + 1..].iter().position(is_around);
+        spans[i].parent = around.map(|at| i + 1 + at);
+    }
+    Made {
+        bytes: encoded(&catalog, &batches),
+        batches,
+        spans,
+        origin_ns,
+    }
+}
+
+/// A capture with its survey.
+struct Opened {
+    capture: Capture,
+    archive: Archive,
+    origin_ns: i64,
+    layer: Layer,
+}
+
+fn opened(bytes: Vec<u8>, origin_ns: i64, part_bytes: Option<u64>) -> Opened {
+    let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+    let mut archive = part_bytes.map_or_else(Archive::default, Archive::with_part_bytes);
+    archive.find(&mut capture).unwrap();
+    let mut survey = archive.survey(capture.info().duration_ns, MAX_SPANS);
+    while archive
+        .survey_part(&mut survey, &mut capture, origin_ns)
+        .unwrap()
+    {}
+    archive.take(&mut survey);
+    let layer = survey.layer(capture.catalog());
+    assert_eq!(archive.losses(), 0);
+    Opened {
+        capture,
+        archive,
+        origin_ns,
+        layer,
+    }
+}
+
+impl Opened {
+    fn answer<G: Gather>(&mut self, scope: RangeScope, options: &G::Options) -> G::Output {
+        let spans = Spans::default();
+        let ticket = spans.ask::<G>(scope, options, self.capture.catalog());
+        let mut question = spans.next().unwrap();
+        let mut range = self.archive.read(scope.begin_ns, scope.end_ns);
+        while self
+            .archive
+            .read_part(
+                &mut range,
+                &mut self.capture,
+                self.origin_ns,
+                question.work.as_reader(),
+            )
+            .unwrap()
+        {}
+        question.answer(
+            self.capture.catalog(),
+            self.archive.bounds_ns().unwrap_or((0, 0)),
+        );
+        assert!(!spans.is_busy());
+        ticket.take().unwrap()
+    }
+
+    fn rows(&mut self, scope: RangeScope) -> ScopeRows {
+        self.answer::<ScopeSums>(scope, &scope.extent)
+    }
+
+    fn picture(&mut self, begin_ns: i64, end_ns: i64, bin_ns: u64) -> Layer {
+        let mut range = self.archive.read(begin_ns, end_ns);
+        let mut reader = PictureReader::new(begin_ns, end_ns, bin_ns, MAX_SPANS);
+        while self
+            .archive
+            .read_part(&mut range, &mut self.capture, self.origin_ns, &mut reader)
+            .unwrap()
+        {}
+        self.archive.layer(&reader, self.capture.catalog())
+    }
+}
+
+/// Count, total, self, sum and extremes of the durations, and off-CPU time.
+type Sums = (u64, u64, u64, u64, u64, u64, u64);
+
+fn sums_of(rows: &ScopeRows) -> BTreeMap<u32, Sums> {
+    let of = rows.rows.iter().map(|row| {
+        let sums = (
+            row.count,
+            row.total_ns,
+            row.self_ns,
+            row.durations_ns,
+            row.min_ns,
+            row.max_ns,
+            row.measured.off_cpu_ns,
+        );
+        (row.site.0, sums)
+    });
+    of.collect()
+}
+
+/// Sums up a range span by span.
+fn expected(spans: &[Given], scope: RangeScope) -> BTreeMap<u32, Sums> {
+    let (from, to) = (scope.begin_ns, scope.end_ns);
+    let is_whole = scope.extent == Extent::Whole;
+    let visited = |span: &Given| {
+        let ends = span.end_ns() > from;
+        ends && match is_whole {
+            true => span.end_ns() <= to,
+            false => span.begin_ns < to || span.end_ns() == to,
+        }
+    };
+    let part = |span: &Given| match is_whole {
+        true => span.duration_ns,
+        false => (span.end_ns().min(to) - span.begin_ns.max(from)).max(0) as u64,
+    };
+    let mut inside = vec![0; spans.len()];
+    for span in spans {
+        if let Some(parent) = span.parent {
+            inside[parent] += part(span);
+        }
+    }
+    let mut sums: BTreeMap<u32, Sums> = BTreeMap::new();
+    for (i, span) in spans.iter().enumerate().filter(|(_, span)| visited(span)) {
+        let around = |wanted: &dyn Fn(&Given) -> bool| {
+            let mut next = span.parent;
+            while let Some(at) = next {
+                if spans[at].site == span.site && wanted(&spans[at]) {
+                    return true;
+                }
+                next = spans[at].parent;
+            }
+            false
+        };
+        let sum = sums
+            .entry(span.site.0)
+            .or_insert((0, 0, 0, 0, u64::MAX, 0, 0));
+        sum.0 += 1;
+        if !around(&visited) {
+            sum.1 += part(span);
+        }
+        sum.2 += part(span) - inside[i];
+        sum.3 += span.duration_ns;
+        sum.4 = sum.4.min(span.duration_ns);
+        sum.5 = sum.5.max(span.duration_ns);
+        if span.end_ns() <= to && !around(&|other| visited(other) && other.end_ns() <= to) {
+            sum.6 += span.measured;
+        }
+    }
+    sums
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    (
+        1..4_usize,
+        1..260_usize,
+        1..6_usize,
+        1..8_usize,
+        10..50_usize,
+        1..40_usize,
+        0..200_usize,
+    )
+        .prop_map(
+            |(threads, spans, sites, max_depth, opens, max_batch, max_ticks)| Shape {
+                threads,
+                spans,
+                sites,
+                max_depth,
+                opens,
+                ends: 30,
+                max_batch,
+                drops: 0,
+                max_ticks,
+                tick_ps: 1_300,
+            },
+        )
+}
+
+proptest! {
+    /// Table and flame graph of any range equal the sums made span by span.
+    #[test]
+    fn sums_of_any_range_are_exact(
+        seed in any::<u64>(),
+        shape in shape(),
+        from in -0.1..1.1_f64,
+        to in -0.1..1.1_f64,
+        is_whole in any::<bool>(),
+    ) {
+        let made = made(seed, shape);
+        let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
+        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
+        prop_assert_eq!(begin_ns, made.spans.iter().map(|span| span.begin_ns).min().unwrap());
+        prop_assert_eq!(end_ns, made.spans.iter().map(|span| span.end_ns()).max().unwrap());
+        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
+        let scope = RangeScope {
+            begin_ns: at(from.min(to)),
+            end_ns: at(from.max(to)),
+            extent: if is_whole { Extent::Whole } else { Extent::Clipped },
+        };
+        let expected = expected(&made.spans, scope);
+        let rows = opened.rows(scope);
+        prop_assert_eq!(sums_of(&rows), expected.clone());
+        // The flame graph has the same self times and counts.
+        let stacks = opened.answer::<Stacks>(scope, &StackOptions {
+            by_thread: true,
+            extent: scope.extent,
+        });
+        let mut by_site: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for node in stacks.tree.nodes() {
+            if let StackKey::Scope(SiteId(site @ 1..)) = node.key {
+                let sum = by_site.entry(site).or_default();
+                *sum = (sum.0 + node.sums.count, sum.1 + node.sums.self_ns);
+            }
+        }
+        let of_table = expected.iter().map(|(site, sums)| (*site, (sums.0, sums.2)));
+        prop_assert_eq!(by_site, of_table.collect::<BTreeMap<_, _>>());
+    }
+
+    /// The sums of the whole capture are those of `vor stats`, with percentiles.
+    #[test]
+    fn sums_of_the_whole_are_those_of_vor_stats(seed in any::<u64>(), shape in shape()) {
+        let made = made(seed, shape);
+        let mut builder = vor_capture::stats::StatsBuilder::new();
+        for batch in &made.batches {
+            let threads = batch.threads.iter();
+            threads.for_each(|thread| builder.add_thread(&batch.catalog, thread));
+        }
+        let stats = builder.scope_stats(&made.batches[0].catalog);
+        let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
+        let scope = RangeScope {
+            begin_ns: i64::MIN,
+            end_ns: i64::MAX,
+            extent: Extent::Clipped,
+        };
+        let mut rows = opened.rows(scope).rows;
+        rows.sort_by_key(|row| row.site);
+        prop_assert_eq!(rows.len(), stats.len());
+        for (row, stats) in rows.iter().zip(&stats) {
+            let of_row = (
+                row.site, row.count, row.total_ns, row.self_ns, row.min_ns, row.p50_ns,
+                row.p95_ns, row.p99_ns, row.max_ns, row.measured,
+            );
+            let of_stats = (
+                stats.site, stats.count, stats.total_ns, stats.self_ns, stats.min_ns,
+                stats.p50_ns, stats.p95_ns, stats.p99_ns, stats.max_ns, stats.measured,
+            );
+            prop_assert_eq!(of_row, of_stats);
+            prop_assert!((row.mean_ns() - stats.mean_ns).abs() < 1e-6);
+        }
+    }
+
+    /// The picture of any range has all of its spans, in the rows of the whole.
+    #[test]
+    fn pictures_of_any_range_have_its_spans(
+        seed in any::<u64>(),
+        shape in shape(),
+        from in 0.0..1.0_f64,
+        to in 0.0..1.0_f64,
+    ) {
+        let made = made(seed, shape);
+        let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
+        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
+        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
+        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let depth = |i: usize| {
+            std::iter::successors(made.spans[i].parent, |&at| made.spans[at].parent).count()
+        };
+        let mut expected: Vec<(u32, usize, i64, u64, u32)> = (0..made.spans.len())
+            .map(|i| {
+                let span = &made.spans[i];
+                (span.thread.0, depth(i), span.begin_ns, span.duration_ns, span.site.0)
+            })
+            .collect();
+        expected.sort_unstable();
+        let found = |layer: &Layer| {
+            let tracks = layer.tracks().iter();
+            let mut found: Vec<(u32, usize, i64, u64, u32)> = tracks
+                .flat_map(|track| {
+                    let rows = track.rows.iter().enumerate();
+                    rows.flat_map(move |(depth, row)| {
+                        row.spans(i64::MIN, i64::MAX).map(move |span| {
+                            (track.thread.0, depth, span.begin_ns, span.duration_ns, span.site.0)
+                        })
+                    })
+                })
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        prop_assert_eq!(opened.layer.bin_ns(), 0);
+        prop_assert_eq!(found(&opened.layer), expected.clone());
+        let picture = opened.picture(begin_ns, end_ns, 1);
+        expected.retain(|&(_, _, begin, duration, _)| {
+            begin <= end_ns && begin + duration as i64 >= begin_ns
+        });
+        prop_assert_eq!(found(&picture), expected);
+        let rows = |layer: &Layer| {
+            layer.tracks().iter().map(|track| track.rows.len()).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(rows(&picture), rows(&opened.layer));
+    }
+}
+
+/// Writes a capture of about `spans` spans on four threads, as a game would make it.
+fn write_large(spans: u64) -> Vec<u8> {
+    let catalog = vor_fixtures::programs::catalog(4, 24, 1_000);
+    let (mut encoder, mut bytes) = begun(&catalog);
+    let mut random = vor_fixtures::random::Random(7);
+    let mut written = 0;
+    let mut now = BEGIN;
+    while written < spans {
+        let frame_begin = now;
+        let mut threads = Vec::new();
+        for thread in 0..4 {
+            let mut batch = filled!(ThreadBatch {
+                thread: ThreadId(thread)
+            });
+            let mut at = frame_begin + 10;
+            for _ in 0..60 {
+                let begin = at;
+                for _ in 0..10 {
+                    let inner = at + 20;
+                    for _ in 0..3 {
+                        let duration = 80 + random.below(400) as u64;
+                        batch.start_ticks.push(at + 30);
+                        batch.duration_ticks.push(duration);
+                        batch.sites.push(SiteId(4 + random.below(20) as u32));
+                        at += duration + 60;
+                    }
+                    batch.start_ticks.push(inner);
+                    batch.duration_ticks.push(at - inner);
+                    batch.sites.push(SiteId(3));
+                    at += 40;
+                }
+                batch.start_ticks.push(begin);
+                batch.duration_ticks.push(at - begin);
+                batch.sites.push(SiteId(2));
+                at += 500;
+            }
+            batch.start_ticks.push(frame_begin);
+            batch.duration_ticks.push(at - frame_begin);
+            batch.sites.push(SiteId(1));
+            written += batch.len() as u64;
+            now = now.max(at + 1_000);
+            threads.push(batch);
+        }
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads
+        });
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+    }
+    encoder.close(&catalog, &mut bytes);
+    bytes
+}
+
+/// Prints times of captures of some sizes: `VOR_VIZ_SPANS=10000000` and so on.
+#[test]
+#[ignore = "measures, and needs an optimised build"]
+fn times_of_large_captures() {
+    let spans: u64 = std::env::var("VOR_VIZ_SPANS").unwrap().parse().unwrap();
+    let began = Instant::now();
+    let bytes = write_large(spans);
+    println!(
+        "{} MB written in {:.1?}",
+        bytes.len() / 1_000_000,
+        began.elapsed()
+    );
+    let bytes_len = bytes.len();
+    let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+    println!("opened after {:.1?}", began.elapsed());
+    let origin_ns = capture.catalog().unix_ns(BEGIN);
+    let began = Instant::now();
+    let mut archive = Archive::default();
+    archive.find(&mut capture).unwrap();
+    println!("{} parts in {:.1?}", archive.len(), began.elapsed());
+    let began = Instant::now();
+    let mut decoded = 0;
+    let mut scan = vor_capture::reader::PartScan::new();
+    while let Some(part) = capture.next_part(&mut scan).unwrap() {
+        let threads = capture.part(part).unwrap().threads;
+        decoded += threads.iter().map(ThreadBatch::len).sum::<usize>();
+    }
+    let per_span = |began: Instant, spans: usize| began.elapsed().as_nanos() as f64 / spans as f64;
+    println!(
+        "decoded {decoded} in {:.2?}, {:.1} ns a span",
+        began.elapsed(),
+        per_span(began, decoded)
+    );
+    let began = Instant::now();
+    let mut survey = archive.survey(capture.info().duration_ns, MAX_SPANS);
+    while archive
+        .survey_part(&mut survey, &mut capture, origin_ns)
+        .unwrap()
+    {}
+    archive.take(&mut survey);
+    println!(
+        "survey in {:.2?}, {:.1} ns a span",
+        began.elapsed(),
+        per_span(began, decoded)
+    );
+    let began = Instant::now();
+    let layer = survey.layer(capture.catalog());
+    let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
+    println!(
+        "picture of {kept} spans with bins of {} ns in {:.1?}",
+        layer.bin_ns(),
+        began.elapsed()
+    );
+    let bounds = archive.bounds_ns().unwrap();
+    let mut opened = Opened {
+        capture,
+        archive,
+        origin_ns,
+        layer,
+    };
+    let began = Instant::now();
+    let rows = opened.rows(RangeScope {
+        begin_ns: i64::MIN,
+        end_ns: i64::MAX,
+        extent: Extent::Clipped,
+    });
+    println!(
+        "table of {} spans in {:.2?}, {:.1} ns a span",
+        rows.spans,
+        began.elapsed(),
+        per_span(began, decoded)
+    );
+    let length = bounds.1 - bounds.0;
+    for share in [20, 100, 1_000, 100_000] {
+        let began = Instant::now();
+        let middle = bounds.0 + length / 2;
+        let pixel_ns = (length / share / 1_500) as u64;
+        let layer = opened.picture(middle, middle + length / share, pixel_ns);
+        let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
+        println!(
+            "1/{share}: {kept} spans, bin {} ns, {:.1?}",
+            layer.bin_ns(),
+            began.elapsed()
+        );
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!("{peak:?}, with the file of {} MB", bytes_len / 1_000_000);
+}

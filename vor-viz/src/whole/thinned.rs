@@ -1,0 +1,422 @@
+//! The spans of a capture or of a part of it, thinned to what a picture needs.
+//!
+//! Spans of at least a *bin* of time are kept. Of the shorter ones, the longest that begins in each
+//! bin is kept in each row. A picture with pixels of at least a bin needs no others, because a pixel
+//! shows the longest of the short spans that begin in it.
+//! Bins are powers of two of a nanosecond, so what was thinned can be thinned again.
+//!
+//! Spans come from the last one to the first; see [`Backwards`](super::backwards::Backwards).
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use vor_capture::model::batch::SpanArgs;
+use vor_capture::model::catalog::{Catalog, ThreadId};
+
+use super::backwards::{Moment, Opened, Visitor};
+use crate::store::{
+    FrameBlock, Layer, LayerTotals, RowBlock, Span, Store, Task, ThreadBlock, TrackKind,
+};
+
+/// Spans, and what else a chart shows, thinned when it is too much.
+#[derive(Clone, Debug)]
+pub(crate) struct Thinned {
+    /// A bin is two to the power of this, in nanoseconds; `None` keeps everything.
+    bin: Option<u32>,
+    /// The first bin, where everything is too much.
+    first_bin: u32,
+    max_spans: usize,
+    kept: usize,
+    /// Only spans that overlap this time are kept.
+    within: (i64, i64),
+    threads: FxHashMap<ThreadId, Lanes>,
+    /// The thread that is being visited, which is not among the others.
+    current: (ThreadId, Lanes),
+}
+
+/// What is kept of a thread, the last first.
+#[derive(Clone, Debug, Default)]
+struct Lanes {
+    rows: Vec<Lane>,
+    tasks: Vec<Task>,
+    /// The longest short task of the last bin.
+    short_task: Option<Task>,
+    block: ThreadBlock,
+    spans: u64,
+    task_count: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    kept: RowBlock,
+    /// The longest short span of the last bin.
+    short: Option<Span>,
+}
+
+impl Lane {
+    /// Adds a span; returns how many more are kept.
+    #[inline]
+    fn add(&mut self, span: &Span, args: Option<&SpanArgs>, bin: Option<u32>) -> usize {
+        let Some(bin) = bin.filter(|&bin| span.duration_ns < 1 << bin) else {
+            let flushed = self.flush();
+            if let Some(args) = args.filter(|args| !args.values.is_empty()) {
+                let at = self.kept.len() as u32;
+                self.kept.args.push((at, args.values.as_slice().into()));
+            }
+            self.kept.push(span.begin_ns, span.duration_ns, span.site);
+            return flushed + 1;
+        };
+        if let Some(short) = &mut self.short
+            && short.begin_ns >> bin == span.begin_ns >> bin
+        {
+            if span.duration_ns >= short.duration_ns {
+                *short = *span;
+            }
+            return 0;
+        }
+        let flushed = self.flush();
+        self.short = Some(*span);
+        flushed
+    }
+
+    fn flush(&mut self) -> usize {
+        let Some(short) = self.short.take() else {
+            return 0;
+        };
+        self.kept
+            .push(short.begin_ns, short.duration_ns, short.site);
+        1
+    }
+
+    /// Thins the kept spans again; returns their number.
+    fn thin(&mut self, bin: u32) -> usize {
+        self.flush();
+        let before = std::mem::take(&mut self.kept);
+        let (mut long, mut args) = (before.long_ns.iter(), before.args.into_iter().peekable());
+        let mut kept = 0;
+        for (i, (&begin_ns, &short_ns)) in
+            before.begin_ns.iter().zip(&before.duration_ns).enumerate()
+        {
+            let duration_ns = match short_ns {
+                u32::MAX => long.next().map_or(u64::from(u32::MAX), |long| long.1),
+                short_ns => u64::from(short_ns),
+            };
+            let span = Span {
+                begin_ns,
+                duration_ns,
+                site: before.sites[i],
+            };
+            let args = args.next_if(|(at, _)| *at as usize == i);
+            let is_long = duration_ns >= 1 << bin;
+            let added = self.add(&span, None, Some(bin));
+            if is_long && let Some((_, values)) = args {
+                self.kept.args.push((self.kept.len() as u32 - 1, values));
+            }
+            kept += added;
+        }
+        kept
+    }
+}
+
+impl Thinned {
+    /// Makes an empty one for the spans that overlap a time. It is thinned to bins of at most
+    /// `bin_ns`, at least if it would hold more than `max_spans`.
+    pub(crate) fn new(within: (i64, i64), bin_ns: u64, max_spans: usize) -> Self {
+        Self {
+            bin: None,
+            first_bin: bin_ns.max(1).ilog2(),
+            max_spans,
+            kept: 0,
+            within,
+            threads: FxHashMap::default(),
+            current: (ThreadId(0), Lanes::default()),
+        }
+    }
+
+    /// Thins to wider bins while there is too much.
+    pub(crate) fn keep_to_limit(&mut self) {
+        if self.kept <= self.max_spans {
+            return;
+        }
+        self.go_to(ThreadId(u32::MAX));
+        while self.kept > self.max_spans {
+            let bin = self.bin.map_or(self.first_bin, |bin| bin + 1);
+            if bin >= 62 {
+                return;
+            }
+            self.bin = Some(bin);
+            self.kept = self.threads.values_mut().map(|lanes| lanes.thin(bin)).sum();
+        }
+    }
+
+    /// Goes to a thread.
+    fn go_to(&mut self, thread: ThreadId) {
+        if self.current.0 != thread {
+            let lanes = self.threads.remove(&thread).unwrap_or_default();
+            let (before, lanes) = std::mem::replace(&mut self.current, (thread, lanes));
+            self.threads.insert(before, lanes);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (ThreadId, &Lanes)> {
+        let current = std::iter::once((self.current.0, &self.current.1));
+        let others = self.threads.iter();
+        others
+            .map(|(&thread, lanes)| (thread, lanes))
+            .chain(current)
+    }
+
+    fn is_within(&self, begin_ns: i64, end_ns: i64) -> bool {
+        begin_ns <= self.within.1 && end_ns >= self.within.0
+    }
+
+    /// Returns the numbers of spans and tasks by track.
+    pub(crate) fn totals(&self) -> LayerTotals {
+        let threads = self.all().flat_map(|(thread, lanes)| {
+            [
+                ((thread, TrackKind::Scopes), lanes.spans, lanes.rows.len()),
+                ((thread, TrackKind::Tasks), lanes.task_count, 0),
+            ]
+        });
+        threads
+            .filter(|(_, spans, _)| *spans > 0)
+            .map(|(track, spans, rows)| (track, (spans, rows)))
+            .collect()
+    }
+
+    /// Returns what is kept, to be drawn.
+    pub(crate) fn layer(&self, catalog: &Arc<Catalog>, totals: &Arc<LayerTotals>) -> Layer {
+        let mut block = FrameBlock {
+            catalog: Arc::clone(catalog),
+            threads: self
+                .all()
+                .map(|(thread, lanes)| lanes.block(thread))
+                .collect(),
+            ..FrameBlock::default()
+        };
+        block.threads.sort_by_key(|block| block.thread);
+        let mut store = Store::new(1, usize::MAX);
+        store.add_spans(&block);
+        let bin_ns = self.bin.map_or(0, |bin| 1 << bin);
+        Layer::new(store, self.within, bin_ns, Arc::clone(totals))
+    }
+}
+
+impl Lanes {
+    fn thin(&mut self, bin: u32) -> usize {
+        let tasks = std::mem::take(&mut self.tasks);
+        let short = self.short_task.take();
+        let again = tasks.into_iter().chain(short);
+        let mut kept: usize = again.map(|task| self.add_task(task, Some(bin))).sum();
+        let mut last = i64::MAX;
+        self.block.messages.retain(|message| {
+            let is_first = message.ns >> bin != last;
+            last = message.ns >> bin;
+            is_first
+        });
+        let mut last = i64::MAX;
+        self.block.steps.retain(|step| {
+            let is_first = step.ns >> bin != last;
+            last = step.ns >> bin;
+            is_first
+        });
+        self.block.begins.clear();
+        kept += self.block.messages.len() + self.block.steps.len();
+        kept + self.rows.iter_mut().map(|row| row.thin(bin)).sum::<usize>()
+    }
+
+    fn add_task(&mut self, task: Task, bin: Option<u32>) -> usize {
+        let Some(bin) = bin.filter(|&bin| task.duration_ns < 1 << bin) else {
+            self.tasks.push(task);
+            return 1;
+        };
+        if let Some(short) = &mut self.short_task
+            && short.begin_ns >> bin == task.begin_ns >> bin
+        {
+            if task.duration_ns >= short.duration_ns {
+                *short = task;
+            }
+            return 0;
+        }
+        match self.short_task.replace(task) {
+            Some(short) => {
+                self.tasks.push(short);
+                1
+            }
+            None => 0,
+        }
+    }
+
+    /// Returns the block of all that is kept, in the order of time.
+    fn block(&self, thread: ThreadId) -> ThreadBlock {
+        let mut block = self.block.clone();
+        block.thread = thread;
+        block.messages.reverse();
+        block.messages.sort_by_key(|message| message.ns);
+        block.steps.reverse();
+        block.steps.sort_by_key(|step| step.ns);
+        block.begins.reverse();
+        block.tasks = self.tasks.iter().copied().chain(self.short_task).collect();
+        block
+            .tasks
+            .sort_by_key(|task| task.begin_ns.saturating_add_unsigned(task.duration_ns));
+        block.rows = self.rows.iter().map(Lane::ascending).collect();
+        block
+    }
+}
+
+impl Lane {
+    fn ascending(&self) -> RowBlock {
+        let mut lane = Self {
+            kept: RowBlock::default(),
+            short: self.short,
+        };
+        lane.kept.clone_from(&self.kept);
+        lane.flush();
+        let mut row = lane.kept;
+        let last = row.len().saturating_sub(1) as u32;
+        row.begin_ns.reverse();
+        row.duration_ns.reverse();
+        row.sites.reverse();
+        row.long_ns.reverse();
+        row.args.reverse();
+        row.long_ns
+            .iter_mut()
+            .for_each(|long| long.0 = last - long.0);
+        row.args.iter_mut().for_each(|args| args.0 = last - args.0);
+        row
+    }
+}
+
+impl Visitor for Thinned {
+    fn begin_track(&mut self, thread: ThreadId, _: TrackKind, _: &[Opened]) -> bool {
+        self.keep_to_limit();
+        self.go_to(thread);
+        true
+    }
+
+    #[inline]
+    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32 {
+        let (bin, is_within) = (self.bin, self.is_within(span.begin_ns, span.end_ns()));
+        let lanes = &mut self.current.1;
+        lanes.spans += 1;
+        if depth >= lanes.rows.len() {
+            lanes.rows.resize_with(depth + 1, Lane::default);
+        }
+        if is_within {
+            self.kept += lanes.rows[depth].add(span, args, bin);
+        }
+        0
+    }
+
+    fn leave(&mut self, _: &Opened, _: usize) {}
+
+    fn task(&mut self, task: Task) {
+        let end_ns = task.begin_ns.saturating_add_unsigned(task.duration_ns);
+        let (bin, is_within) = (self.bin, self.is_within(task.begin_ns, end_ns));
+        let lanes = &mut self.current.1;
+        lanes.task_count += 1;
+        if is_within {
+            self.kept += lanes.add_task(task, bin);
+        }
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        let ns = match &moment {
+            Moment::Message(message) => Some(message.ns),
+            Moment::Step(step) => Some(step.ns),
+            Moment::Begin(_) => None,
+        };
+        if ns.is_some_and(|ns| !self.is_within(ns, ns)) {
+            return;
+        }
+        let bin = self.bin;
+        let block = &mut self.current.1.block;
+        let is_near = |last: Option<i64>| {
+            let bin = bin?;
+            Some(last? >> bin == ns? >> bin)
+        };
+        match moment {
+            Moment::Message(message) => {
+                if is_near(block.messages.last().map(|last| last.ns)) == Some(true) {
+                    return;
+                }
+                block.messages.push(message);
+            }
+            Moment::Step(step) => {
+                if is_near(block.steps.last().map(|last| last.ns)) == Some(true) {
+                    return;
+                }
+                block.steps.push(step);
+            }
+            // Which of the tasks are kept is not known yet.
+            Moment::Begin(_) if bin.is_some() => return,
+            Moment::Begin(begin) => block.begins.push(begin),
+        }
+        self.kept += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use vor_capture::model::catalog::SiteId;
+
+    use super::*;
+
+    proptest! {
+        /// All long spans are kept, and of each bin the longest of the short spans. Nothing else is
+        /// invented, and the limit holds.
+        #[test]
+        fn a_bin_keeps_its_longest_span(
+            parts in prop::collection::vec((0..40_u64, 0..90_u64), 1..200),
+            max_spans in 4..60_usize,
+        ) {
+            let mut at = 0;
+            let mut spans = Vec::new();
+            for (i, (gap, duration_ns)) in parts.iter().enumerate() {
+                at += gap;
+                spans.push(Span {
+                    begin_ns: at as i64,
+                    duration_ns: *duration_ns,
+                    site: SiteId(1 + i as u32),
+                });
+                at += duration_ns;
+            }
+            let mut thinned = Thinned::new((i64::MIN, i64::MAX), 1, max_spans);
+            for span in spans.iter().rev() {
+                thinned.begin_track(ThreadId(0), TrackKind::Scopes, &[]);
+                thinned.enter(span, 0, None);
+            }
+            thinned.keep_to_limit();
+            let layer = thinned.layer(&Arc::default(), &Arc::default());
+            let row = &layer.tracks()[0].rows[0];
+            let kept: Vec<Span> = row.spans(i64::MIN, i64::MAX).collect();
+            prop_assert!(kept.is_sorted_by_key(|span| span.begin_ns));
+            prop_assert!(kept.iter().all(|span| spans.contains(span)));
+            // The short span of the bin at the begin still waits for others.
+            prop_assert!(kept.len() <= max_spans + 1);
+            let bin_ns = layer.bin_ns();
+            if bin_ns == 0 {
+                prop_assert_eq!(kept, spans);
+                return Ok(());
+            }
+            let (long, short): (Vec<Span>, Vec<Span>) =
+                spans.iter().partition(|span| span.duration_ns >= bin_ns);
+            prop_assert!(long.iter().all(|span| kept.contains(span)));
+            let longest = |spans: &[Span]| {
+                let mut longest: BTreeMap<i64, u64> = BTreeMap::new();
+                for span in spans.iter().filter(|span| span.duration_ns < bin_ns) {
+                    let of_bin = longest.entry(span.begin_ns / bin_ns as i64).or_default();
+                    *of_bin = (*of_bin).max(span.duration_ns);
+                }
+                longest
+            };
+            prop_assert_eq!(longest(&kept), longest(&short));
+        }
+    }
+}
