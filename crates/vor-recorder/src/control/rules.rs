@@ -514,7 +514,7 @@ mod tests {
             "*",
             "query",
             "qu*",
-            "?uery",
+            "q?ery",
             "db::query",
             "db::*",
             "app::*",
@@ -534,7 +534,7 @@ mod tests {
         }
         let others = [
             "quer",
-            "uery",
+            "u*y",
             "b::query",
             "db",
             "name:db::query",
