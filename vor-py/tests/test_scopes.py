@@ -59,11 +59,23 @@ def test_a_variable_sets_the_rules_and_a_bad_one_is_one_line(tmp_path: Path) -> 
         print(vor.scope_rules())
         """
     (tmp_path / "good").mkdir()
-    run = start(tmp_path / "good", program, VOR_RECORD="a.vor", VOR_RECORD_SPANS="1", VOR_SCOPES="a=off")
+    run = start(
+        tmp_path / "good",
+        program,
+        VOR_RECORD="a.vor",
+        VOR_RECORD_SPANS="1",
+        VOR_SCOPES="a=off",
+    )
     assert run.done.returncode == 0 and run.done.stdout.strip() == "a=off", run.done
     assert Capture(tmp_path / "good" / "a.vor").counts == {"b": 1}
     (tmp_path / "bad").mkdir()
-    run = start(tmp_path / "bad", program, VOR_RECORD="a.vor", VOR_RECORD_SPANS="1", VOR_SCOPES="a=of")
+    run = start(
+        tmp_path / "bad",
+        program,
+        VOR_RECORD="a.vor",
+        VOR_RECORD_SPANS="1",
+        VOR_SCOPES="a=of",
+    )
     assert run.done.stdout.strip() == ""
     lines = [line for line in run.done.stderr.splitlines() if "VOR_SCOPES" in line]
     assert len(lines) == 1 and "`of` is not a mode" in lines[0], run.done.stderr
@@ -79,7 +91,9 @@ def test_a_variable_sets_the_rules_and_a_bad_one_is_one_line(tmp_path: Path) -> 
         ("scope_budget=True", "TypeError: enable: scope_budget: expected a share"),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, keywords: str, error: str) -> None:
+def test_settings_that_cannot_be_used_are_refused(
+    tmp_path: Path, keywords: str, error: str
+) -> None:
     run = start(tmp_path, f"import vor\nvor.enable({keywords})")
     assert run.done.returncode == 1
     assert error in run.done.stderr.splitlines()[-1], run.done.stderr

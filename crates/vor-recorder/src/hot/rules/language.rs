@@ -534,7 +534,7 @@ mod tests {
         }
         let others = [
             "quer",
-            "ery",
+            "u*y",
             "b::query",
             "db",
             "name:db::query",
