@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub(super) struct Input {
     name: String,
     reader: Reader<Source>,
-    /// What was asked for and the segment that is read, if it is a folder or a pattern.
+    /// What was wanted for and the segment that is read, if it is a folder or a pattern.
     segments: Option<(PathBuf, PathBuf)>,
     /// Whether nothing more was there at the last look.
     has_all: bool,
@@ -53,17 +53,17 @@ impl Input {
                 has_all: false,
             });
         }
-        let asked = Path::new(source);
-        let (path, segments) = match SegmentedCapture::list(asked)? {
+        let wanted = Path::new(source);
+        let (path, segments) = match SegmentedCapture::list(wanted)? {
             Some(all) => {
                 let newest = all.into_iter().next_back();
-                let newest = newest.ok_or_else(|| Failure::in_file(asked, "no segment yet"))?;
-                (newest.clone(), Some((asked.to_owned(), newest)))
+                let newest = newest.ok_or_else(|| Failure::in_file(wanted, "no segment yet"))?;
+                (newest.clone(), Some((wanted.to_owned(), newest)))
             }
-            None => (asked.to_owned(), None),
+            None => (wanted.to_owned(), None),
         };
         Ok(Self {
-            name: asked.display().to_string(),
+            name: wanted.display().to_string(),
             reader: open_file(&path)?,
             segments,
             has_all: false,
@@ -129,13 +129,13 @@ impl Input {
     }
 
     fn begin_next_segment(&mut self) -> Result<bool, Failure> {
-        let Some((asked, current)) = &mut self.segments else {
+        let Some((wanted, current)) = &mut self.segments else {
             return Ok(false);
         };
         if self.reader.damage().tail.is_some() {
             return Ok(false);
         }
-        let all = SegmentedCapture::list(asked)?.unwrap_or_default();
+        let all = SegmentedCapture::list(wanted)?.unwrap_or_default();
         let Some(next) = all.into_iter().find(|next| next > current) else {
             return Ok(false);
         };

@@ -1,4 +1,4 @@
-//! The rules that are on: hands them to the registry, and lists what they mean for each site.
+//! Passes the rules that are on to the registry, in the terms of this machine.
 
 use std::sync::{Arc, Mutex};
 

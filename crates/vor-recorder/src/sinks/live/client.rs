@@ -42,8 +42,8 @@ pub(super) struct ClientSink {
     /// Spans since the last frame of the main set that the client has, and those that it lacks.
     sent_spans: u64,
     dropped_spans: u64,
-    /// Spans that the client lacks and has not been told of, by thread.
-    untold: Vec<(ThreadId, u64)>,
+    /// Spans that the client lacks and that were not reported to it, by thread.
+    unreported: Vec<(ThreadId, u64)>,
     /// Frames that were given up, by set: where the first one began, and how many marks they are.
     merged: Vec<(u32, u64, u64)>,
     /// Batches of the running frame, where only slow frames keep their spans.
@@ -80,7 +80,7 @@ impl ClientSink {
             buffer: Vec::new(),
             sent_spans: 0,
             dropped_spans: 0,
-            untold: Vec::new(),
+            unreported: Vec::new(),
             merged: Vec::new(),
             waiting: VecDeque::new(),
             waiting_spans: 0,
@@ -135,13 +135,13 @@ impl ClientSink {
     }
 
     fn give_up(&mut self, thread: ThreadId, spans: u64) {
-        add(&mut self.untold, thread, spans);
+        add(&mut self.unreported, thread, spans);
         self.dropped_spans += spans;
     }
 
     /// Tells the client which spans it lacks.
     fn tell(&mut self) {
-        if self.untold.is_empty() {
+        if self.unreported.is_empty() {
             return;
         }
         let share = |(thread, dropped_spans)| {
@@ -152,7 +152,7 @@ impl ClientSink {
         };
         let batch = filled!(SpanBatch {
             catalog: Arc::clone(&self.catalog),
-            threads: self.untold.drain(..).map(share).collect(),
+            threads: self.unreported.drain(..).map(share).collect(),
         });
         self.encoder
             .encode(RecordRef::Batch(&batch), &mut self.buffer);

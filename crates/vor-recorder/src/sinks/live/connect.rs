@@ -191,7 +191,7 @@ pub fn connect(
     Err(refusal(address, &String::from_utf8_lossy(&answer)))
 }
 
-/// What a program may be asked.
+/// A question to a running program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Question {

@@ -261,16 +261,16 @@ impl Listener {
 
     /// Returns the address with the port that the system chose, and with a path that holds in any
     /// folder.
-    fn address(&self, asked: &Address) -> Address {
-        let found = match (self, asked) {
-            (Self::Tcp(listener), _) if asked.is_any_port() => {
+    fn address(&self, wanted: &Address) -> Address {
+        let found = match (self, wanted) {
+            (Self::Tcp(listener), _) if wanted.is_any_port() => {
                 let at = listener.local_addr().ok();
                 at.map(|at| Address::Tcp(at.to_string()))
             }
             (_, Address::Unix(path)) => std::path::absolute(path).ok().map(Address::Unix),
             _ => None,
         };
-        found.unwrap_or_else(|| asked.clone())
+        found.unwrap_or_else(|| wanted.clone())
     }
 
     #[cfg(unix)]

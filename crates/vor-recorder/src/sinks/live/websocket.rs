@@ -8,8 +8,8 @@
 //! Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==
 //! ```
 //!
-//! A browser tells where its page came from. The program answers pages of the origins that it was
-//! told of only, so that no other page can look into it. The capture is the contents of the binary
+//! A browser says where its page came from. The program answers only pages of the origins in its
+//! settings, so that no other page can look into it. The capture is the contents of the binary
 //! messages, one after the other.
 
 use vor_capture::Error;
