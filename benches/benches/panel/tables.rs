@@ -19,7 +19,7 @@ use vor_viz::store::{
     TrackKind, Walk,
 };
 use vor_viz::theme::Theme;
-use vor_viz::view::View;
+use vor_viz::view::{Scope, View};
 
 use crate::headless::Headless;
 
@@ -101,7 +101,7 @@ impl SpanVisitor for Nothing {
 
 fn computing(c: &mut Criterion) {
     let store = store(1_000_000, 200);
-    let all = Some((0, store.frames().len() - 1));
+    let all = Some(Scope::Frames(0, store.frames().len() - 1));
     let mut group = c.benchmark_group("per_span");
     group.sample_size(20);
     group.throughput(Throughput::Elements(store.stored_spans() as u64));

@@ -198,7 +198,10 @@ fn the_header_looks_right() {
 fn the_selection_is_exported_beside_the_capture() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(folder.path(), "run.vor", 300);
-    let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
+    let mut replay = ReplayState::open(&path).unwrap();
+    replay.go_to(0);
+    let viewer = Viewer::new(vec![replay], Chooser::new(Recent::default()));
+    let mut harness = harness(viewer, true, 1.0);
     for (format, name) in [
         ("Perfetto trace", "run.frame-10.pftrace"),
         ("Chrome trace", "run.frame-10.json"),
