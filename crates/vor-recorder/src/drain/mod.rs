@@ -511,7 +511,7 @@ pub fn stats() -> Vec<ScopeStats> {
 /// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
 /// are one row per call site, first. Has the scopes that were counted: all with
 /// [`Config::count_scopes`](crate::setup::Config::count_scopes), otherwise those that
-/// [rules](crate::control::set_scopes) or a budget have counted. Empty inside a sink.
+/// [rules](crate::hot::rules::set_scopes) or a budget have counted. Empty inside a sink.
 #[must_use]
 pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {

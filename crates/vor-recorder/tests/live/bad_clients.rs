@@ -49,6 +49,7 @@ fn other_bytes_get_one_line() {
         // A random line may be empty, and then gets a stream.
         let _ = stream.shutdown(Shutdown::Both);
     }
+    wait_for("room", || ask(&socket, &Question::Status).is_ok());
     wait_for("all to be gone", || clients(&socket) == 0);
 }
 

@@ -104,6 +104,8 @@ fn a_page_of_an_allowed_origin_gets_the_capture() {
         let (head, mut stream) = upgrade(&token, origin);
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+        // The capture begins with its first byte.
+        assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
         for _ in 0..10 {
             for _ in 0..1000 {
                 profile_scope!("work");
