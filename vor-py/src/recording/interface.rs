@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use vor_recorder::drain::ScopeState;
 use vor_recorder::hot::callsite::MAX_ARGS;
-use vor_recorder::{clock, control, drain, metrics, setup};
+use vor_recorder::hot::rules;
+use vor_recorder::{clock, drain, metrics, setup};
 
 use crate::recording::codes::{self, Code, Coroutine};
 use crate::recording::filter::{self, Filter};
@@ -95,14 +96,14 @@ pub(crate) fn dump(py: Python<'_>, reason: &str) -> PyResult<PathBuf> {
 #[pyfunction]
 #[pyo3(signature = (rules, /))]
 pub(crate) fn set_scopes(py: Python<'_>, rules: &str) -> PyResult<()> {
-    let set = py.detach(|| control::set_scopes(rules));
+    let set = py.detach(|| rules::set_scopes(rules));
     set.map_err(|error| PyValueError::new_err(format!("set_scopes: {error}")))
 }
 
 /// Returns the rules that are on.
 #[pyfunction]
 pub(crate) fn scope_rules(py: Python<'_>) -> String {
-    py.detach(control::scope_rules)
+    py.detach(rules::scope_rules)
 }
 
 /// Returns how the scopes of each call site are recorded, and how many there were.
