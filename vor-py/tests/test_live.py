@@ -31,9 +31,10 @@ PROGRAM = """
 
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_a_program_is_recorded_from_elsewhere(tmp_path: Path, by_variable: bool) -> None:
-    enable = "" if by_variable else 'vor.enable(listen="unix:s")'
-    variables = {"VOR_LISTEN": "unix:s"} if by_variable else {}
-    run = start(tmp_path, PROGRAM.format(enable=enable), **variables)
+    if by_variable:
+        run = start(tmp_path, PROGRAM.format(enable=""), VOR_LISTEN="unix:s")
+    else:
+        run = start(tmp_path, PROGRAM.format(enable='vor.enable(listen="unix:s")'))
     assert run.done.returncode == 0, run.done.stderr
     assert Capture(tmp_path / "seen.vor").counts["work"] > 10
     assert not (tmp_path / "s").exists()
