@@ -195,7 +195,7 @@ def test_waits_for_notifications_have_no_holder(tmp_path: Path) -> None:
         def work():
             for act in (event.set, lambda: jobs.put(1), lambda: simple.put(1), permits.release,
                         barrier.wait, notify):
-                time.sleep(0.02)
+                time.sleep(0.1)
                 act()
         def notify():
             with changed: changed.notify_all()
