@@ -74,6 +74,22 @@ const VALUE_SHIFT: u32 = RANK_SHIFT + RANK_BITS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModeWord(u64);
 
+/// Returns a duration as the bound of a mode, in ticks: rounded up.
+pub(crate) fn bound_ticks(ns: u64) -> u64 {
+    clock::approximate_ticks(ns).saturating_add(1)
+}
+
+/// Returns a bound in nanoseconds: the roundest of those that are this bound, since a tick may be
+/// longer than a nanosecond.
+fn bound_ns(bound: u64) -> u64 {
+    let ns = clock::approximate_ns(bound);
+    let units = [1_000_000_000, 1_000_000, 1_000];
+    let mut round = units.iter().map(|unit| ns / unit * unit);
+    round
+        .find(|&round| round > 0 && bound_ticks(round) == bound)
+        .unwrap_or(ns)
+}
+
 impl ModeWord {
     /// Makes the word of a mode whose bound is in ticks; a bound beyond the range is cut.
     pub(crate) fn new(mode: Mode, rank: u16) -> Self {
@@ -123,7 +139,7 @@ impl ModeWord {
             Way::Count => ScopeMode::Count,
             Way::Off => ScopeMode::Off,
             Way::Min { bound } => ScopeMode::Min {
-                ns: clock::approximate_ns(bound),
+                ns: bound_ns(bound),
             },
             Way::Sample { one_in, tree } => ScopeMode::Sample {
                 one_in: u64::from(one_in),

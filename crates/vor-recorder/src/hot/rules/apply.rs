@@ -7,8 +7,8 @@ use vor_capture::model::catalog::SiteInfo;
 use vor_capture::model::measures::Measures;
 
 use super::language::ScopeRules;
-use crate::clock::{self, cpu};
-use crate::hot::modes::{Decide, Mode, ModeWord, Way};
+use crate::clock::cpu;
+use crate::hot::modes::{Decide, Mode, ModeWord, Way, bound_ticks};
 use crate::hot::{record_state, thread};
 use crate::{allocations, sync};
 
@@ -91,9 +91,7 @@ impl Decide for Decider {
 fn in_machine_terms(mode: Mode) -> Mode {
     let way = match mode.way {
         Way::Min { bound } => Way::Min {
-            // Rounded up, so that a span of just the bound is recorded, and `min:50us` is 50 µs again
-            // when it is shown.
-            bound: clock::approximate_ticks(bound).saturating_add(1),
+            bound: bound_ticks(bound),
         },
         way => way,
     };
