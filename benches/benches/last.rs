@@ -8,17 +8,16 @@
 //! `-- --seconds N` records for N seconds in each child (default 4), `-- --rounds N` takes N rounds
 //! (default 5).
 
-use std::collections::HashMap;
 use std::env;
 use std::hint::black_box;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use vor_benches::arguments::number;
 use vor_benches::clock::{process_cpu_ns, thread_cpu_ns};
+use vor_benches::contestants;
 use vor_benches::process::peak_resident_kib;
-use vor_benches::rounds::median;
 use vor_benches::spans::totals;
 use vor_benches::work::{Sequence, chain};
 
@@ -79,37 +78,9 @@ fn record(contestant: &str, folder: &Path, length: Duration) -> Result<(), Failu
     Ok(())
 }
 
-fn child(contestant: &str, seconds: u64) -> Result<HashMap<String, f64>, Failure> {
-    let folder = tempfile::tempdir()?;
-    let output = Command::new(env::current_exe()?)
-        .env(CHILD, contestant)
-        .args(["--folder".as_ref(), folder.path().as_os_str()])
-        .args(["--seconds", &seconds.to_string()])
-        .stderr(std::process::Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("`{contestant}` ended with {}", output.status).into());
-    }
-    let text = String::from_utf8(output.stdout)?;
-    let values = text.lines().filter_map(|line| line.split_once(' '));
-    let values = values.filter_map(|(key, value)| Some((key.to_owned(), value.parse().ok()?)));
-    Ok(values.collect())
-}
-
 fn compare(seconds: u64, rounds: u64) -> Result<(), Failure> {
-    let mut found: HashMap<(&str, String), Vec<f64>> = HashMap::new();
-    for round in 0..rounds as usize {
-        for turn in 0..CONTESTANTS.len() {
-            let contestant = CONTESTANTS[(round + turn) % CONTESTANTS.len()];
-            for (key, value) in child(contestant, seconds)? {
-                found.entry((contestant, key)).or_default().push(value);
-            }
-        }
-    }
-    let of = |contestant: &'static str, key: &str| {
-        let values = found.get(&(contestant, key.to_owned()));
-        values.map_or(f64::NAN, |values| median(values.clone()))
-    };
+    let found = contestants::rounds(CHILD, &CONTESTANTS, seconds, rounds)?;
+    let of = |contestant: &str, key: &str| found.median(contestant, key);
     println!("{rounds} rounds of {seconds} s each, medians; CPU time per span");
     for contestant in CONTESTANTS {
         println!(

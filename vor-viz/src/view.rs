@@ -40,7 +40,7 @@ impl TimeRange {
     }
 }
 
-/// What tables and flame graphs cover.
+/// The range that tables and flame graphs cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Frames of the store, from the first to the last index.

@@ -3,7 +3,7 @@
 //! | profiler | a lock and unlock | where the data goes |
 //! |---|---|---|
 //! | vor | stores who holds it; records a wait | a ring, drained by a thread |
-//! | hotpath | reads the clock four times; how long it waited and held | a queue of the thread, drained by one that keeps histograms |
+//! | hotpath | reads the clock four times; stores the wait and the hold | a queue to a thread with histograms |
 //! | Tracy | three events with times | a queue in memory: no server is connected |
 //!
 //! vor records hold times only on request, so it does less than both. Tracy has no channels.
@@ -31,7 +31,7 @@ struct TracyMutex {
     mutex: Mutex<u64>,
 }
 
-/// Where a lock of Tracy is declared, which Tracy keeps a pointer to.
+/// The declaration of a lock of Tracy. Tracy keeps a pointer to it.
 struct Place(UnsafeCell<tracy::___tracy_source_location_data>);
 
 // SAFETY: nothing writes to it after its initialisation, and its pointers are to static texts.

@@ -1,5 +1,5 @@
-//! Scrubbing in a capture of 1 GB: the time until a frame and its whole window are available, and
-//! the memory for that.
+//! A capture of 1 GB: the time until the picture of all of it is complete, then scrubbing: the time
+//! until a frame and its whole window are available, and the memory for that.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,10 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
         ReplayState::is_settled,
     )?;
     let settled = begin.elapsed();
+    poll_until(&mut replay, &ctx, &mut Duration::default(), |replay| {
+        replay.survey_progress().is_none()
+    })?;
+    let surveyed = begin.elapsed();
     let mut random = Sequence::new(11);
     let (mut asked, mut whole, mut longest) = (Vec::new(), Vec::new(), Vec::new());
     let mut spans = 0;
@@ -82,8 +86,8 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let (asked, whole, longest) = (told(asked), told(whole), told(longest));
     let memory_mb = |kib: u64| kib.saturating_sub(before_kib) as f64 / 1e3;
     eprintln!(
-        "browse: opened in {opened:.1?}, all frames summed up after {settled:.1?}; a jump: the \
-        asked frame {:.1?} ({:.1?} at most), its window of {:.1} M spans {:.1?} ({:.1?} at least, \
+        "browse: opened in {opened:.1?}, all frames summed up after {settled:.1?}, the picture of \
+        all of it complete after {surveyed:.1?}; a jump: the requested frame {:.1?} ({:.1?} at most), its window of {:.1} M spans {:.1?} ({:.1?} at least, \
         {:.1?} at most), \
         the longest poll {:.1?} ({:.1?} at most); memory {:.0} MB, {:.0} MB at most",
         asked.0,

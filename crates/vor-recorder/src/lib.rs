@@ -10,12 +10,12 @@
 //! | [`os`] | lines on stderr, files, signals, values of the process |
 //! | [`clock`] | ticks, their meaning in nanoseconds, the CPU time of threads |
 //! | [`allocations`] | counts of allocations |
-//! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, the macros, rules per scope |
+//! | [`hot`] | the path of a span: call sites, arguments, rings, threads, scopes, macros, rules |
 //! | [`heap`] | the global allocator, the live heap by scope |
 //! | [`metrics`] | numbers of the program and of graphics cards |
 //! | `locks` | locks that record who waited for whom, channels that record their depth |
 //! | [`drain`] | marks, the engine, the worker, the end of the process |
-//! | [`sinks`] | captures, traces, profiles, puffin, clients that watch the program: the destinations |
+//! | [`sinks`] | the destinations: captures, traces, profiles, puffin, clients |
 //! | [`bridges`] | spans of `tracing` as scopes, frames of a capture as puffin's |
 //! | [`setup`] | settings, variables, switching recording on and off |
 //!

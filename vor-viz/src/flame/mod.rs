@@ -434,8 +434,8 @@ impl FlameChart {
         changed
     }
 
-    /// Selects a range of time with a drag in the scale, or with shift anywhere; a click in the scale
-    /// ends the selection. Returns whether the pointer is used for that.
+    /// Selects a range of time with a drag in the scale, or with shift anywhere; a click in the
+    /// scale ends the selection. Returns whether the pointer is used for that.
     fn select_time(
         &mut self,
         ui: &Ui,

@@ -149,7 +149,7 @@ impl Icicle {
 
     /// Merges all stacks in one pass, for screenshots and tests.
     ///
-    /// What is asked of a capture of which the store holds a part comes in later passes instead.
+    /// If the store holds only a part of a capture, the answers come in later passes instead.
     pub fn finish(&mut self, store: &Store, view: &View) {
         self.options.extent = view.extent;
         let scope = view.scope(store);

@@ -60,7 +60,7 @@ impl CaptureFile {
     }
 }
 
-/// What a capture is read from, if it may grow or be replaced.
+/// The source of a capture that may grow or be replaced.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     File(CaptureFile),

@@ -93,7 +93,7 @@ pub(crate) enum Delivery {
     Block { job: u64, block: Box<FrameBlock> },
     /// Summaries of the next frames.
     Summaries(Vec<FrameSummaryRow>),
-    /// What is known of the whole capture.
+    /// The state of the whole capture.
     Surveyed(Surveyed),
     /// The spans of a range of time.
     Picture { generation: u64, layer: Box<Layer> },

@@ -10,8 +10,9 @@
 //! Frames are identified by their index in the capture, from 0. Ids of the store differ: a frame
 //! gets a new id when its window is read again.
 //!
-//! The flame chart, tables and flame graphs are not limited to the window: they show all of a capture
-//! (see `whole_state`). Only while a growing capture is followed do they show its newest frames.
+//! The flame chart, tables and flame graphs are not limited to the window: they show all of a
+//! capture (see `whole_state`). Only while a growing capture is followed do they show its newest
+//! frames.
 
 mod summary;
 mod capture_file;

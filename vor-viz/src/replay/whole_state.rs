@@ -12,8 +12,8 @@ use crate::store::Layer;
 use crate::view::{TimeRange, WholeCapture};
 use crate::whole::Spans;
 
-/// What is read beside the visible range, in its lengths on each side, and how much of it must be
-/// there before more is read.
+/// The time that is read on each side of the visible range, in its lengths, and the least of it that
+/// must be left before more is read.
 const MARGIN: f64 = 0.75;
 const MIN_MARGIN: f64 = 0.2;
 
@@ -168,7 +168,7 @@ impl WholeState {
         }));
     }
 
-    /// Tells the loader of questions that the panel asked.
+    /// Passes the questions of the panel to the loader.
     pub(super) fn pass_on(&self, driver: &mut Driver) {
         if self.is_on && self.spans.has_questions() {
             driver.ask();

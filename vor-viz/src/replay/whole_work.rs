@@ -1,4 +1,4 @@
-//! What a loader does for the whole capture: a survey of it, pictures of ranges, and answers to
+//! The work of a loader for the whole capture: a survey of it, pictures of ranges, and answers to
 //! questions about ranges.
 //!
 //! Each step reads one part of the capture, so a newer request waits for about a millisecond.
@@ -40,7 +40,7 @@ pub(crate) struct PictureRequest {
     pub(crate) bin_ns: u64,
 }
 
-/// What a survey found so far.
+/// The results of a survey so far.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
     pub(crate) generation: u64,

@@ -87,7 +87,7 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     fn finish(self, frames: usize, time_ns: u64) -> Self::Output;
 }
 
-/// What a result covers.
+/// The range that a result covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
     Frames {

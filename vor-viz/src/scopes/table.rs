@@ -263,7 +263,7 @@ impl ScopeTable {
 
     /// Computes all rows in one pass, for screenshots and tests.
     ///
-    /// What is asked of a capture of which the store holds a part comes in later passes instead.
+    /// If the store holds only a part of a capture, the answers come in later passes instead.
     pub fn finish(&mut self, store: &Store, view: &View) {
         let scope = self.scope(store, view);
         if !view.asks(scope) {
@@ -434,8 +434,8 @@ impl ScopeTable {
         });
     }
 
-    /// Returns the names of the scopes that have no row because a rule kept them from being recorded,
-    /// each with its mode.
+    /// Returns the names of the scopes that have no row because a rule kept them from being
+    /// recorded, each with its mode.
     fn not_recorded(&self, catalog: &Catalog) -> Vec<String> {
         let mut silent = catalog.scope_modes.incomplete();
         silent.retain(|_, mode| mode.is_silent());

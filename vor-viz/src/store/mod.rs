@@ -46,7 +46,7 @@ pub struct Store {
     max_spans: usize,
     stored_spans: usize,
     version: u64,
-    /// What the flame chart shows instead of the spans of the frames.
+    /// The picture that the flame chart shows instead of the spans of the frames.
     layer: Option<Box<Layer>>,
 }
 

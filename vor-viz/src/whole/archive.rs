@@ -1,4 +1,4 @@
-//! What is known of the parts of a capture after a survey, and what is read with it.
+//! The parts of a capture, as a survey found them, and the readings that use them.
 //!
 //! A *survey* reads all parts once, from the last one to the first. It makes the
 //! [picture](Thinned) of the whole capture, and an entry per part: the time of its spans, and the

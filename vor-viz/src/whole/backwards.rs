@@ -2,8 +2,8 @@
 //!
 //! Spans are stored in the order in which they ended, so from the end a span comes before all spans
 //! inside it. The open spans of each thread are a stack: a span closes those that began after it,
-//! and the innermost of the rest is around it. So the depth and the surroundings of a span are known
-//! when it comes, however large the capture is, and memory follows the depth.
+//! and the innermost of the rest is around it. So the depth and the surroundings of a span are
+//! known when it comes, however large the capture is, and memory follows the depth.
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{SpanArgs, TaskEventKind, ThreadBatch};
@@ -56,7 +56,7 @@ pub(crate) trait Visitor {
     }
 }
 
-/// What happens at a moment.
+/// An event in the walk.
 #[derive(Clone, Debug)]
 pub(crate) enum Moment {
     Message(Message),

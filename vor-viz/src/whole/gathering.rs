@@ -1,8 +1,8 @@
 //! Sums over a range of time of a capture, computed where the capture is read.
 //!
 //! A part of the panel asks for a [`Gather`] over a range and gets a [`Ticket`]; the reader of the
-//! capture does the work in the background. So tables and flame graphs are of all spans of the range
-//! and not only of those in the [`Store`](crate::store::Store).
+//! capture does the work in the background. So tables and flame graphs are of all spans of the
+//! range and not only of those in the [`Store`](crate::store::Store).
 
 use std::any::Any;
 use std::collections::VecDeque;

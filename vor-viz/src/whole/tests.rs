@@ -5,12 +5,11 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
-use std::time::Instant;
 
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
-use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::reader::Capture;
 use vor_fixtures::programs::{BEGIN, Shape, run};
@@ -435,147 +434,4 @@ proptest! {
         };
         prop_assert_eq!(rows(&picture), rows(&opened.layer));
     }
-}
-
-/// Writes a capture of about `spans` spans on four threads, as a game would make it.
-fn write_large(spans: u64) -> Vec<u8> {
-    let catalog = vor_fixtures::programs::catalog(4, 24, 1_000);
-    let (mut encoder, mut bytes) = begun(&catalog);
-    let mut random = vor_fixtures::random::Random(7);
-    let mut written = 0;
-    let mut now = BEGIN;
-    while written < spans {
-        let frame_begin = now;
-        let mut threads = Vec::new();
-        for thread in 0..4 {
-            let mut batch = filled!(ThreadBatch {
-                thread: ThreadId(thread)
-            });
-            let mut at = frame_begin + 10;
-            for _ in 0..60 {
-                let begin = at;
-                for _ in 0..10 {
-                    let inner = at + 20;
-                    for _ in 0..3 {
-                        let duration = 80 + random.below(400) as u64;
-                        batch.start_ticks.push(at + 30);
-                        batch.duration_ticks.push(duration);
-                        batch.sites.push(SiteId(4 + random.below(20) as u32));
-                        at += duration + 60;
-                    }
-                    batch.start_ticks.push(inner);
-                    batch.duration_ticks.push(at - inner);
-                    batch.sites.push(SiteId(3));
-                    at += 40;
-                }
-                batch.start_ticks.push(begin);
-                batch.duration_ticks.push(at - begin);
-                batch.sites.push(SiteId(2));
-                at += 500;
-            }
-            batch.start_ticks.push(frame_begin);
-            batch.duration_ticks.push(at - frame_begin);
-            batch.sites.push(SiteId(1));
-            written += batch.len() as u64;
-            now = now.max(at + 1_000);
-            threads.push(batch);
-        }
-        let batch = filled!(SpanBatch {
-            catalog: Arc::clone(&catalog),
-            threads
-        });
-        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-    }
-    encoder.close(&catalog, &mut bytes);
-    bytes
-}
-
-/// Prints times of captures of some sizes: `VOR_VIZ_SPANS=10000000` and so on.
-#[test]
-#[ignore = "measures, and needs an optimised build"]
-fn times_of_large_captures() {
-    let spans: u64 = std::env::var("VOR_VIZ_SPANS").unwrap().parse().unwrap();
-    let began = Instant::now();
-    let bytes = write_large(spans);
-    println!(
-        "{} MB written in {:.1?}",
-        bytes.len() / 1_000_000,
-        began.elapsed()
-    );
-    let bytes_len = bytes.len();
-    let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
-    println!("opened after {:.1?}", began.elapsed());
-    let origin_ns = capture.catalog().unix_ns(BEGIN);
-    let began = Instant::now();
-    let mut archive = Archive::default();
-    archive.find(&mut capture).unwrap();
-    println!("{} parts in {:.1?}", archive.len(), began.elapsed());
-    let began = Instant::now();
-    let mut decoded = 0;
-    let mut scan = vor_capture::reader::PartScan::new();
-    while let Some(part) = capture.next_part(&mut scan).unwrap() {
-        let threads = capture.part(part).unwrap().threads;
-        decoded += threads.iter().map(ThreadBatch::len).sum::<usize>();
-    }
-    let per_span = |began: Instant, spans: usize| began.elapsed().as_nanos() as f64 / spans as f64;
-    println!(
-        "decoded {decoded} in {:.2?}, {:.1} ns a span",
-        began.elapsed(),
-        per_span(began, decoded)
-    );
-    let began = Instant::now();
-    let mut survey = archive.survey(capture.info().duration_ns, MAX_SPANS);
-    while archive
-        .survey_part(&mut survey, &mut capture, origin_ns)
-        .unwrap()
-    {}
-    archive.take(&mut survey);
-    println!(
-        "survey in {:.2?}, {:.1} ns a span",
-        began.elapsed(),
-        per_span(began, decoded)
-    );
-    let began = Instant::now();
-    let layer = survey.layer(capture.catalog());
-    let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
-    println!(
-        "picture of {kept} spans with bins of {} ns in {:.1?}",
-        layer.bin_ns(),
-        began.elapsed()
-    );
-    let bounds = archive.bounds_ns().unwrap();
-    let mut opened = Opened {
-        capture,
-        archive,
-        origin_ns,
-        layer,
-    };
-    let began = Instant::now();
-    let rows = opened.rows(RangeScope {
-        begin_ns: i64::MIN,
-        end_ns: i64::MAX,
-        extent: Extent::Clipped,
-    });
-    println!(
-        "table of {} spans in {:.2?}, {:.1} ns a span",
-        rows.spans,
-        began.elapsed(),
-        per_span(began, decoded)
-    );
-    let length = bounds.1 - bounds.0;
-    for share in [20, 100, 1_000, 100_000] {
-        let began = Instant::now();
-        let middle = bounds.0 + length / 2;
-        let pixel_ns = (length / share / 1_500) as u64;
-        let layer = opened.picture(middle, middle + length / share, pixel_ns);
-        let kept: usize = layer.tracks().iter().map(|track| track.span_count()).sum();
-        println!(
-            "1/{share}: {kept} spans, bin {} ns, {:.1?}",
-            layer.bin_ns(),
-            began.elapsed()
-        );
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
-    println!("{peak:?}, with the file of {} MB", bytes_len / 1_000_000);
 }

@@ -1,9 +1,9 @@
 //! The spans of a capture or of a part of it, thinned to what a picture needs.
 //!
 //! Spans of at least a *bin* of time are kept. Of the shorter ones, the longest that begins in each
-//! bin is kept in each row. A picture with pixels of at least a bin needs no others, because a pixel
-//! shows the longest of the short spans that begin in it.
-//! Bins are powers of two of a nanosecond, so what was thinned can be thinned again.
+//! bin is kept in each row. A picture with pixels of at least a bin needs no others, because a
+//! pixel shows the longest of the short spans that begin in it. Bins are powers of two of a
+//! nanosecond, so what was thinned can be thinned again.
 //!
 //! Spans come from the last one to the first; see [`Backwards`](super::backwards::Backwards).
 
@@ -34,7 +34,7 @@ pub(crate) struct Thinned {
     current: (ThreadId, Lanes),
 }
 
-/// What is kept of a thread, the last first.
+/// The kept spans and tasks of a thread, the last first.
 #[derive(Clone, Debug, Default)]
 struct Lanes {
     rows: Vec<Lane>,

@@ -8,8 +8,8 @@ use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::record::address;
 
-/// Shows what is on in a running program, has it dump its newest records, or changes which scopes it
-/// records.
+/// Shows what is on in a running program, has it dump its newest records, or changes which scopes
+/// it records.
 ///
 /// The program listens: it was started with VOR_LISTEN=unix, or called `Config::listen`.
 #[derive(Debug, clap::Args)]
@@ -27,8 +27,8 @@ enum Request {
     Status,
     /// Writes the records that VOR_RECORD_LAST keeps in memory, and prints the path.
     Dump,
-    /// Lists how the scopes of each call site are recorded, after RULES have replaced the rules that
-    /// were on.
+    /// Lists how the scopes of each call site are recorded, after RULES have replaced the rules
+    /// that were on.
     Scopes {
         /// Rules as in VOR_SCOPES; an empty text records every scope again.
         #[arg(value_name = "RULES")]

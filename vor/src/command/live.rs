@@ -75,11 +75,11 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// What a command receives of a program.
+/// The part of a recording that a command receives.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Spans {
-    /// What a running program sends: `all`, `none` (metrics only), or `slow:50ms` (the spans of
-    /// slower frames).
+    /// The data that a running program sends: `all`, `none` (metrics only), or `slow:50ms` (the
+    /// spans of slower frames).
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = choice)]
     pub(crate) spans: Choice,
 }

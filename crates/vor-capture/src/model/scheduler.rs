@@ -13,7 +13,7 @@ pub struct SchedulerTask {
     pub name: String,
 }
 
-/// What the scheduler did.
+/// An action of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchedulerEventKind {
@@ -74,7 +74,7 @@ pub struct SchedulerEvent {
     pub ticks: u64,
     /// The processor on which it happened, from 0.
     pub cpu: u32,
-    /// What happened.
+    /// The action.
     pub kind: SchedulerEventKind,
 }
 

@@ -524,7 +524,7 @@ impl Capture {
         }
     }
 
-    /// Reads a part of the capture: all that ended in it. What is damaged is left out and counted.
+    /// Reads a part of the capture: all that ended in it. Damaged records are left out and counted.
     ///
     /// # Errors
     ///

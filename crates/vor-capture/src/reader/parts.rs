@@ -11,7 +11,8 @@ use crate::Error;
 use crate::format::{Checkpoint, RECORD_HEAD_BYTES, Record, RecordHead};
 use crate::model::batch::ThreadBatch;
 
-/// Bytes of records after which a part ends: about 50 000 spans, which take a millisecond to decode.
+/// Bytes of records after which a part ends: about 50 000 spans, which take a millisecond to
+/// decode.
 const PART_BYTES: u64 = 128 << 10;
 
 /// Bytes of a read of heads. The heads of large records are read one by one.

@@ -59,7 +59,7 @@ proptest! {
         prop_assert_eq!(first.losses, 0);
     }
 
-    /// What is damaged is left out, and no more.
+    /// Only the damaged records are left out.
     #[test]
     fn parts_leave_out_what_is_damaged(
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8), 1..5),

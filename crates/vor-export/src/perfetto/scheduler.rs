@@ -1,9 +1,10 @@
 //! Events of the scheduler, as a trace of the whole system has them: a bundle of events for each
 //! processor.
 //!
-//! The recording has only what concerns the program. What a processor did between two of its
-//! threads is unknown, so tasks of other programs are written as the idle task there: they would
-//! seem to run until the program's next thread does. Tasks that woke a thread keep their names.
+//! The recording has only events that concern the program, and does not say what a processor did
+//! between two of its threads. So the exporter writes tasks of other programs as the idle task:
+//! they would seem to run until the program's next thread does. Tasks that woke a thread keep their
+//! names.
 
 use vor_capture::model::scheduler::{
     SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask,

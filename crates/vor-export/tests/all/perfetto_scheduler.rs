@@ -208,7 +208,7 @@ fn a_simulated_machine_has_its_states() {
     }
     found.sort_unstable();
     let tid = |task: u32| u64::from(tasks()[task as usize].tid);
-    // What other programs do is not known, so they are the idle task.
+    // The work of other programs is unknown, so they are the idle task.
     let own = |task: u32| if OWN.contains(&task) { tid(task) } else { 0 };
     let mut expected: Vec<_> = machine
         .events

@@ -45,7 +45,7 @@ mod unix {
         _hooks: Option<Box<dyn Any>>,
     }
 
-    /// What an upper room does at a fork.
+    /// The functions of an upper room at a fork.
     #[cfg_attr(
         not(feature = "live"),
         allow(dead_code, reason = "only the room `live` has hooks")

@@ -79,7 +79,8 @@ fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
     SinkHandle { number }
 }
 
-/// Adds the sink that `make` builds from the catalog, for a thread of vor's own. Returns its number;
+/// Adds the sink that `make` builds from the catalog, for a thread of vor's own. Returns its
+/// number;
 /// `None` before recording was first enabled.
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 pub(crate) fn join<S: FrameSink + 'static>(

@@ -569,7 +569,7 @@ pub fn catalog() -> Option<Arc<Catalog>> {
     })
 }
 
-/// What a request for the state of the recorder returns.
+/// The state of the recorder, for a request.
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 #[derive(Debug)]
 pub(crate) struct Status {

@@ -1,4 +1,4 @@
-//! What became of the scopes of each call site: recorded, counted or skipped.
+//! Numbers of recorded, counted and skipped scopes, by call site.
 
 use rustc_hash::FxHashSet;
 use vor_capture::model::batch::SpanBatch;
@@ -18,7 +18,7 @@ pub struct ScopeState {
     pub name: String,
     /// How the scopes are recorded that open now, on a thread for which there is no rule.
     pub mode: ScopeMode,
-    /// What a rule measures in addition.
+    /// The measures that a rule adds.
     pub measures: Measures,
     /// Whether it is counted because it exceeded its [budget](crate::setup::Config::scope_budget).
     pub over_budget: bool,

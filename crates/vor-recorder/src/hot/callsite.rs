@@ -65,8 +65,9 @@ pub const MAX_ARGS: usize = 8;
 #[derive(Debug)]
 pub struct CallSite {
     /// Id in the low half, with [`SLOW`] or without, argument kinds in the high half;
-    /// [`UNREGISTERED`] at first. The low half is [`RULED_OFF`] while a rule says so. Written under the registry's lock (release), read relaxed by
-    /// every scope: it orders nothing, since the name behind the id is read under the lock.
+    /// [`UNREGISTERED`] at first. The low half is [`RULED_OFF`] while a rule says so. Written under
+    /// the registry's lock (release), read relaxed by every scope: it orders nothing, since the
+    /// name behind the id is read under the lock.
     word: AtomicU64,
     /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the
     /// high half; 0 at first. Written under the registry's lock (release), read relaxed by scopes
@@ -213,11 +214,11 @@ impl CallSite {
         has_id(word).then_some(word & !(SLOW as u32))
     }
 
-    /// Returns the id in the site's word, unless its scopes take the fast path or are off. Costs one
-    /// comparison, while [`any_id`](Self::any_id) costs two.
+    /// Returns the id in the site's word, unless its scopes take the fast path or are off. Costs
+    /// one comparison, while [`any_id`](Self::any_id) costs two.
     #[inline(always)]
     pub(crate) fn slow_id(&self) -> Option<u32> {
-        // Of the negative words, only -1 has no id.
+        // Only -1 has no id among the negative words.
         let word = self.word();
         ((word as i32) < UNREGISTERED as i32).then_some(word & !(SLOW as u32))
     }
@@ -564,8 +565,8 @@ impl Registry {
         });
     }
 
-    /// Adds a call site that has got an id. `kinds` are those of an id that its word may hold, which
-    /// is one without measures.
+    /// Adds a call site that has got an id. `kinds` are those of an id that its word may hold,
+    /// which is one without measures.
     fn add_static(&mut self, site: &'static CallSite, id: u32, kinds: Option<Kinds>) {
         let address = std::ptr::from_ref(site).addr();
         let at = *self

@@ -1,5 +1,5 @@
-//! Models of the words of call sites: registration, and the change of the way to record, of all sites
-//! or by rules.
+//! Models of the words of call sites: registration, and the change of the way to record, of all
+//! sites or by rules.
 
 use std::sync::Arc;
 

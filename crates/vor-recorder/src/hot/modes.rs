@@ -25,7 +25,7 @@ pub(crate) struct Mode {
     pub(crate) measures: Measures,
 }
 
-/// What becomes of a scope.
+/// The way in which a scope is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Record,

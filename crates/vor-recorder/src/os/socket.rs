@@ -1,4 +1,4 @@
-//! What the standard library does not say of users and sockets.
+//! Facts about users and sockets that the standard library lacks.
 
 use std::os::fd::RawFd;
 

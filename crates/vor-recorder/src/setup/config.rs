@@ -66,7 +66,7 @@ pub struct Config {
     pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) scheduler: bool,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
-    /// Where clients may watch the program.
+    /// The address at which clients may watch the program.
     #[cfg(all(feature = "live", not(target_family = "wasm")))]
     pub(crate) listen: Option<Listen>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
@@ -467,8 +467,8 @@ impl Config {
     }
 
     /// Sets the rules that say which scopes are recorded, and how, as
-    /// [`set_scopes`](crate::hot::rules::set_scopes) does. If they cannot be read, one line on stderr
-    /// says why when recording starts, and the rules that are on stay.
+    /// [`set_scopes`](crate::hot::rules::set_scopes) does. If they cannot be read, one line on
+    /// stderr says why when recording starts, and the rules that are on stay.
     ///
     /// # Examples
     ///

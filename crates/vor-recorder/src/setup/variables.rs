@@ -225,7 +225,7 @@ impl Variables<'_> {
         let [address, ..] = names.map(|name| (self.get)(name).unwrap_or_default());
         if !address.is_empty() && address != "0" {
             (self.report)(
-                "VOR_LISTEN: the program was built without vor's feature `live`; it does not listen",
+                "VOR_LISTEN: this program was built without vor's feature `live`, and does not listen",
             );
         }
     }

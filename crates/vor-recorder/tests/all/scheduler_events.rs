@@ -97,7 +97,7 @@ fn read(path: &Path) -> Recorded {
     }
 }
 
-/// Where a thread is between two of its events.
+/// The state of a thread between two of its events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Running,

@@ -1,4 +1,4 @@
-//! Who may connect, and what the program says to the others.
+//! The rights of clients, and the refusals of the others.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -89,7 +89,7 @@ fn a_client_may_leave_at_any_byte() {
     wait_for("all to be gone", || clients(&socket) == 0);
 }
 
-/// A client that does not read loses batches, and is told how many.
+/// A client that does not read loses batches, and its capture counts them.
 #[test]
 fn a_slow_client_is_bounded_and_counts_what_it_misses() {
     own_process!();
@@ -125,7 +125,7 @@ fn a_slow_client_is_bounded_and_counts_what_it_misses() {
         bytes
     });
     wait_for("the queue to empty", || waiting() == 0);
-    // What comes next tells what was missed.
+    // The next records count what was missed.
     for _ in 0..3 {
         {
             profile_scope!("last");

@@ -10,7 +10,7 @@ use vor_capture::reader::{Damage, Event, Reader};
 use vor_recorder::setup::Config;
 use vor_recorder::sinks::live::{Address, Choice, Connection, Question, Token, connect};
 
-/// What takes longer hangs.
+/// The longest wait of a test.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Listens at a socket in a folder of this test.

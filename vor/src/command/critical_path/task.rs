@@ -15,7 +15,7 @@ use super::path::Program;
 use crate::command::wait_spans::Cause;
 use crate::command::wait_tasks::{EndedWait, WaitTasks};
 
-/// What is known of the task.
+/// The polls and the waits of the task.
 #[derive(Debug, Default)]
 pub(super) struct Task {
     /// Its polls, with their threads.

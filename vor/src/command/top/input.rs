@@ -1,4 +1,4 @@
-//! Where the records come from: a stream, a file that may grow, or one segment after the other.
+//! The source of records: a stream, a file that may grow, or one segment after the other.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub(super) struct Input {
     name: String,
     reader: Reader<Source>,
-    /// What was wanted for and the segment that is read, if it is a folder or a pattern.
+    /// The folder or pattern, and the segment that is read.
     segments: Option<(PathBuf, PathBuf)>,
     /// Whether nothing more was there at the last look.
     has_all: bool,

@@ -1,4 +1,4 @@
-//! What the records add up to, second by second of the program's time.
+//! Sums of the records, by second of the program's time.
 //!
 //! Each scope and thread has the sums of the running second, those of the last whole one, which the
 //! tables show, and its self time in each of the last minute's seconds.
@@ -87,7 +87,7 @@ pub(super) struct Model {
     pub(super) dropped: u64,
     pub(super) merged: u64,
     stats: StatsBuilder,
-    /// Where the running second ends, by the program's clock.
+    /// The end of the running second, by the program's clock.
     second_ends_ns: Option<i64>,
     advanced: Instant,
     losses: Vec<String>,

@@ -56,7 +56,7 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The columns between the name and the trend.
     pub(super) cells: Vec<String>,
-    /// What they are sorted by.
+    /// The column by which they are sorted.
     numbers: Vec<f64>,
     pub(super) trend: Vec<f64>,
 }

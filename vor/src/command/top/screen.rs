@@ -19,7 +19,7 @@ const TREND: usize = 12;
 /// Characters of a number in a table.
 const NUMBER: u16 = 9;
 
-/// What is looked at, and how.
+/// The table on the screen, and how it is shown.
 #[derive(Debug)]
 pub(super) struct Screen {
     tab: Tab,

@@ -52,7 +52,8 @@ fn thread_of(number: u32, spans: &[(u32, u64, u64)], flow: &[(u64, FlowStage)]) 
 }
 
 /// Writes a frame of 100 us in which the main thread waits from 20 to 60 for `evict`, which unlocks
-/// at 50, and a task that the two threads poll. It waits from 14 to 40, and another task from 30 on.
+/// at 50, and a task that the two threads poll. It waits from 14 to 40, and another task from 30
+/// on.
 fn write(path: &Path) {
     let names = [
         "request",

@@ -15,11 +15,11 @@ const CALM: u32 = 5;
 pub(crate) struct ScopeBudget {
     /// Share of a core's time, from 0 to 1.
     pub(crate) share: f64,
-    /// What a scope costs, in nanoseconds.
+    /// The cost of a scope, in nanoseconds.
     pub(crate) cost_ns: f64,
 }
 
-/// What the sites have cost.
+/// The costs of the sites so far.
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: ScopeBudget,

@@ -212,7 +212,7 @@ fn entry_of(id: u32) -> Option<u32> {
     (id <= LAST_SITE).then_some(id)
 }
 
-/// What [`super::open_with`] does with a scope that is not on the fast path.
+/// How [`super::open_with`] uses the arguments of a scope that is not on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum ArgsUse {

@@ -2,8 +2,8 @@
 //!
 //! A scope takes the slow path at the first use of a site or a thread, with a full ring, and after
 //! more than 32 bits of ticks. It also takes it if the clock stepped back or is not the hardware's,
-//! with a `tracing` subscriber or an NVTX tool, if more than the duration is measured, and if a rule
-//! says how the scopes of its site are recorded.
+//! with a `tracing` subscriber or an NVTX tool, if more than the duration is measured, and if a
+//! rule says how the scopes of its site are recorded.
 //!
 //! The functions that the fast path calls cannot unwind. They take and return values that fit in
 //! registers. So the compiler holds the guard of a scope in registers too, despite these calls.

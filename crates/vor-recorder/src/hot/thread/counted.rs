@@ -507,8 +507,8 @@ pub(crate) fn begin_counting(
     });
 }
 
-/// Returns the duration from which an open scope is recorded instead of counted. 0 if it is too deep
-/// for the stack, or not the one that was opened last at its place.
+/// Returns the duration from which an open scope is recorded instead of counted. 0 if it is too
+/// deep for the stack, or not the one that was opened last at its place.
 pub(crate) fn bound_of(state: &ThreadState, place: u32, start_ticks: u64) -> u64 {
     let table = state
         .counted()

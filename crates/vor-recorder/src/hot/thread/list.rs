@@ -82,8 +82,8 @@ pub(crate) fn try_each_open(
     true
 }
 
-/// Returns the name of this thread, empty if it has none. `None` inside vor, and while the thread has
-/// no state.
+/// Returns the name of this thread, empty if it has none. `None` inside vor, and while the thread
+/// has no state.
 pub(crate) fn own_name() -> Option<String> {
     let number = current::current()?.id().0;
     current::while_busy(|| {

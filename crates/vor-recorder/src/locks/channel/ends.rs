@@ -98,8 +98,8 @@ macro_rules! receiver {
             ) -> Result<T, E> {
                 let scope = self.link.wait();
                 let received = block(&self.inner);
-                // The arrow of a flow ends in the scope around the wait, and passes through the wait
-                // on its way.
+                // The arrow of a flow ends in the scope around the wait, and passes through the
+                // wait on its way.
                 if let Ok(message) = &received {
                     message.end_wait();
                 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vor_capture::sort::sort_by;
 
-/// Where tracefs is mounted, the usual place first.
+/// The mount points of tracefs, the usual one first.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// The namespace of process numbers of the whole machine (`PROC_PID_INIT_INO` in the kernel's
 /// source). In another one, threads have other numbers than in events.

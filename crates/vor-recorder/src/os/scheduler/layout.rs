@@ -1,4 +1,4 @@
-//! Where the fields of events are, by the kernel's descriptions beside the events.
+//! The places of fields in events, from the kernel's descriptions beside the events.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -9,7 +9,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `instance` | the instance: made, set up, removed |
-//! | `layout` | where the fields of an event are, by the kernel's description |
+//! | `layout` | the places of fields in an event, from the kernel's description |
 //! | `page` | the events of a page of a buffer |
 //! | `tasks` | names of tasks, and which ones are threads of this process |
 //!

@@ -23,7 +23,7 @@ const LENGTH: u64 = 0xf_ffff;
 const LOST: u64 = 1 << 31;
 const LOST_COUNTED: u64 = 1 << 30;
 
-/// Where the parts of a page are, in bytes.
+/// The offsets of the parts of a page, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageHeader {
     pub(super) commit_at: usize,
@@ -219,7 +219,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_end_the_events_and_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn random_bytes_end_the_events_and_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
             let page = Page::new(&bytes, HEADER);
             let events = page.events().map(|event| event.data.len() + 4);
             prop_assert!(events.sum::<usize>() <= bytes.len());

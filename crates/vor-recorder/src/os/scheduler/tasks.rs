@@ -11,7 +11,7 @@ use vor_capture::sort::sort_by;
 /// Tasks whose names are kept; with more, all are forgotten and learnt again.
 const MAX_KNOWN: usize = 4096;
 
-/// What is known of the tasks of earlier events.
+/// The tasks of earlier events, with their names.
 ///
 /// A task is a thread of this process if the process has it when its first event is read. One that
 /// has ended by then is recognised by the event with which a thread of this process made it.

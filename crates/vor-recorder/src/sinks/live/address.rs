@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use vor_capture::Error;
 
-/// Where a program listens.
+/// The address at which a program listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A socket in the file system, for programs of the same user.
@@ -14,7 +14,7 @@ pub enum Address {
     Tcp(String),
 }
 
-/// What an address looks like.
+/// The forms of an address, for messages.
 const EXPECTED: &str = "an address is `unix:PATH` or `HOST:PORT`";
 
 impl Address {
@@ -193,7 +193,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_an_address_or_one_line(text in "\\PC{0,40}|(unix|tcp):[/a-z\\[\\]:0-9]{0,20}") {
+        fn any_text_is_an_address_or_one_line(
+            text in "\\PC{0,40}|(unix|tcp):[/a-z\\[\\]:0-9]{0,20}"
+        ) {
             match Address::of_program(&text) {
                 Ok(address @ Address::Tcp(_)) => {
                     prop_assert_eq!(Address::of_program(&address.to_string()).unwrap(), address);

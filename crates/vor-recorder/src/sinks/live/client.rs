@@ -1,7 +1,7 @@
 //! The sink of one client: encodes what the client chose, and gives up whole batches while the
 //! client's queue is full.
 //!
-//! What is given up stays countable. The spans of a batch are in the dropped spans of the next
+//! Every loss is counted. The spans of a batch are in the dropped spans of the next
 //! batch of their thread and of their frame. A frame that is given up is merged with the next one,
 //! as marks are that come too fast: the next one begins where it began. So the stream is a whole
 //! capture whose numbers agree.
@@ -49,7 +49,7 @@ pub(super) struct ClientSink {
     /// Batches of the running frame, where only slow frames keep their spans.
     waiting: VecDeque<SpanBatch>,
     waiting_spans: usize,
-    /// Of the running frame, what did not find room, by thread.
+    /// Spans of the running frame that found no room, by thread.
     overflow: Vec<(ThreadId, u64)>,
     has_finished: bool,
 }
@@ -119,7 +119,7 @@ impl ClientSink {
             return self.give_up_batch(batch);
         }
         self.declare(&batch.catalog);
-        self.tell();
+        self.report_missed();
         self.encoder
             .encode(RecordRef::Batch(batch), &mut self.buffer);
         self.sent_spans += batch.span_count() as u64;
@@ -139,8 +139,18 @@ impl ClientSink {
         self.dropped_spans += spans;
     }
 
-    /// Tells the client which spans it lacks.
-    fn tell(&mut self) {
+    /// Writes a record beside batches and frames, or counts it as missed.
+    fn put_or_miss(&mut self, record: RecordRef<'_>, catalog: &Arc<Catalog>) {
+        if self.is_full() {
+            self.queue.miss(1);
+            return;
+        }
+        self.declare(catalog);
+        self.encoder.encode(record, &mut self.buffer);
+    }
+
+    /// Writes which spans the client lacks.
+    fn report_missed(&mut self) {
         if self.unreported.is_empty() {
             return;
         }
@@ -183,7 +193,7 @@ impl ClientSink {
         self.declare(&frame.catalog);
         let (span_count, dropped_spans) = match spans {
             FrameSpans::Sent => {
-                self.tell();
+                self.report_missed();
                 (
                     std::mem::take(&mut self.sent_spans),
                     std::mem::take(&mut self.dropped_spans),
@@ -311,13 +321,7 @@ impl FrameSink for ClientSink {
         snapshot: &HeapSnapshot,
         catalog: &Arc<Catalog>,
     ) -> Result<(), Error> {
-        if self.is_full() {
-            self.queue.miss(1);
-            return Ok(());
-        }
-        self.declare(catalog);
-        self.encoder
-            .encode(RecordRef::Heap(snapshot), &mut self.buffer);
+        self.put_or_miss(RecordRef::Heap(snapshot), catalog);
         Ok(())
     }
 
@@ -326,13 +330,7 @@ impl FrameSink for ClientSink {
         batch: &SchedulerBatch,
         catalog: &Arc<Catalog>,
     ) -> Result<(), Error> {
-        if self.is_full() {
-            self.queue.miss(1);
-            return Ok(());
-        }
-        self.declare(catalog);
-        self.encoder
-            .encode(RecordRef::Scheduler(batch), &mut self.buffer);
+        self.put_or_miss(RecordRef::Scheduler(batch), catalog);
         Ok(())
     }
 
@@ -353,7 +351,7 @@ impl FrameSink for ClientSink {
         }
         let mut catalog = Arc::clone(&self.catalog);
         self.declare(&catalog);
-        self.tell();
+        self.report_missed();
         if let Some(open) = open_scopes() {
             // A scope can be open whose site or thread has no ended scope yet.
             callsite::declare_new(&mut catalog);

@@ -195,7 +195,7 @@ pub fn connect(
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Question {
-    /// What is on.
+    /// The state of the recording.
     Status,
     /// The newest records in memory as a file, and its path.
     Dump,

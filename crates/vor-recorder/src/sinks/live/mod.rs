@@ -48,7 +48,7 @@ pub use token::Token;
 #[doc(hidden)]
 pub use websocket::check_any_upgrade;
 
-/// Where a program listens for clients, and the token that they must have.
+/// The address at which a program listens for clients, and the token that they must have.
 ///
 /// # Examples
 ///

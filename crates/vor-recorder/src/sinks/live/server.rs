@@ -63,7 +63,7 @@ struct Client {
     number: u64,
     #[cfg(unix)]
     socket: std::os::fd::RawFd,
-    /// What it gets, once it has asked for a stream.
+    /// Its stream, once it has requested one.
     stream: Option<(Choice, Arc<Queue>)>,
 }
 
@@ -172,11 +172,11 @@ fn forget_in_child() {
     std::mem::forget(open);
 }
 
-/// Who may do what.
+/// The rights of clients.
 #[derive(Debug)]
 struct Access {
     token: Option<Token>,
-    /// Where pages may come from.
+    /// The origins of pages that may connect.
     origins: Vec<String>,
     /// Whether only programs of this user reach the address.
     is_private: bool,
@@ -329,7 +329,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     }
     let folder = path.with_file_name(format!(".vor{}", std::process::id()));
     let inside = folder.join("s");
-    // What another process of this number may have left; nothing else is removed.
+    // Another process of this number may have left it. Nothing else is removed.
     let clear = || {
         let _ = std::fs::remove_file(&inside);
         let _ = std::fs::remove_dir(&folder);
@@ -661,7 +661,7 @@ fn read_until(socket: &mut Socket, bytes: &mut Vec<u8>, end: &[u8], most: usize)
     }
 }
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probed {
     Stays,
@@ -694,7 +694,7 @@ fn probe(socket: &mut Socket, framing: Framing) -> Probed {
 /// Ends the server with the process: it takes nothing, so it costs nothing.
 #[derive(Debug)]
 pub(crate) struct ListenSink {
-    /// Where the socket is, and what it is.
+    /// The path of the socket, and its identity.
     #[cfg(unix)]
     socket: Option<(PathBuf, Option<(u64, u64)>)>,
 }

@@ -21,12 +21,12 @@ pub(super) const MAX_HEAD_BYTES: usize = 8 << 10;
 /// A frame that ends the connection.
 pub(super) const CLOSE: [u8; 2] = [0x88, 0];
 
-/// What a page asks for.
+/// The request of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Upgrade {
     pub(super) choice: Choice,
     pub(super) token: Option<String>,
-    /// Where the page came from; other programs say nothing.
+    /// The origin of the page; other programs send none.
     pub(super) origin: Option<String>,
     key: String,
 }

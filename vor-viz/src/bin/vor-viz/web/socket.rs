@@ -44,7 +44,7 @@ pub(super) async fn connect(
     let socket = WebSocket::new(address).map_err(|_| "it is no address of a WebSocket")?;
     socket.set_binary_type(BinaryType::Arraybuffer);
     let bytes = Arriving::default();
-    // What to call when the capture has begun, or cannot begin.
+    // Called when the capture has begun, or cannot begin.
     let waiting: Rc<RefCell<Option<(Function, Function)>>> = Rc::default();
     let begun = Promise::new(&mut |resolve, reject| {
         *waiting.borrow_mut() = Some((resolve, reject));
@@ -55,7 +55,7 @@ pub(super) async fn connect(
             return;
         };
         if arriving.len() > MAX_BYTES {
-            // What has arrived stays.
+            // The bytes that have arrived stay.
             let _ = sender.close();
             return;
         }
