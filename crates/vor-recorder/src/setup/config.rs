@@ -565,8 +565,8 @@ impl Config {
     /// states of threads, and Perfetto finds critical paths by them.
     ///
     /// It needs root, tracefs and an x86-64 processor, and a process that is in no container of
-    /// its own. Otherwise one line says why there are no events. A switch of a thread costs about
-    /// as much more as the kernel takes to write 72 bytes.
+    /// its own. Otherwise one line says why there are no events. The kernel writes 72 bytes for each
+    /// switch of a thread.
     ///
     /// # Examples
     ///
