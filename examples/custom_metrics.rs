@@ -2,7 +2,7 @@
 //! metrics, and the loop around [`PanelState`](vor::viz::PanelState).
 //!
 //! ```text
-//! cargo run --release --example custom_metrics --features viz
+//! cargo run --release --example custom_metrics --features panel
 //! ```
 //!
 //! A swarm flies for 120 frames. egui runs as in a window, but its pictures are discarded. At the
@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::process::ExitCode;
 
-use eframe::egui;
 use vor::viz::{Metric, PanelConfig, PanelState};
 use vor_examples::{Generator, Outcome};
 

@@ -1,6 +1,6 @@
 //! `syn` judges which functions, names and parameters the macros find in this workspace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use proc_macro2::TokenStream;
@@ -20,29 +20,36 @@ fn functions_and_parameters_are_those_that_syn_finds() {
         eprintln!("SKIPPED: the sources of the workspace are not beside this package");
         return;
     }
-    let mut count = 0;
-    check_folder(&workspace, &mut count);
+    let mut files = Vec::new();
+    find_files(&workspace, &mut files);
+    let (left, right) = files.split_at(files.len() / 2);
+    let check = |files: &[PathBuf]| files.iter().map(|file| check_file(file)).sum::<usize>();
+    let count = std::thread::scope(|threads| {
+        let right = threads.spawn(|| check(right));
+        check(left) + right.join().unwrap()
+    });
     assert!(count > 2000, "only {count} functions were compared");
 }
 
-fn check_folder(folder: &Path, count: &mut usize) {
+fn find_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
             if name != "target" && !name.starts_with('.') {
-                check_folder(&path, count);
+                find_files(&path, files);
             }
         } else if name.ends_with(".rs") {
-            check_file(&path, count);
+            files.push(path);
         }
     }
 }
 
-fn check_file(path: &Path, count: &mut usize) {
+/// Returns the number of functions in the file.
+fn check_file(path: &Path) -> usize {
     let text = fs::read_to_string(path).unwrap();
     let Ok(file) = syn::parse_file(&text) else {
-        return;
+        return 0;
     };
     let tokens: TokenStream = text.parse().unwrap();
     let mut found = Vec::new();
@@ -50,7 +57,7 @@ fn check_file(path: &Path, count: &mut usize) {
     let mut expected = Expected::default();
     file.items.iter().for_each(|item| expected.visit_item(item));
     assert_eq!(found, expected.found, "{}", path.display());
-    *count += found.len();
+    found.len()
 }
 
 /// Appends the functions at `cursor`, as the path and the parameters of each.

@@ -33,7 +33,7 @@ macro_rules! own_process {
     };
 }
 
-/// Lets a test program run twice as many tests at a time as there are processors, unless
+/// Lets a test program run four times as many tests at a time as there are processors, unless
 /// `RUST_TEST_THREADS` sets the number. It stands in the main file of a program whose tests mostly
 /// wait for their children.
 #[macro_export]
@@ -47,20 +47,20 @@ macro_rules! tests_wait {
         #[used]
         // SAFETY: the C library calls each function of this section once, before `main`.
         #[unsafe(link_section = ".init_array")]
-        static BEFORE_MAIN: extern "C" fn() = $crate::process::run_twice_as_many;
+        static BEFORE_MAIN: extern "C" fn() = $crate::process::run_four_times_as_many;
     };
 }
 
 #[doc(hidden)]
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "libtest has no other setting in a program")]
-pub extern "C" fn run_twice_as_many() {
+pub extern "C" fn run_four_times_as_many() {
     const THREADS: &str = "RUST_TEST_THREADS";
     if std::env::var_os(THREADS).is_none()
         && let Ok(processors) = std::thread::available_parallelism()
     {
         // SAFETY: no other thread exists before `main`.
-        unsafe { std::env::set_var(THREADS, (2 * processors.get()).to_string()) };
+        unsafe { std::env::set_var(THREADS, (4 * processors.get()).to_string()) };
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         }
         let message = failure(|| {
             let test = test_name!("a_child_that_hangs_is_killed");
-            run_within(Duration::from_secs(3), &mut child(test, "hangs"));
+            run_within(Duration::from_secs(1), &mut child(test, "hangs"));
         });
         assert!(message.contains("has not ended"), "{message}");
     }

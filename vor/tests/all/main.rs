@@ -20,6 +20,7 @@ mod criterion_profiler;
 mod dumps;
 #[cfg(not(feature = "off"))]
 mod futures;
+mod live;
 mod macros_behaviour;
 mod puffin_forbidden;
 mod puffin_scopes;

@@ -448,8 +448,9 @@ fn fields_that_are_recorded_together_are_seen_together() {
             let with_text = info_span!("torn", a = 0_u64, b = 0_u64, c = 0_u64, text = "0");
             let numbers = info_span!("torn", a = 0_u64, b = 0_u64, c = 0_u64, d = 0_u64);
             let recorded = AtomicU32::new(0);
-            // At least this often, and until a value was recorded in between.
+            // At least this often, and until values were recorded in between.
             let enter = || {
+                let (mut seen, mut changes) = (0, 0);
                 for i in 0.. {
                     if i < TIMES {
                         with_text.in_scope(|| {});
@@ -457,7 +458,10 @@ fn fields_that_are_recorded_together_are_seen_together() {
                     }
                     numbers.in_scope(|| {});
                     times.fetch_add(1, Ordering::Relaxed);
-                    if i > 20 * TIMES && recorded.load(Ordering::Relaxed) > 100 {
+                    let now = recorded.load(Ordering::Relaxed);
+                    changes += u32::from(now != seen);
+                    seen = now;
+                    if i > 20 * TIMES && changes > 100 {
                         break;
                     }
                 }

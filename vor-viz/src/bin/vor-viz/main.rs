@@ -18,8 +18,12 @@ mod web;
 use web::chooser;
 mod pair;
 mod viewer;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "viewer", not(target_arch = "wasm32")))]
 mod window;
+#[cfg(all(not(feature = "viewer"), not(target_arch = "wasm32")))]
+mod window_stub;
+#[cfg(all(not(feature = "viewer"), not(target_arch = "wasm32")))]
+use window_stub as window;
 #[cfg(not(target_arch = "wasm32"))]
 mod screenshot;
 #[cfg(test)]

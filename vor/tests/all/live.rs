@@ -1,11 +1,7 @@
 //! The commands that watch a running program, which is this test itself.
 
 #![cfg(all(feature = "cli", unix, not(feature = "off")))]
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
