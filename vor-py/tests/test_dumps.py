@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import vor
+
 from recorded import Capture, needs_recorder, start
 
 pytestmark = needs_recorder
@@ -64,8 +66,35 @@ def test_a_capture_has_segments(tmp_path: Path) -> None:
         """
     run = start(tmp_path, program)
     assert run.done.returncode == 0, run.done.stderr
-    sizes = [path.stat().st_size for path in (tmp_path / "captures").iterdir()]
+    folder = tmp_path / "captures"
+    paths = sorted(folder.iterdir())
+    sizes = [path.stat().st_size for path in paths]
     assert len(sizes) > 1 and sum(sizes) <= 66_000, sizes
+
+    # The folder is one capture, with all that its files have.
+    with vor.read(folder) as whole:
+        parts = [vor.read(path) for path in paths]
+        assert len(whole) == sum(len(part) for part in parts) > 1
+        numbers = whole.frames["frame"].to_list()
+        assert numbers == [n for part in parts for n in part.frames["frame"].to_list()]
+        spans = [len(part.spans) for part in parts]
+        assert len(whole.spans) == sum(spans) == whole.info["spans"]
+        counts = [row["count"] for row in whole.stats() if row["name"] == "work"]
+        assert counts == [sum(spans)]
+        # A slice that is in two files.
+        end = len(parts[0])
+        both = whole[end - 1 : end + 1]
+        found = [len(parts[0][-1].spans), len(parts[1][0].spans)]
+        assert [len(frame.spans) for frame in both] == found
+        assert len(both.spans) == sum(found)
+        assert whole.verify()["count"] == 0
+        assert whole.refresh() == len(whole)
+
+    # One that is missing is a warning.
+    assert len(paths) > 2
+    paths[1].unlink()
+    with pytest.warns(UserWarning, match="1 segment is missing"):
+        vor.read(folder)
 
 
 @pytest.mark.parametrize(

@@ -341,8 +341,9 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
             vor.read(wrong)
         assert raised.value.reason.startswith(reason)
         assert str(raised.value) == f"{wrong}: {raised.value.reason}"
-    with pytest.raises(vor.CaptureError, match="it is a directory"):
-        vor.read(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(vor.CaptureError, match=r"no capture \(\*\.vor\) is there"):
+        vor.read(tmp_path / "empty")
     for wrong_type in (3, None, b"run.vor", 1.5):
         with pytest.raises(TypeError):
             vor.read(wrong_type)  # type: ignore[arg-type]

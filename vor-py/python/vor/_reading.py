@@ -38,7 +38,9 @@ _FORMATS = {
 
 
 def read(path: str | os.PathLike[str]) -> Capture:
-    """Open a capture. It may still be growing.
+    """Open a capture: a file, a folder of segments, or a pattern such as ``"captures/*.vor"``.
+
+    It may still be growing. Segments that are missing or cannot be read are warnings.
 
     Its contents are read at first use and stay in memory. Damaged parts are skipped, and
     `Capture.skipped` lists them. Raises `vor.CaptureError`, an OSError, if the file cannot be read
@@ -63,6 +65,8 @@ class Capture(Sequence["Frame"]):
         """Open a capture; `vor.read` does the same."""
         self._path = Path(path)
         self._core = _core.Reading(self._path)
+        for problem in self._core.problems():
+            warnings.warn(problem, stacklevel=3)
         # The numbers of the first and the last frame, or None for the whole capture.
         self._numbers: tuple[int, int] | None = None
         # The capture that this is a slice of. Never itself, because the last reference closes the
@@ -91,7 +95,7 @@ class Capture(Sequence["Frame"]):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file, the folder of segments, or the pattern."""
         return self._path
 
     @property

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use vor_capture::model::catalog::{Catalog, ThreadId};
-use vor_capture::reader::{Capture, Damage, FrameScan, FrameSummary};
+use vor_capture::reader::{Damage, FrameSummary, SegmentedCapture};
 use vor_capture::stats::{ScopeStats, StatsBuilder};
 use vor_export::thread_label;
 
@@ -29,7 +29,7 @@ pub(crate) struct Reading {
 }
 
 struct Open {
-    capture: Capture,
+    capture: SegmentedCapture,
     /// The readable frames, with their places in the file. `None` before the first search.
     frames: Option<Arc<Vec<(u64, FrameSummary)>>>,
     damage: Damage,
@@ -62,18 +62,7 @@ impl Open {
         if let Some(frames) = &self.frames {
             return Ok(Arc::clone(frames));
         }
-        let mut frames = Vec::new();
-        let mut scan = FrameScan::new(0);
-        loop {
-            let place = scan.next_frame();
-            match self.capture.next_summary(&mut scan) {
-                None => break,
-                Some(Ok(summary)) => frames.push((place, summary)),
-                // A damaged frame, which `damage` counts.
-                Some(Err(error)) if error.is_corrupt() => {}
-                Some(Err(error)) => return Err(error.into()),
-            }
-        }
+        let frames = self.capture.summaries()?;
         Ok(Arc::clone(self.frames.insert(Arc::new(frames))))
     }
 
@@ -93,10 +82,9 @@ impl Reading {
     #[new]
     #[pyo3(signature = (path, /))]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let mut capture = py
-            .detach(|| Capture::open(&path))
+        let capture = py
+            .detach(|| opened(&path))
             .map_err(|error| failed(&path, error))?;
-        capture.set_max_spans(MAX_SPANS);
         let open = Open {
             frames: None,
             damage: capture.info().damage,
@@ -138,6 +126,11 @@ impl Reading {
         Ok(found)
     }
 
+    /// Return the problems of a folder or pattern: segments that are missing or cannot be read.
+    fn problems(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.with(py, |_, open| Ok(open.capture.problems().to_vec()))
+    }
+
     /// Return the damage found so far, with the keys of the command's JSON.
     fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let damage = self.with(py, |_, open| Ok(open.damage.clone()))?;
@@ -172,10 +165,9 @@ impl Reading {
         frames: Option<(u64, u64)>,
         with_spans: bool,
     ) -> PyResult<Tables> {
-        let tables = self.with(py, |path, open| {
+        let tables = self.with(py, |_, open| {
             let all = open.frames()?;
             let found = gather(
-                path,
                 &mut open.capture,
                 &all,
                 FrameSelection::new(frames),
@@ -211,9 +203,9 @@ impl Reading {
     /// It has a row per call site, the largest self time first.
     #[pyo3(signature = (frames, /))]
     fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
-        let table = self.with(py, |path, open| {
+        let table = self.with(py, |_, open| {
             let (builder, catalog, damage) =
-                statistics(path, &mut open.capture, FrameSelection::new(frames))?;
+                statistics(&mut open.capture, FrameSelection::new(frames))?;
             open.note(damage);
             let rows = by_self_time(&builder, &catalog);
             Ok(make::stats(&rows, &catalog))
@@ -226,8 +218,8 @@ impl Reading {
     #[pyo3(signature = (limit_ms, /))]
     fn stats_within(&self, py: Python<'_>, limit_ms: u64) -> PyResult<(Table, bool)> {
         let deadline = Instant::now() + Duration::from_millis(limit_ms);
-        let (table, is_whole) = self.with(py, |path, open| {
-            let (builder, catalog, is_whole) = statistics_until(path, &mut open.capture, deadline)?;
+        let (table, is_whole) = self.with(py, |_, open| {
+            let (builder, catalog, is_whole) = statistics_until(&mut open.capture, deadline)?;
             let rows = by_self_time(&builder, &catalog);
             Ok((make::stats(&rows, &catalog), is_whole))
         })?;
@@ -236,12 +228,15 @@ impl Reading {
 
     /// Read the records written since the last call, and return the number of frames.
     fn extend(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |_, open| {
-            let count = open.capture.extend()?;
+        self.with(py, |path, open| {
+            if !open.capture.extend()? {
+                // Segments that are written begin and end.
+                open.capture = opened(path)?;
+            }
             open.frames = None;
-            let damage = open.capture.info().damage;
-            open.note(damage);
-            Ok(count)
+            let info = open.capture.info();
+            open.note(info.damage);
+            Ok(open.capture.frame_count())
         })
     }
 
@@ -249,6 +244,12 @@ impl Reading {
     fn close(&self, py: Python<'_>) {
         py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }
+}
+
+fn opened(path: &Path) -> Result<SegmentedCapture, vor_capture::Error> {
+    let mut capture = SegmentedCapture::open(path)?;
+    capture.set_max_spans(MAX_SPANS);
+    Ok(capture)
 }
 
 /// Returns a row per call site, the largest self time first.

@@ -15,7 +15,7 @@ use vor_capture::filled;
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
-use vor_capture::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
+use vor_capture::reader::{Columns, ColumnsBuilder, Damage, FrameSummary, Piece, SegmentedCapture};
 use vor_capture::stats::StatsBuilder;
 
 use super::error::failed;
@@ -118,8 +118,7 @@ impl Signals {
 /// Collects the contents of the selected frames, with spans or metrics only. `frames` are all
 /// readable frames of the capture, with their places in it.
 pub(super) fn gather(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     frames: &[(u64, FrameSummary)],
     selection: FrameSelection,
     with_spans: bool,
@@ -129,7 +128,7 @@ pub(super) fn gather(
     // than a byte.
     let room = |spans: u64| usize::try_from(spans.min(info.file_bytes)).unwrap_or(0);
     let FrameSelection::Range { first, last } = selection else {
-        return stream(path, capture, selection, with_spans, room(info.spans));
+        return stream(capture, selection, with_spans, room(info.spans));
     };
     let chosen = &frames[frames_within(frames, |(_, frame)| frame.index, first, last)];
     let spans: u64 = chosen.iter().fold(0, |sum: u64, (_, frame)| {
@@ -140,13 +139,12 @@ pub(super) fn gather(
     {
         return Ok(gathered);
     }
-    stream(path, capture, selection, with_spans, room(spans))
+    stream(capture, selection, with_spans, room(spans))
 }
 
 /// Reads from the beginning to the last selected frame.
 fn stream(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     selection: FrameSelection,
     with_spans: bool,
     room: usize,
@@ -154,7 +152,7 @@ fn stream(
     let mut builder =
         ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
     let mut metrics = Vec::new();
-    let (catalog, damage) = visit(path, capture, |piece| {
+    let (catalog, damage) = visit(capture, |piece| {
         match piece {
             Piece::Batch(batch) if with_spans => builder.add_batch(batch),
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
@@ -186,7 +184,7 @@ fn stream(
 
 /// Reads frames at their places. Returns `None` if a span or task began before them.
 fn seek(
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     chosen: &[(u64, FrameSummary)],
     room: usize,
 ) -> Result<Option<PassData>, Interruption> {
@@ -241,18 +239,17 @@ fn push_metrics(frame: &FrameSnapshot, metrics: &mut Vec<FrameMetric>) {
 
 /// Computes the statistics of the selected frames, as `vor stats` does.
 pub(super) fn statistics(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     selection: FrameSelection,
 ) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Interruption> {
-    let mut found = statistics_once(path, capture, selection, StatsBuilder::new())?;
+    let mut found = statistics_once(capture, selection, StatsBuilder::new())?;
     // If too many spans waited for their parents, another pass with the boundaries from this one
     // resolves them.
     for _ in 1..StatsBuilder::MAX_PASSES {
         let Some(builder) = found.0.for_second_pass() else {
             break;
         };
-        found = statistics_once(path, capture, selection, builder)?;
+        found = statistics_once(capture, selection, builder)?;
     }
     Ok(found)
 }
@@ -260,12 +257,11 @@ pub(super) fn statistics(
 /// Computes the statistics of the spans that can be read until `deadline`, in one pass. Returns
 /// whether these are all.
 pub(super) fn statistics_until(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     deadline: Instant,
 ) -> Result<(StatsBuilder, Arc<Catalog>, bool), Interruption> {
     let (mut builder, mut is_whole) = (StatsBuilder::new(), true);
-    let (catalog, _) = visit(path, capture, |piece| {
+    let (catalog, _) = visit(capture, |piece| {
         if let Piece::Batch(batch) = piece {
             builder.add_batch(&batch);
             is_whole = Instant::now() < deadline;
@@ -279,12 +275,11 @@ pub(super) fn statistics_until(
 }
 
 fn statistics_once(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     selection: FrameSelection,
     mut builder: StatsBuilder,
 ) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Interruption> {
-    let (catalog, damage) = visit(path, capture, |piece| {
+    let (catalog, damage) = visit(capture, |piece| {
         match piece {
             Piece::Batch(batch) => builder.add_batch(&batch),
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
@@ -306,12 +301,11 @@ fn statistics_once(
 /// Calls `use_piece` with every piece of a file until it breaks. Returns the catalog and the
 /// damage.
 fn visit(
-    path: &Path,
-    capture: &mut Capture,
+    capture: &mut SegmentedCapture,
     mut use_piece: impl FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<(Arc<Catalog>, Damage), Interruption> {
     let mut signals = Signals::default();
-    let mut pieces = Pieces::open(path, capture)?;
+    let mut pieces = capture.pieces()?;
     while let Some(piece) = pieces.next_piece()? {
         signals.check()?;
         if use_piece(piece).is_break() {

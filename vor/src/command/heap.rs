@@ -7,11 +7,12 @@
 //! before is compared unless `--to` selects another.
 
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
-use vor_capture::reader::{Event, Reader};
+use vor_capture::reader::Piece;
 use vor_capture::units;
 use vor_export::pprof::HeapPprof;
 
@@ -19,8 +20,9 @@ use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
 use crate::command::output::Output;
+use crate::command::progress::Progress;
 use crate::command::slowest;
-use crate::command::source::warn_of;
+use crate::command::source::{Source, warn_of};
 use crate::command::table::{Column, Kind, printable, write_table};
 
 /// Finds leaks: the growth of the heap between two snapshots, by scope.
@@ -29,7 +31,7 @@ use crate::command::table::{Column, Kind, printable, write_table};
 /// that is `sampled` or `exact`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The capture.
+    /// A capture, a folder of segments, or a pattern.
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Number of the earlier snapshot; the first is 0. A later one leaves out memory that the
@@ -85,29 +87,29 @@ struct ChangeJson<'a> {
 type Numbered = (u64, HeapSnapshot);
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
-    let mut reader =
-        Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
+    let mut source = Source::open(&args.path)?;
     let refused = |problem: String| Err(Failure::in_file(&args.path, problem));
-    if reader.version() == 2 {
+    if source.is_v2() {
         return refused("no heap snapshots: captures of version 2 have none".into());
+    }
+    if source.capture.runs() > 1 {
+        return refused(format!(
+            "segments of {} runs, whose heaps cannot be compared; name those of one run, such as \
+             'app-*-PID.vor'",
+            source.capture.runs()
+        ));
     }
     let mut totals = Vec::new();
     let (mut earlier, mut later): (Option<Numbered>, Option<Numbered>) = (None, None);
     let mut before_last: Option<Numbered> = None;
-    while let Some(event) = reader
-        .next_event()
-        .map_err(|error| Failure::in_file(&args.path, error))?
-    {
-        let Event::Heap(snapshot) = event else {
-            continue;
+    let walked = source.walk(&mut Progress::new("reading", false), |piece| {
+        let Piece::Heap { snapshot, catalog } = piece else {
+            return Ok(ControlFlow::Continue(()));
         };
         let number = totals.len() as u64;
         let total = snapshot.total();
-        let unix_ns = reader
-            .catalog()
-            .map_or(0, |catalog| catalog.unix_ns(snapshot.ticks));
         totals.push(TotalJson {
-            unix_ns,
+            unix_ns: catalog.unix_ns(snapshot.ticks),
             inuse_objects: total.inuse_objects,
             inuse_bytes: total.inuse_bytes,
         });
@@ -116,15 +118,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         } else if args.to.is_none_or(|to| number == to) && number > args.from {
             before_last = later.replace((number, snapshot));
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     // Nothing follows the last snapshot of a closed capture.
-    let is_closed = reader.damage().tail.is_none();
+    let is_closed = walked.damage.tail.is_none();
     let mut at_end = None;
     if is_closed && args.to.is_none() {
         at_end = later.as_ref().map(|(number, _)| *number);
         later = before_last.or(later);
     }
-    warn_of(&args.path, reader.damage());
+    warn_of(&args.path, &walked.damage);
     let found = units::counted(totals.len() as u64, "snapshot");
     let ((from, earlier), (to, later)) = match (earlier, later) {
         (Some(earlier), Some(later)) => (earlier, later),
@@ -157,7 +160,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             to,
             snapshots: totals,
             changes: changes.iter().map(change_json).collect(),
-            damage: DamageJson::new(reader.damage()),
+            damage: DamageJson::new(&walked.damage),
         };
         json::write_pretty(out, &heap)?;
     } else {

@@ -15,6 +15,7 @@ use super::{Capture, Damage, Event, Reader, Recovered};
 use crate::Error;
 use crate::model::batch::SpanBatch;
 use crate::model::catalog::Catalog;
+use crate::model::heap::HeapSnapshot;
 use crate::model::scheduler::SchedulerBatch;
 
 /// The next part of a capture.
@@ -30,6 +31,13 @@ pub enum Piece {
         /// The events.
         batch: SchedulerBatch,
         /// Has the clock of their ticks.
+        catalog: Arc<Catalog>,
+    },
+    /// A snapshot of the live heap.
+    Heap {
+        /// The snapshot.
+        snapshot: HeapSnapshot,
+        /// Has the clock of its tick.
         catalog: Arc<Catalog>,
     },
 }
@@ -178,7 +186,12 @@ impl<'a> Pieces<'a> {
                         let catalog = Arc::clone(&self.catalog);
                         return Ok(Some(Piece::Scheduler { batch, catalog }));
                     }
-                    Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
+                    Event::Heap(mut snapshot) => {
+                        let catalog = Arc::clone(&self.catalog);
+                        snapshot.name_by(&catalog);
+                        return Ok(Some(Piece::Heap { snapshot, catalog }));
+                    }
+                    Event::OpenScopes(_) | Event::Loss(_) => {}
                 }
             },
         }

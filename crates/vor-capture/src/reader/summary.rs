@@ -34,7 +34,7 @@ pub struct FrameSummary {
 }
 
 impl FrameSummary {
-    pub(super) fn of(recovered: &Recovered) -> Self {
+    pub(in crate::reader) fn of(recovered: &Recovered) -> Self {
         let frame = &recovered.frame;
         Self {
             index: frame.index,

@@ -13,8 +13,9 @@ use vor_capture::model::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, SegmentInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS};
-use vor_capture::reader::{Piece, SegmentedCapture};
+use vor_capture::reader::{Loss, Piece, SegmentedCapture};
 
 /// A capture with a frame for each of `frames`, of 1000 ticks from `start_ticks` on, each with a
 /// span of the call site `sites[0]`.
@@ -118,6 +119,16 @@ fn write(folder: &Path, name: &str, made: &Made<'_>) -> PathBuf {
             threads: vec![thread]
         });
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        let stack = filled!(HeapStack {
+            scopes: vec![filled!(HeapScope { site: SiteId(1) })],
+            inuse_bytes: 10
+        });
+        let heap = filled!(HeapSnapshot {
+            mode: HeapMode::Exact,
+            ticks: start_ticks + 30,
+            stacks: vec![stack]
+        });
+        encoder.encode(RecordRef::Heap(&heap), &mut bytes);
         let value = |column| {
             let value = f64::from(column) + index as f64;
             filled!(MetricValue { column, value })
@@ -154,14 +165,17 @@ type Row = (
 fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut batches = Vec::new();
+    let mut heap = HeapSnapshot::default();
     let mut pieces = segments.pieces().unwrap();
     while let Some(piece) = pieces.next_piece().unwrap() {
         match piece {
             Piece::Batch(batch) => batches.push(batch),
+            Piece::Heap { snapshot, .. } => heap = snapshot,
             Piece::Frame(recovered) => {
                 let frame = &recovered.frame;
                 let catalog = &frame.catalog;
                 let since = |ticks: u64| ticks - frame.start_ticks;
+                assert_eq!(since(heap.ticks), 30);
                 let metric = |value: &MetricValue| {
                     let column = &catalog.columns[value.column as usize];
                     (column.metric.name.clone(), value.value)
@@ -195,6 +209,8 @@ fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
                     rows[rows.len() - 1].3
                 );
                 assert_eq!(spans.thread, events.thread);
+                let allocated_in = &heap.stacks[0].scopes[0].info.name;
+                assert_eq!(*allocated_in, rows[rows.len() - 1].2);
             }
             _ => {}
         }
@@ -214,6 +230,26 @@ fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
         assert_eq!(tree.thread, ThreadId(row.6));
         assert_eq!(tree.async_spans[0].id, row.5[0]);
         assert_eq!(tree.messages[0].ticks - frame.start_ticks, row.4[1]);
+    }
+    let summaries = segments.summaries().unwrap();
+    assert_eq!(summaries.len(), rows.len());
+    for (i, ((place, summary), row)) in (0..).zip(summaries.into_iter().zip(&rows)) {
+        let unix_ns = segments.catalog().unix_ns(summary.start_ticks);
+        assert_eq!((place, summary.index, unix_ns), (i, row.0, row.1));
+        assert_eq!(summary.span_count, 1);
+        let (recovered, threads) = segments.recovered_batches(place).unwrap();
+        let frame = &recovered.frame;
+        let ticks = [frame.start_ticks, frame.end_ticks];
+        assert_eq!(ticks, [summary.start_ticks, summary.end_ticks]);
+        let with_spans: Vec<_> = (threads.iter())
+            .filter(|batch| !batch.sites.is_empty())
+            .collect();
+        let [batch] = with_spans[..] else {
+            panic!("{with_spans:?}")
+        };
+        assert_eq!(segments.catalog().site_name(batch.sites[0]), row.2);
+        assert_eq!(batch.start_ticks[0] - frame.start_ticks, row.4[0]);
+        assert_eq!(batch.thread, ThreadId(row.6));
     }
     rows
 }
@@ -374,6 +410,33 @@ fn runs_of_one_boot_may_overlap_and_others_may_not() {
     let mut segments = SegmentedCapture::open(folder.path()).unwrap();
     // The ticks of one boot that are not in the order of its wall clock are those of one counter.
     assert_eq!(segments.frame_count(), rows(&mut segments).len() as u64);
+}
+
+#[test]
+fn damage_in_a_segment_is_found_and_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "1.vor", &FIRST);
+    let second = Made {
+        start_ns: 9_000_000,
+        start_ticks: 9_000_000,
+        ..FIRST
+    };
+    let damaged = write(folder.path(), "2.vor", &second);
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
+    assert!(segments.verify().unwrap().is_none());
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    let damage = segments.verify().unwrap();
+    assert!(damage.count > 0);
+    let is_named = |loss: &Loss| loss.reason.contains("2.vor");
+    assert!(damage.losses.iter().all(is_named), "{damage:?}");
+    // A file that is gone costs itself.
+    std::fs::remove_file(&damaged).unwrap();
+    let mut segments = SegmentedCapture::of_files([folder.path().join("1.vor"), damaged]).unwrap();
+    assert!(segments.verify().unwrap().is_none());
+    assert_eq!(segments.problems().len(), 1);
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl Viewer {
     }
 
     /// Returns the title of the window.
+    #[cfg(any(feature = "viewer", test))]
     pub(crate) fn title(&self) -> String {
         match &self.shown[..] {
             [] => "vor".to_owned(),

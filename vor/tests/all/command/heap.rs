@@ -139,3 +139,18 @@ fn missing_snapshots_are_reported_in_one_line() {
     assert!(refusal(&without, &[]).contains("VOR_HEAP_SNAPSHOTS_S=60"));
     assert!(refusal(&v2("flame.vor"), &[]).contains("captures of version 2 have none"));
 }
+
+#[test]
+fn heaps_of_several_runs_are_not_compared() {
+    let (folder, _) = file(HeapMode::Exact);
+    let shown = run("heap", folder.path(), &["--json"]).json();
+    assert_eq!(shown["snapshots"].as_array().unwrap().len(), 4);
+    heaps(
+        &folder.path().join("other.vor"),
+        &SCOPES,
+        HeapMode::Exact,
+        &OBJECTS,
+    );
+    let shown = run("heap", folder.path(), &[]);
+    assert!(shown.refusal().contains("segments of 2 runs"));
+}

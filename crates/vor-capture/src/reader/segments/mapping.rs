@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::frame::{FrameSnapshot, ThreadTree};
+use crate::model::heap::HeapSnapshot;
 use crate::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use crate::reader::FrameSummary;
 use crate::sort::sort_by;
 
 /// From the ids of a run to those of the common catalog.
@@ -134,7 +136,7 @@ impl Mapping {
             .for_each(|thread| self.map_thread(thread));
     }
 
-    fn map_thread(&self, batch: &mut ThreadBatch) {
+    pub(super) fn map_thread(&self, batch: &mut ThreadBatch) {
         batch.thread = self.thread(batch.thread);
         batch
             .start_ticks
@@ -160,6 +162,20 @@ impl Mapping {
             flow.flow = flow.flow.wrapping_add(self.tasks);
             self.tick(&mut flow.ticks);
         }
+    }
+
+    pub(super) fn map_heap(&self, snapshot: &mut HeapSnapshot) {
+        self.tick(&mut snapshot.ticks);
+        let stacks = snapshot.stacks.iter_mut();
+        for scope in stacks.flat_map(|stack| &mut stack.scopes) {
+            scope.site = self.site(scope.site);
+        }
+    }
+
+    pub(super) fn map_summary(&self, summary: &mut FrameSummary) {
+        summary.index = summary.index.wrapping_add(self.frames);
+        self.tick(&mut summary.start_ticks);
+        self.tick(&mut summary.end_ticks);
     }
 
     pub(super) fn map_frame(&self, frame: &mut FrameSnapshot) {

@@ -9,6 +9,7 @@
 //! their names and places, their threads are further threads, their frames are numbered on, and
 //! their time continues by the wall clock.
 
+mod frames;
 mod mapping;
 mod pieces;
 
@@ -16,11 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::unmarked::UnmarkedFrame;
-use super::{Capture, DEFAULT_MAX_SPANS, Damage, FrameScan, FrameSummary, Info, Loss, Recovered};
+use super::{Capture, DEFAULT_MAX_SPANS, Damage, FrameScan, FrameSummary, Info, Loss};
 use crate::Error;
 use crate::model::catalog::{Catalog, SegmentInfo};
-use crate::model::frame::{FrameSnapshot, TreeBuilder};
 use crate::sort::sort_by;
 use mapping::Mapping;
 pub use pieces::SegmentPieces;
@@ -53,6 +52,9 @@ pub struct SegmentedCapture {
     unmarked_ticks: Option<(u64, u64)>,
     frame_set: u32,
     max_spans: usize,
+    /// Whether the capture is the file of its path.
+    is_file: bool,
+    runs: usize,
 }
 
 /// A segment that can be read.
@@ -144,6 +146,8 @@ impl SegmentedCapture {
             unmarked_ticks: None,
             frame_set: 0,
             max_spans: DEFAULT_MAX_SPANS,
+            is_file: true,
+            runs: 1,
         })
     }
 
@@ -168,7 +172,11 @@ impl SegmentedCapture {
         }
         if let [only] = &*found {
             let one = Self::open_one(&only.path)?;
-            return Ok(Self { problems, ..one });
+            return Ok(Self {
+                problems,
+                is_file: false,
+                ..one
+            });
         }
         let mut segments = Self {
             segments: Vec::new(),
@@ -181,6 +189,8 @@ impl SegmentedCapture {
             unmarked_ticks: None,
             frame_set: 0,
             max_spans: DEFAULT_MAX_SPANS,
+            is_file: false,
+            runs: 0,
         };
         segments.add_runs(found);
         Ok(segments)
@@ -208,6 +218,7 @@ impl SegmentedCapture {
         }
         let start_ns = |run: &Vec<Found>| run.iter().map(Found::start_ns).min();
         sort_by(&mut runs, |a, b| start_ns(a).cmp(&start_ns(b)));
+        self.runs = runs.len();
         let (mut catalog, mut next_index) = (Catalog::default(), 0);
         for (number, run) in (0..).zip(runs) {
             self.add_run(run, number, &mut catalog, &mut next_index);
@@ -374,6 +385,12 @@ impl SegmentedCapture {
         &self.problems
     }
 
+    /// Returns how many runs of programs wrote the files.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// Returns the files that are read, in order.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.segments.iter().map(|segment| &*segment.path)
@@ -449,100 +466,6 @@ impl SegmentedCapture {
         !self.is_one() && self.frame_set == 0 && !self.info.marked && self.unmarked_ticks.is_some()
     }
 
-    /// Returns frame `i` of the selected set, counted from 0 over all files, with its span trees.
-    ///
-    /// # Errors
-    ///
-    /// There is no such frame, the frame was lost to damage ([`Error::is_corrupt`]), or a file
-    /// cannot be read.
-    pub fn frame(&mut self, i: u64) -> Result<Arc<FrameSnapshot>, Error> {
-        self.recovered(i).map(|recovered| recovered.frame)
-    }
-
-    /// Like [`frame`](Self::frame), and returns whether the frame is whole.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`frame`](Self::frame).
-    pub fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
-        let count = self.frame_count();
-        if i >= count {
-            return Err(Error::config(format!(
-                "there is no frame {i}: the capture has {count}"
-            )));
-        }
-        if self.is_unmarked() {
-            return self.recovered_unmarked();
-        }
-        let (mut at, mut own) = (0, i);
-        while own >= self.segments[at].frames {
-            own -= self.segments[at].frames;
-            at += 1;
-        }
-        let Some(capture) = self.capture(at)? else {
-            return Err(Error::corrupt(format!("frame {i} is lost")));
-        };
-        let mut recovered = capture.recovered(own)?;
-        if !self.is_one() {
-            let frame = Arc::make_mut(&mut recovered.frame);
-            if let Some(mapping) = &self.segments[at].mapping {
-                mapping.map_frame(frame);
-            }
-            frame.catalog = Arc::clone(&self.catalog);
-        }
-        Ok(recovered)
-    }
-
-    /// Opens a segment with the selected frame set; `None` if it has no such set.
-    fn capture(&mut self, at: usize) -> Result<Option<&mut Capture>, Error> {
-        let segment = &self.segments[at];
-        let set = match &segment.mapping {
-            Some(mapping) => mapping.own_frame_set(self.frame_set),
-            None => Some(self.frame_set),
-        };
-        if self.open.as_ref().is_none_or(|(open, _)| *open != at) {
-            let mut capture = Capture::open(&segment.path)?;
-            capture.set_max_spans(self.max_spans);
-            self.open = Some((at, capture));
-        }
-        let Some((_, capture)) = &mut self.open else {
-            return Ok(None);
-        };
-        let known = capture.catalog().frame_sets.len().max(1);
-        let Some(set) = set.filter(|set| (*set as usize) < known) else {
-            return Ok(None);
-        };
-        capture.select_frame_set(set)?;
-        Ok(Some(capture))
-    }
-
-    /// Returns the one frame of captures without marks.
-    fn recovered_unmarked(&mut self) -> Result<Recovered, Error> {
-        let mut builder = TreeBuilder::new(self.max_spans);
-        let mut unmarked = UnmarkedFrame::default();
-        let mut lost_records = 0;
-        let catalog = Arc::clone(&self.catalog);
-        for at in 0..self.segments.len() {
-            let mapping = self.segments[at].mapping.clone();
-            let Some(capture) = self.capture(at)? else {
-                continue;
-            };
-            for batch in capture.batches()? {
-                let mut batch = batch?;
-                if let Some(mapping) = &mapping {
-                    mapping.map_batch(&mut batch);
-                }
-                unmarked.add(&batch.threads);
-                builder.add_batch(&batch);
-            }
-            lost_records += capture.info().damage.count;
-        }
-        let mut recovered = unmarked.without_trees(&catalog);
-        recovered.lost_records = lost_records;
-        Arc::make_mut(&mut recovered.frame).threads = builder.finish().threads;
-        Ok(recovered)
-    }
-
     /// Returns all batches and frames from the beginning on.
     ///
     /// # Errors
@@ -550,6 +473,56 @@ impl SegmentedCapture {
     /// The file cannot be read, if there is only one.
     pub fn pieces(&mut self) -> Result<SegmentPieces<'_>, Error> {
         SegmentPieces::new(self)
+    }
+
+    /// Reads what was appended since, if the capture is one file that was opened by its path, and
+    /// returns whether it is; see [`Capture::extend`]. Segments that are written begin and end, so
+    /// a folder or a pattern is opened again instead.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Capture::extend`].
+    pub fn extend(&mut self) -> Result<bool, Error> {
+        match &mut self.open {
+            Some((_, capture)) if self.is_file => {
+                self.segments[0].frames = capture.extend()?;
+                self.catalog = Arc::clone(capture.catalog());
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Reads all files and checks every checksum; returns all that is damaged. A file that cannot
+    /// be read any more is damage, too.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, if there is only one.
+    pub fn verify(&mut self) -> Result<Damage, Error> {
+        let mut all = Damage::default();
+        for at in 0..self.segments.len() {
+            let found = self
+                .capture(at)
+                .and_then(|capture| capture.map(Capture::verify).transpose());
+            match found {
+                Ok(Some(damage)) if self.is_one() => return Ok(damage),
+                Err(error) if self.is_one() => return Err(error),
+                Ok(damage) => {
+                    add_damage(
+                        &mut all,
+                        &self.segments[at].path,
+                        &damage.unwrap_or_default(),
+                    );
+                }
+                Err(error) => all.add(Loss {
+                    offset: 0,
+                    bytes: self.segments[at].info.file_bytes,
+                    reason: error.to_string(),
+                }),
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -184,7 +184,15 @@ impl Many<'_> {
                 batch,
                 catalog: Arc::clone(&self.segments.catalog),
             }),
-            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => None,
+            Event::Heap(mut snapshot) => {
+                if let Some(mapping) = mapping {
+                    mapping.map_heap(&mut snapshot);
+                }
+                let catalog = Arc::clone(&self.segments.catalog);
+                snapshot.name_by(&catalog);
+                Some(Piece::Heap { snapshot, catalog })
+            }
+            Event::OpenScopes(_) | Event::Loss(_) => None,
         }
     }
 }
