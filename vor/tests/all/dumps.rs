@@ -305,6 +305,42 @@ fn a_panic_is_dumped_before_the_process_ends() {
     assert_eq!(all.len(), 2);
 }
 
+#[test]
+fn many_events_within_a_time_are_dumped() {
+    let Some((folder, output)) = in_child(test_name!(), || {
+        let dump_on = DumpOn::nothing()
+            .count("retry", 3, Duration::from_secs(3_600))
+            .count("ERROR", 2, Duration::from_millis(1));
+        keep(Last::new(), dump_on);
+        for name in ["retry", "retrying", "retry", "fine"] {
+            drop(vor::scope(name));
+            vor::message!("ERROR: one at a time");
+            vor::flush();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        vor::frame_mark();
+        vor::flush();
+        assert_eq!(captures(&dumps()), [PathBuf::new(); 0]);
+        drop(vor::scope("retry"));
+        vor::flush();
+        wait_for("dump", || {
+            captures(&dumps()).iter().any(|path| is_whole(path))
+        });
+        // Two at once, though too soon after the other dump.
+        vor::message!("ERROR: the first");
+        vor::message!("ERROR: the second");
+        vor::flush();
+        vor::dump("the end").unwrap();
+    }) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let all = dumped(folder.path());
+    let reasons: Vec<&str> = all.iter().map(|(why, _)| &*why.reason).collect();
+    assert_eq!(reasons, ["`retry` came 3 times within 3600s", "the end"]);
+    assert_eq!(all[1].0.missed, 1);
+}
+
 /// Records a little, and ends the process by `end` with a scope open.
 fn record_and_end(end: impl FnOnce()) -> ! {
     keep(Last::new(), DumpOn::new().exit(true));
@@ -332,6 +368,29 @@ fn a_crash_and_an_end_are_dumped() {
     }
     assert_dumped(test_name!(), "crash", "a crash: SIGABRT");
     assert_dumped(test_name!(), "exit", "the end of the program");
+}
+
+/// Only the C library of GNU reports the code.
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn an_exit_code_other_than_0_is_dumped() {
+    if let Some(code) = role() {
+        keep(Last::new(), DumpOn::nothing().failure(true));
+        frames(10);
+        std::process::exit(code.parse().unwrap());
+    }
+    for code in [0, 1, 255] {
+        let folder = tempfile::tempdir().unwrap();
+        let role = code.to_string();
+        let output = run(&mut child(test_name!(), &role, folder.path()));
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let reasons: Vec<String> = (dumped(folder.path()).iter())
+            .map(|(why, _)| why.reason.clone())
+            .collect();
+        let expected = format!("the end of the program with exit code {code}");
+        let expected = (code != 0).then_some(expected);
+        assert_eq!(reasons, Vec::from_iter(expected));
+    }
 }
 
 #[test]

@@ -30,7 +30,8 @@ use crate::os::detach;
 #[cfg(unix)]
 use crate::os::file;
 use crate::os::{report, signals};
-use crate::sync::{Ordering, global::AtomicBool};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU64};
 
 /// Whether the end has been handled. Set by the thread that handles it, with the engine locked.
 #[cfg(any(unix, windows))]
@@ -109,12 +110,62 @@ fn flush_at_panic() {
     }
 }
 
-#[cfg(any(unix, windows))]
+/// The end of the process, as far as the C library reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    NotYet,
+    /// It ends, and its exit code is not known.
+    Unreported,
+    Code(i32),
+}
+
+/// The [`End`]: [`NOT_YET`], [`UNREPORTED`], or [`FIRST_CODE`] and the bits of the code. Written by
+/// the thread that ends the process and read by it.
+static END: AtomicU64 = AtomicU64::new(NOT_YET);
+const NOT_YET: u64 = 0;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+const UNREPORTED: u64 = 1;
+const FIRST_CODE: u64 = 2;
+
+/// Returns how the process ends.
+#[cfg_attr(
+    not(feature = "reader"),
+    expect(dead_code, reason = "only dumps need it")
+)]
+pub(crate) fn end() -> End {
+    match END.load(Ordering::Relaxed) {
+        NOT_YET => End::NotYet,
+        code @ FIRST_CODE.. => End::Code(((code - FIRST_CODE) as u32).cast_signed()),
+        _ => End::Unreported,
+    }
+}
+
+/// Only this C library passes the exit code to its callbacks.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn at_exit() {
+    use core::ffi::{c_int, c_void};
+    unsafe extern "C" {
+        fn on_exit(callback: extern "C" fn(c_int, *mut c_void), value: *mut c_void) -> c_int;
+    }
+    extern "C" fn callback(code: c_int, _: *mut c_void) {
+        END.store(
+            FIRST_CODE + u64::from(code.cast_unsigned()),
+            Ordering::Relaxed,
+        );
+        finish_quietly();
+    }
+    // SAFETY: the C library of GNU has `on_exit`, and `callback` is a function without captures
+    // that does not unwind and does not use the null pointer.
+    unsafe { on_exit(callback, std::ptr::null_mut()) };
+}
+
+#[cfg(all(any(unix, windows), not(all(target_os = "linux", target_env = "gnu"))))]
 fn at_exit() {
     unsafe extern "C" {
         fn atexit(callback: extern "C" fn()) -> core::ffi::c_int;
     }
     extern "C" fn callback() {
+        END.store(UNREPORTED, Ordering::Relaxed);
         finish_quietly();
     }
     // SAFETY: `atexit` is in every C library, and `callback` is a function without captures that

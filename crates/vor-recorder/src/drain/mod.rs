@@ -16,7 +16,7 @@ mod machine;
 pub(crate) mod capture_file;
 pub(crate) mod handle;
 pub(crate) mod outputs;
-mod exit;
+pub(crate) mod exit;
 pub(crate) mod fork;
 mod heap;
 mod marks;

@@ -161,7 +161,7 @@ impl Config {
     /// | `VOR_RECORD_SEGMENT=SIZE` or `TIME` | a segment ends at this size or age: `64MB` (default), `10m` |
     /// | `VOR_RECORD_KEEP=SIZE`, `TIME` or `N` | keeps this much of all segments, the newest: `2GB`, `7d`, `200` |
     /// | `VOR_RECORD_LAST=TIME` or `SIZE` | keeps the newest records in memory, and writes them when something asks for a dump: `30s`, `64MB`, `30s,64MB`; see [`last`](Self::last) |
-    /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash`, `exit`, or `nothing`; by default `panic,crash` |
+    /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `count:NAME:10/1s`, `stall`, `panic`, `crash`, `exit`, `failure`, or `nothing`; by default `panic,crash` |
     /// | `VOR_LISTEN=unix`, `unix:PATH` or `HOST:PORT` | lets `vor view`, `tail`, `top` and `record` watch the program while it runs (feature `live`) |
     /// | `VOR_LISTEN_TOKEN=TEXT`, `VOR_LISTEN_TOKEN_FILE=PATH` | the token that clients must have |
     /// | `VOR_LISTEN_ORIGIN=LIST` | the origins whose pages may watch it by a WebSocket, separated by commas |

@@ -75,8 +75,8 @@ pub(super) const KEEP: &str =
 pub(super) const LAST: &str = "a time from 1s, a size from 1MB, or both: `30s`, `64MB`, `30s,64MB`";
 /// What `VOR_DUMP_ON` may be.
 #[cfg(feature = "reader")]
-pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `stall`, `panic`, `crash` and `exit`, or \
-    `nothing`";
+pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `count:NAME:10/1s`, `stall`, `panic`, `crash`, \
+    `exit` and `failure`, or `nothing`";
 
 #[cfg(feature = "reader")]
 impl FromStr for Last {
@@ -157,10 +157,17 @@ pub(super) fn dump_on(text: &str) -> Option<DumpOn> {
                 let (name, limit) = rest.rsplit_once(':').filter(|(name, _)| !name.is_empty())?;
                 dump_on.slow_scope(name, short_time(limit)?)
             }
+            ("count", Some(rest)) => {
+                let (name, rest) = rest.rsplit_once(':').filter(|(name, _)| !name.is_empty())?;
+                let (times, within) = rest.split_once('/')?;
+                let times = times.trim().parse().ok().filter(|times| *times > 0)?;
+                dump_on.count(name, times, short_time(within)?)
+            }
             ("stall", None) => dump_on.stall(true),
             ("panic", None) => dump_on.panic(true),
             ("crash", None) => dump_on.crash(true),
             ("exit", None) => dump_on.exit(true),
+            ("failure", None) => dump_on.failure(true),
             _ => return None,
         })
     })

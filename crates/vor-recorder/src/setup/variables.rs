@@ -680,6 +680,13 @@ mod tests {
                     .slow_scope("db::query", ms(1_500))
                     .slow_scope("parse", Duration::from_micros(200)),
             ),
+            ("failure", DumpOn::nothing().failure(true)),
+            (
+                "count:db::error:10/1s, count:ERROR:1/50ms",
+                DumpOn::nothing()
+                    .count("db::error", 10, ms(1_000))
+                    .count("ERROR", 1, ms(50)),
+            ),
         ] {
             let (config, lines) = set(value);
             assert_eq!((config.dump_on, lines), (expected, vec![]), "{value}");
@@ -693,6 +700,13 @@ mod tests {
             "scope::1s",
             "scope:1s",
             "exits",
+            "failure:1",
+            "count",
+            "count:ERROR",
+            "count:ERROR:10",
+            "count:ERROR:0/1s",
+            "count:ERROR:1/s",
+            "count::1/1s",
             "panic:1s",
             "nothing,exit",
             "frame:NaNs",

@@ -131,8 +131,8 @@ struct Shared {
 pub(crate) struct LastSink {
     shared: Arc<Shared>,
     watch: Watch,
+    dump_on: DumpOn,
     spans: bool,
-    at_exit: bool,
     /// The thread that writes a dump.
     writer: Option<JoinHandle<()>>,
 }
@@ -158,7 +158,7 @@ impl LastSink {
             shared,
             watch: Watch::new(&options.dump_on),
             spans: options.capture.spans,
-            at_exit: causes.contains(Cause::Exit),
+            dump_on: options.dump_on,
             writer: None,
         })
     }
@@ -279,8 +279,8 @@ impl FrameSink for LastSink {
         if let Some((request, missed)) = take() {
             self.serve(request, missed);
         }
-        if self.at_exit {
-            let request = Request::new(Cause::Exit, "the end of the program".to_owned());
+        if let Some(reason) = self.dump_on.reason_at_end() {
+            let request = Request::new(Cause::Exit, reason);
             self.shared.write_and_report(&request);
         }
         self.join();

@@ -1,5 +1,6 @@
-//! Which frames and scopes ask for a dump, because they take longer than a limit.
+//! Which frames, scopes and messages ask for a dump: they take longer than a limit, or are too many.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use vor_capture::model::batch::SpanBatch;
@@ -8,12 +9,14 @@ use vor_capture::model::frame::FrameSnapshot;
 
 use crate::clock;
 use crate::drain::dumps::{Cause, Causes, request};
+use crate::drain::exit::{self, End};
 
 /// Causes of a dump besides a call of [`dump`](super::dump) and SIGUSR2.
 ///
 /// By default that is a panic and a crash: SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGFPE. A slow frame
-/// or scope, a stall and a panic are dumped at most once in the time that the memory covers, or in
-/// a minute if its age has no limit. The next dump says how many of them were not.
+/// or scope, too many of a kind, a stall and a panic are dumped at most once in the time that the
+/// memory covers, or in a minute if its age has no limit. The next dump says how many of them were
+/// not.
 ///
 /// # Examples
 ///
@@ -34,10 +37,20 @@ use crate::drain::dumps::{Cause, Causes, request};
 pub struct DumpOn {
     slow_frame: Option<Duration>,
     slow_scopes: Vec<(String, Duration)>,
+    counts: Vec<Count>,
     stall: bool,
     panic: bool,
     crash: bool,
     exit: bool,
+    failure: bool,
+}
+
+/// How many events of a name, within a time, ask for a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Count {
+    name: String,
+    times: u32,
+    within: Duration,
 }
 
 impl Default for DumpOn {
@@ -63,10 +76,12 @@ impl DumpOn {
         Self {
             slow_frame: None,
             slow_scopes: Vec::new(),
+            counts: Vec::new(),
             stall: false,
             panic: false,
             crash: false,
             exit: false,
+            failure: false,
         }
     }
 
@@ -81,6 +96,18 @@ impl DumpOn {
     #[must_use]
     pub fn slow_scope(mut self, name: impl Into<String>, limit: Duration) -> Self {
         self.slow_scopes.push((name.into(), limit));
+        self
+    }
+
+    /// Dumps when `times` events of this name came within a time: ends of scopes that are called
+    /// so, and messages that begin with it. `ERROR` is how the errors of `tracing` begin.
+    #[must_use]
+    pub fn count(mut self, name: impl Into<String>, times: u32, within: Duration) -> Self {
+        self.counts.push(Count {
+            name: name.into(),
+            times: times.max(1),
+            within,
+        });
         self
     }
 
@@ -112,21 +139,45 @@ impl DumpOn {
         self
     }
 
+    /// Sets whether an end of the program with another exit code than 0 is dumped. Only the C
+    /// library of GNU reports the code; elsewhere this is every end that is no signal.
+    #[must_use]
+    pub fn failure(mut self, failure: bool) -> Self {
+        self.failure = failure;
+        self
+    }
+
+    /// Returns why the end of the program is dumped; `None` if it is not.
+    pub(super) fn reason_at_end(&self) -> Option<String> {
+        match exit::end() {
+            End::Code(code) if self.failure && code != 0 => {
+                return Some(format!("the end of the program with exit code {code}"));
+            }
+            End::Unreported if self.failure => {}
+            _ if self.exit => {}
+            _ => return None,
+        }
+        Some("the end of the program".to_owned())
+    }
+
     pub(super) fn causes(&self) -> Causes {
         let Self {
             slow_frame,
             slow_scopes,
+            counts,
             stall,
             panic,
             crash,
             exit,
+            failure,
         } = self;
+        let is_slow = slow_frame.is_some() || !slow_scopes.is_empty();
         let causes = [
-            (Cause::Slow, slow_frame.is_some() || !slow_scopes.is_empty()),
+            (Cause::Slow, is_slow || !counts.is_empty()),
             (Cause::Stall, *stall),
             (Cause::Panic, *panic),
             (Cause::Crash, *crash),
-            (Cause::Exit, *exit),
+            (Cause::Exit, *exit || *failure),
         ];
         let on = causes.into_iter().filter(|(_, is_on)| *is_on);
         on.fold(Causes::default(), |causes, (cause, _)| causes.with(cause))
@@ -142,6 +193,50 @@ pub(super) struct Watch {
     limits: Vec<u64>,
     /// The lowest limit.
     least: u64,
+    counters: Vec<Counter>,
+    /// The counter of each site that has been looked at, from 1 on; 0 for none.
+    counter_of: Vec<u32>,
+}
+
+/// The newest events of a name.
+#[derive(Debug)]
+struct Counter {
+    count: Count,
+    within_ticks: u64,
+    /// At most as many as ask for a dump, in the order in which they were delivered.
+    ticks: VecDeque<u64>,
+}
+
+impl Counter {
+    fn new(count: &Count) -> Self {
+        let ns = u64::try_from(count.within.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            count: count.clone(),
+            within_ticks: clock::approximate_ticks(ns),
+            ticks: VecDeque::new(),
+        }
+    }
+
+    /// Counts an event, and requests a dump if it is the last of enough.
+    fn add(&mut self, ticks: u64) {
+        self.ticks.push_back(ticks);
+        let Count {
+            name,
+            times,
+            within,
+        } = &self.count;
+        if self.ticks.len() < *times as usize {
+            return;
+        }
+        // Events of other threads may be delivered later than newer ones.
+        let oldest = self.ticks.pop_front().unwrap_or(ticks);
+        if ticks.saturating_sub(oldest) <= self.within_ticks {
+            self.ticks.clear();
+            request(Cause::Slow, || {
+                format!("`{name}` came {times} times within {within:?}")
+            });
+        }
+    }
 }
 
 impl Watch {
@@ -164,6 +259,8 @@ impl Watch {
                 .unwrap_or(u64::MAX),
             scopes,
             limits: Vec::new(),
+            counters: dump_on.counts.iter().map(Counter::new).collect(),
+            counter_of: Vec::new(),
         }
     }
 
@@ -177,10 +274,11 @@ impl Watch {
     }
 
     pub(super) fn batch(&mut self, batch: &SpanBatch) {
-        if self.scopes.is_empty() {
+        if self.scopes.is_empty() && self.counters.is_empty() {
             return;
         }
         self.look_at_new_sites(&batch.catalog);
+        self.count(batch);
         for thread in &batch.threads {
             for (&site, &ticks) in thread.sites.iter().zip(&thread.duration_ticks) {
                 if ticks > self.least && self.limit_of(site).is_some_and(|limit| ticks > limit) {
@@ -189,6 +287,30 @@ impl Watch {
                         let name = name_of(&batch.catalog, site).unwrap_or("?");
                         format!("`{name}` took {:.1} ms", ns as f64 / 1e6)
                     });
+                }
+            }
+        }
+    }
+
+    /// Counts the events of the counted names.
+    fn count(&mut self, batch: &SpanBatch) {
+        if self.counters.is_empty() {
+            return;
+        }
+        for thread in &batch.threads {
+            let spans = thread.sites.iter().zip(&thread.start_ticks);
+            for ((&site, &start_ticks), &ticks) in spans.zip(&thread.duration_ticks) {
+                let counter = self.counter_of.get((site.0 as usize).wrapping_sub(1));
+                let at = counter.map_or(0, |counter| *counter as usize);
+                if let Some(counter) = self.counters.get_mut(at.wrapping_sub(1)) {
+                    counter.add(start_ticks.wrapping_add(ticks));
+                }
+            }
+            for message in &thread.messages {
+                let begins_so =
+                    |counter: &&mut Counter| message.text.starts_with(&counter.count.name);
+                if let Some(counter) = self.counters.iter_mut().find(begins_so) {
+                    counter.add(message.ticks);
                 }
             }
         }
@@ -208,6 +330,9 @@ impl Watch {
                 .find(|(scope, _)| name == Some(scope.as_str()));
             self.limits
                 .push(limit.map_or(u64::MAX, |(_, limit)| *limit));
+            let has_name = |counter: &Counter| name == Some(counter.count.name.as_str());
+            let counter = self.counters.iter().position(has_name);
+            self.counter_of.push(counter.map_or(0, |at| at as u32 + 1));
         }
     }
 }
