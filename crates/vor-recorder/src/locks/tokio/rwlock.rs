@@ -10,7 +10,7 @@ use ::tokio::sync::{self, TryLockError};
 use super::held::{
     Absent, BlockedThread, HeldInfo, Hold, ReadHold, guards_of_value, guards_that_change,
 };
-use super::waited::Waited;
+use super::waited::{Waited, spend_budget};
 use crate::hot::named_site::ValueName;
 use crate::sync::owned::{self, Owned};
 
@@ -142,12 +142,20 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Locks for reading, and waits until no writer holds the lock or has asked for it before.
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
+        if let Ok(guard) = self.try_read() {
+            spend_budget().await;
+            return guard;
+        }
         let inner = Waited::new(pin!(self.inner.read()), &self.info).await;
         self.read_guard(inner)
     }
 
     /// Locks for writing, and waits until nobody holds the lock.
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
+        if let Ok(guard) = self.try_write() {
+            spend_budget().await;
+            return guard;
+        }
         let inner = Waited::new(pin!(self.inner.write()), &self.info).await;
         self.write_guard(inner)
     }

@@ -12,7 +12,7 @@ use super::room;
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::link::link;
-use crate::locks::tokio::waited::Waited;
+use crate::locks::tokio::waited::{Waited, poll_once, spend_budget};
 
 /// The sending end of a bounded channel, with the interface of
 /// [`tokio::sync::mpsc::Sender`].
@@ -87,6 +87,12 @@ impl<T> Sender<T> {
     ///
     /// Returns the message in an error if the receiver is gone or has closed the channel.
     pub async fn send(&self, message: T) -> Result<(), SendError<T>> {
+        // The message is sent last: a future that is dropped before its end has not sent it.
+        if let Ok(permit) = self.try_reserve() {
+            spend_budget().await;
+            permit.send(message);
+            return Ok(());
+        }
         let sent = Waited::new(pin!(self.inner.send(message)), room(&self.link.info)).await;
         if sent.is_ok() {
             self.link.count();
@@ -136,6 +142,10 @@ impl<T> Sender<T> {
     ///
     /// Returns an error if the receiver is gone or has closed the channel.
     pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
+        if let Ok(permit) = self.try_reserve() {
+            spend_budget().await;
+            return Ok(permit);
+        }
         let inner = Waited::new(pin!(self.inner.reserve()), room(&self.link.info)).await?;
         Ok(self.permit(inner))
     }
