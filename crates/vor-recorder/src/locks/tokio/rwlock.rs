@@ -354,6 +354,36 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     ) -> RwLockReadGuard<'a, U> {
         RwLockReadGuard::map(this.downgrade(), part)
     }
+
+    /// Does the same, if there is such a part.
+    ///
+    /// # Errors
+    ///
+    /// Returns the guard, which still excludes readers, if `part` returns `None`.
+    pub fn try_downgrade_map<U: ?Sized>(
+        this: Self,
+        part: impl FnOnce(&T) -> Option<&U>,
+    ) -> Result<RwLockReadGuard<'a, U>, Self> {
+        let Self { hold, inner } = this;
+        let info = hold.info();
+        let mut hold = Some(hold);
+        let downgraded = sync::RwLockWriteGuard::try_downgrade_map(inner, |value| {
+            let part = part(value)?;
+            // Begins a flow for a reader that waits, before it is let in.
+            hold = None;
+            Some(part)
+        });
+        match downgraded {
+            Ok(inner) => Ok(RwLockReadGuard {
+                inner,
+                hold: ReadHold::new(info),
+            }),
+            Err(inner) => Err(Self {
+                hold: hold.unwrap_or_else(|| Hold::new(info)),
+                inner,
+            }),
+        }
+    }
 }
 
 impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {

@@ -4,10 +4,11 @@ use std::iter::FusedIterator;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ::tokio::sync::mpsc;
 
-use super::error::{SendError, TryRecvError, TrySendError};
+use super::error::{SendError, SendTimeoutError, TryRecvError, TrySendError};
 use super::room;
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
@@ -112,6 +113,32 @@ impl<T> Sender<T> {
             self.link.count();
         }
         sent
+    }
+
+    /// Sends a message, and waits until there is room for it, but no longer than `timeout`. A wait
+    /// for which the time is over ends with the step `cancelled`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the time is over, or if the receiver is gone or has
+    /// closed the channel.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a runtime with a timer.
+    pub async fn send_timeout(
+        &self,
+        message: T,
+        timeout: Duration,
+    ) -> Result<(), SendTimeoutError<T>> {
+        match ::tokio::time::timeout(timeout, self.reserve()).await {
+            Ok(Ok(permit)) => {
+                permit.send(message);
+                Ok(())
+            }
+            Ok(Err(SendError(()))) => Err(SendTimeoutError::Closed(message)),
+            Err(_) => Err(SendTimeoutError::Timeout(message)),
+        }
     }
 
     /// Sends a message, and blocks the thread until there is room for it. The wait is a scope of
