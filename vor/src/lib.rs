@@ -337,10 +337,12 @@ pub mod sync {
     /// `vor locks`.
     #[cfg(feature = "tokio")]
     pub mod tokio {
+        pub use vor_recorder::locks::tokio::barrier::{Barrier, BarrierWaitResult};
         pub use vor_recorder::locks::tokio::mutex::{
             MappedMutexGuard, Mutex, MutexGuard, OwnedMutexGuard, TryLockError,
         };
         pub use vor_recorder::locks::tokio::notify::{Notified, Notify};
+        pub use vor_recorder::locks::tokio::once_cell::{OnceCell, SetError};
         pub use vor_recorder::locks::tokio::rwlock::{
             OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockMappedWriteGuard,
             RwLockReadGuard, RwLockWriteGuard,

@@ -1,6 +1,7 @@
 //! The cost of locks and channels that do not block, beside those of the standard library and of
-//! the crates `parking_lot`, `crossbeam-channel` and `flume`: lock and unlock, send and receive,
-//! with recording off and on. Then two threads that share a lock, and two that wake each other.
+//! the crates `parking_lot`, `crossbeam-channel`, `flume` and `tokio`: lock and unlock, send and
+//! receive, with recording off and on. Then two threads that share a lock, and two that wake each
+//! other. `waits` has the cost of a wait.
 //!
 //! With the feature `locks-peers`, other profilers of locks take part: `peers`.
 //!
@@ -13,6 +14,8 @@
 
 #[cfg(feature = "locks-peers")]
 mod peers;
+mod tokio;
+mod waits;
 
 use std::hint::black_box;
 use std::sync::{Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
@@ -118,9 +121,16 @@ fn run_channels(state: &str) {
     let (sender, receiver) = channel::channel();
     let (std_other, std_other_receiver) = mpsc::channel();
     let (other, other_receiver) = channel::channel();
-    // The first thread that sends has a count of its own.
+    // Four threads have counts of their own, here threads that have ended.
+    let all_have_sent = Barrier::new(4);
     std::thread::scope(|scope| {
-        scope.spawn(|| (std_other.send(0_u64).unwrap(), other.send(0_u64).unwrap()));
+        for _ in 0..4 {
+            scope.spawn(|| {
+                std_other.send(0_u64).unwrap();
+                other.send(0_u64).unwrap();
+                all_have_sent.wait();
+            });
+        }
     });
     let (std_bounded, std_bounded_receiver) = mpsc::sync_channel(16);
     let (bounded, bounded_receiver) = channel::sync_channel(16);
@@ -129,8 +139,8 @@ fn run_channels(state: &str) {
         "vor send, recv",
         "std send, try_recv",
         "vor send, try_recv",
-        "std not the first thread",
-        "vor not the first thread",
+        "std, a fifth thread",
+        "vor, a fifth thread",
         "std bounded send, recv",
         "vor bounded send, recv",
         "std channel for 1 message",
@@ -306,6 +316,40 @@ macro_rules! run_channels_of {
     };
 }
 
+/// A message whose channels are also used otherwise than by `send` and `recv`. The compiler puts
+/// the code of a channel into its only user, so a channel with two is slower.
+struct Shared(u64);
+
+/// The same contest of programs that wait for messages, and elsewhere only look for some.
+fn run_crossbeam_shared(state: &str) {
+    use vor::sync::crossbeam as ours;
+
+    let (their_sender, their_receiver) = crossbeam_channel::unbounded();
+    let (sender, receiver) = ours::unbounded();
+    their_sender.try_send(Shared(1)).unwrap();
+    sender.try_send(Shared(1)).unwrap();
+    black_box((
+        their_receiver.try_recv().unwrap(),
+        receiver.try_recv().unwrap(),
+    ));
+    let mut loops = [
+        timed(|| {
+            black_box(&their_sender).send(Shared(1)).unwrap();
+            black_box(black_box(&their_receiver).recv().unwrap().0);
+        }),
+        timed(|| {
+            black_box(&sender).send(Shared(1)).unwrap();
+            black_box(black_box(&receiver).recv().unwrap().0);
+        }),
+    ];
+    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
+    print(
+        state,
+        &["crossbeam, shared code", "vor, shared code"],
+        &times,
+    );
+}
+
 run_channels_of! { run_crossbeam, "crossbeam", crossbeam_channel, vor::sync::crossbeam }
 run_channels_of! { run_flume, "flume", flume, vor::sync::flume }
 
@@ -416,8 +460,11 @@ const GROUPS: &[(&str, Group)] = &[
     ("blocked", run_blocked),
     ("parking_lot", run_parking_lot),
     ("crossbeam", run_crossbeam),
+    ("crossbeam_shared", run_crossbeam_shared),
     ("flume", run_flume),
     ("flows", run_flows),
+    ("tokio", tokio::run),
+    ("waits", waits::run),
     #[cfg(feature = "locks-peers")]
     ("peers", peers::run),
 ];

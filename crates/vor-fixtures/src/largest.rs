@@ -8,7 +8,7 @@ use crate::sealed::{Sealed, declarations, kind};
 const MAX: u64 = u64::MAX;
 
 /// The names by which a site has all measures.
-const MEASURES: [&str; 8] = [
+const MEASURES: [&str; 9] = [
     "off_cpu_ns",
     "cpu_user_ns",
     "cpu_sys_ns",
@@ -17,6 +17,7 @@ const MEASURES: [&str; 8] = [
     "free_objects",
     "free_bytes",
     "run_queue_ns",
+    "context_switches",
 ];
 
 /// The number of the site that has all measures, and its name.

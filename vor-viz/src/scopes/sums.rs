@@ -116,6 +116,14 @@ impl ScopeRow {
             .then(|| [queued_ns, self.measured.off_cpu_ns - queued_ns])
     }
 
+    /// Returns how often the threads of the spans that ended in the frames got a processor again,
+    /// or `None` if it was not counted.
+    #[must_use]
+    pub fn switches(&self) -> Option<u64> {
+        self.has_measured(Measures::SWITCHES)
+            .then_some(self.measured.context_switches)
+    }
+
     /// Returns the bytes that the spans that ended in the frames allocated, including spans inside,
     /// or `None` if not counted.
     #[must_use]

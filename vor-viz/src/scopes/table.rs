@@ -112,6 +112,12 @@ const BLOCKED: Column = Column {
         those that ended in these frames, from begin to end",
     digits: 9.0,
 };
+const SWITCHES: Column = Column {
+    title: "switches",
+    hint: "How often the threads of its spans got a processor again, with all inside them: those \
+        that ended in these frames, from begin to end",
+    digits: 8.0,
+};
 const ALLOC: Column = Column {
     title: "alloc",
     hint: "How much its spans allocated, with all inside them: those that ended in these frames, \
@@ -125,11 +131,18 @@ enum Quantity {
     Cpu,
     Queued,
     Blocked,
+    Switches,
     Alloc,
 }
 
 impl Quantity {
-    const ALL: [Self; 4] = [Self::Cpu, Self::Queued, Self::Blocked, Self::Alloc];
+    const ALL: [Self; 5] = [
+        Self::Cpu,
+        Self::Queued,
+        Self::Blocked,
+        Self::Switches,
+        Self::Alloc,
+    ];
 
     /// Returns those that a row has.
     fn measured(rows: &[ScopeRow]) -> Vec<Self> {
@@ -142,6 +155,7 @@ impl Quantity {
         match self {
             Self::Cpu => Measures::CPU,
             Self::Queued | Self::Blocked => Measures::WAIT,
+            Self::Switches => Measures::SWITCHES,
             Self::Alloc => Measures::ALLOC,
         }
     }
@@ -151,22 +165,25 @@ impl Quantity {
             Self::Cpu => CPU,
             Self::Queued => QUEUED,
             Self::Blocked => BLOCKED,
+            Self::Switches => SWITCHES,
             Self::Alloc => ALLOC,
         }
     }
 
-    /// Returns the value of a row, in nanoseconds or bytes.
+    /// Returns the value of a row, in nanoseconds, bytes or switches.
     fn of(self, row: &ScopeRow) -> Option<u64> {
         match self {
             Self::Cpu => row.cpu_ns(),
             Self::Queued => row.waits_ns().map(|[queued, _]| queued),
             Self::Blocked => row.waits_ns().map(|[_, blocked]| blocked),
+            Self::Switches => row.switches(),
             Self::Alloc => row.alloc_bytes(),
         }
     }
 
     fn text(self, value: u64) -> String {
         match self {
+            Self::Switches => units::count(value),
             Self::Alloc => units::scaled(value as f64, "B"),
             _ => units::duration(value as f64),
         }
@@ -509,6 +526,7 @@ impl ScopeTable {
             "cpu_ns",
             "queued_ns",
             "blocked_ns",
+            "context_switches",
             "alloc_bytes",
         ];
         text.push_str(&titles.join(&separator.to_string()));

@@ -704,6 +704,58 @@ fn the_parts_of_a_wait_have_their_own_columns() {
 }
 
 #[test]
+fn switches_have_their_own_column() {
+    let site = |name: &'static str| {
+        let args = Measures::WAITS.arg_names();
+        Some(Arc::new(filled!(SiteInfo {
+            name: name.into(),
+            arg_names: args.map(Into::into).collect(),
+        })))
+    };
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(vec![site("sleeps"), site("polls")]),
+    }));
+    let args = |span, switches| {
+        filled!(SpanArgs {
+            span,
+            values: [500_000, 100_000, switches].map(ArgValue::U64).to_vec(),
+        })
+    };
+    let mut builder = TreeBuilder::new(100);
+    builder.add(&filled!(ThreadBatch {
+        start_ticks: vec![0, 4_000_000],
+        duration_ticks: vec![3_000_000, 2_000_000],
+        sites: vec![SiteId(1), SiteId(2)],
+        args: vec![args(0, 1), args(1, 40)],
+    }));
+    let frame = filled!(FrameSnapshot {
+        catalog,
+        end_ticks: 10_000_000,
+        span_count: 2,
+        threads: builder.finish().threads,
+    });
+    let mut store = Store::new(10, usize::MAX);
+    store.push_block(FrameBlock::new(&frame, 0));
+    let shown = Shown::new(store);
+    let mut harness = shown.harness(1300.0, 200.0, Shade::Light, 1.0);
+    {
+        let table = shown.table.borrow();
+        let number = |row: &ScopeRow| (row.name.to_string(), row.switches());
+        let mut found: Vec<_> = table.rows().unwrap().rows.iter().map(number).collect();
+        found.sort();
+        let expected = [("polls", Some(40)), ("sleeps", Some(1))];
+        assert_eq!(
+            found,
+            expected.map(|(name, number)| (name.to_owned(), number))
+        );
+    }
+    assert_eq!(shown.names(), ["sleeps", "polls"]);
+    harness.get_by_label_contains("switches").click();
+    harness.run();
+    assert_eq!(shown.names(), ["polls", "sleeps"]);
+}
+
+#[test]
 fn measured_values_of_scopes_have_their_own_columns() {
     let site = |name: &'static str, measures: Measures| {
         let own = (name == "load").then_some("file");

@@ -185,6 +185,9 @@ struct CpuJson {
     /// Absent unless the program measured waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_queue_ns: Option<u64>,
+    /// Absent too in captures of recorders that did not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_switches: Option<u64>,
 }
 
 /// Allocations of a scope, where they were counted.
@@ -445,6 +448,10 @@ fn scope_json<'a>(
                     .measures
                     .has(Measures::WAIT)
                     .then_some(row.measured.run_queue_ns),
+                context_switches: row
+                    .measures
+                    .has(Measures::SWITCHES)
+                    .then_some(row.measured.context_switches),
             }),
         allocations: row
             .measures
@@ -546,6 +553,7 @@ fn print_table(
     let measured = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
     let (has_cpu, has_alloc) = (measured(Measures::CPU), measured(Measures::ALLOC));
     let has_wait = measured(Measures::WAIT);
+    let has_switches = measured(Measures::SWITCHES);
     let mut columns = vec![
         Column::new("scope", Kind::Text, 0).shrinking_to(name_width),
         number("count", Some(Sort::Count), 0),
@@ -566,6 +574,9 @@ fn print_table(
             columns.push(number("blocked", None, 1));
         } else {
             columns.push(number("off cpu", None, 1));
+        }
+        if has_switches {
+            columns.push(number("switches", None, 1));
         }
     }
     if has_alloc {
@@ -604,6 +615,7 @@ fn print_table(
             let Measured {
                 off_cpu_ns,
                 run_queue_ns,
+                context_switches,
                 ..
             } = row.self_measured;
             if has_wait {
@@ -612,6 +624,10 @@ fn print_table(
                 cells.push(cell(is_split, ns(off_cpu_ns.saturating_sub(run_queue_ns))));
             } else {
                 cells.push(cell(own.is_some(), ns(off_cpu_ns)));
+            }
+            if has_switches {
+                let is_counted = row.measures.has(Measures::SWITCHES);
+                cells.push(cell(is_counted, units::count(context_switches)));
             }
         }
         if has_alloc {

@@ -21,6 +21,8 @@ pub const CPU_USER_NS: &str = "cpu_user_ns";
 pub const CPU_SYS_NS: &str = "cpu_sys_ns";
 /// Nanoseconds of the off-CPU time in which the thread was runnable and had no processor.
 pub const RUN_QUEUE_NS: &str = "run_queue_ns";
+/// How often the thread got a processor again, after it was blocked or another thread ran.
+pub const CONTEXT_SWITCHES: &str = "context_switches";
 /// Number of allocations.
 pub const ALLOC_OBJECTS: &str = "alloc_objects";
 /// Bytes of them, as requested.
@@ -45,6 +47,11 @@ impl Measures {
     pub const ALLOC: Self = Self(4);
     /// The wait for a processor: [`RUN_QUEUE_NS`]. It goes with [`CPU`](Self::CPU).
     pub const WAIT: Self = Self(8);
+    /// Switches between threads: [`CONTEXT_SWITCHES`]. It goes with [`WAIT`](Self::WAIT).
+    pub const SWITCHES: Self = Self(16);
+    /// What a thread waited for, in all: [`CPU`](Self::CPU), [`WAIT`](Self::WAIT) and
+    /// [`SWITCHES`](Self::SWITCHES).
+    pub const WAITS: Self = Self(1 | 8 | 16);
 
     /// Returns whether all of `other` is measured.
     #[inline]
@@ -86,13 +93,13 @@ impl Measures {
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & 15)
+        Self(bits & 31)
     }
 
     /// Returns the names under which the values are recorded, in their order.
     #[inline]
     pub fn arg_names(self) -> impl Iterator<Item = &'static str> {
-        let groups: [(Self, &[&str]); 4] = [
+        let groups: [(Self, &[&str]); 5] = [
             (Self::CPU, &[OFF_CPU_NS]),
             (Self::CPU_SPLIT, &[CPU_USER_NS, CPU_SYS_NS]),
             (
@@ -100,6 +107,7 @@ impl Measures {
                 &[ALLOC_OBJECTS, ALLOC_BYTES, FREE_OBJECTS, FREE_BYTES],
             ),
             (Self::WAIT, &[RUN_QUEUE_NS]),
+            (Self::SWITCHES, &[CONTEXT_SWITCHES]),
         ];
         groups
             .into_iter()
@@ -117,6 +125,7 @@ impl Measures {
             (Self::CPU_SPLIT, CPU_USER_NS),
             (Self::ALLOC, ALLOC_BYTES),
             (Self::WAIT, RUN_QUEUE_NS),
+            (Self::SWITCHES, CONTEXT_SWITCHES),
         ] {
             if has(name) {
                 measures = measures.union(group);
@@ -155,6 +164,8 @@ pub struct Measured {
     pub free_bytes: u64,
     /// See [`RUN_QUEUE_NS`].
     pub run_queue_ns: u64,
+    /// See [`CONTEXT_SWITCHES`].
+    pub context_switches: u64,
 }
 
 impl Measured {
@@ -180,6 +191,7 @@ impl Measured {
             FREE_OBJECTS => &mut self.free_objects,
             FREE_BYTES => &mut self.free_bytes,
             RUN_QUEUE_NS => &mut self.run_queue_ns,
+            CONTEXT_SWITCHES => &mut self.context_switches,
             _ => return None,
         })
     }
@@ -236,6 +248,7 @@ impl Weight for Measured {
             free_objects: with(self.free_objects, other.free_objects),
             free_bytes: with(self.free_bytes, other.free_bytes),
             run_queue_ns: with(self.run_queue_ns, other.run_queue_ns),
+            context_switches: with(self.context_switches, other.context_switches),
         }
     }
 }
@@ -246,9 +259,9 @@ mod tests {
 
     #[test]
     fn names_identify_measures_and_values() {
-        let all = Measures::CPU | Measures::ALLOC | Measures::WAIT;
+        let all = Measures::WAITS | Measures::ALLOC;
         assert_eq!(Measures::from_bits(all.bits()), all);
-        assert_eq!(all.without(Measures::ALLOC), Measures::CPU | Measures::WAIT);
+        assert_eq!(all.without(Measures::ALLOC), Measures::WAITS);
         let mut site = SiteInfo {
             arg_names: vec!["bytes".into()],
             ..SiteInfo::default()
@@ -256,7 +269,7 @@ mod tests {
         assert_eq!(Measures::of(&site), Measures::NONE);
         site.arg_names.extend(all.arg_names().map(Into::into));
         assert_eq!(Measures::of(&site), all);
-        let args = [9, 5, 2, 128, 1, 64, 3].map(ArgValue::U64);
+        let args = [9, 5, 2, 128, 1, 64, 3, 7].map(ArgValue::U64);
         let expected = Measured {
             off_cpu_ns: 5,
             alloc_objects: 2,
@@ -264,6 +277,7 @@ mod tests {
             free_objects: 1,
             free_bytes: 64,
             run_queue_ns: 3,
+            context_switches: 7,
             ..Measured::default()
         };
         assert_eq!(Measured::of(&site, &args), expected);

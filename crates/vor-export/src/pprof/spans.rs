@@ -334,7 +334,7 @@ fn is_measure(name: &str) -> bool {
     let all = Measures::CPU
         .union(Measures::CPU_SPLIT)
         .union(Measures::ALLOC)
-        .union(Measures::WAIT);
+        .union(Measures::WAITS);
     all.arg_names().any(|measure| measure == name)
 }
 

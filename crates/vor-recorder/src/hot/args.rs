@@ -262,7 +262,7 @@ pub(crate) fn decode(
 }
 
 /// Largest number of words of a record that hold measures.
-pub(crate) const MAX_MEASURED_WORDS: usize = 8;
+pub(crate) const MAX_MEASURED_WORDS: usize = 9;
 
 /// Converts the measured words of a record into the values of a span. Off-CPU time is converted
 /// from ticks to nanoseconds; all other values are unchanged.

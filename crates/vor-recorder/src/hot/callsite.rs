@@ -140,7 +140,7 @@ impl CallSite {
     /// Measures the CPU time of its scopes, and for how long they waited for a processor.
     #[must_use]
     pub const fn with_waits(mut self) -> Self {
-        self.measures = self.measures.union(Measures::CPU).union(Measures::WAIT);
+        self.measures = self.measures.union(Measures::WAITS);
         self
     }
 
@@ -239,7 +239,7 @@ impl CallSite {
         if cfg!(target_family = "wasm") {
             Measures::NONE
         } else if self.measures.has(Measures::WAIT) && !cpu::has_run_queue() {
-            self.measures.without(Measures::WAIT)
+            cpu::without_run_queue(self.measures)
         } else {
             self.measures
         }

@@ -143,9 +143,9 @@ fn a_lane_that_changes_hands_loses_no_message() {
         let send = |me: u64| {
             let depth = Arc::clone(&depth);
             thread::spawn(move || {
-                depth.add_sent(0, me);
-                depth.leave_sending(0, me);
-                depth.add_sent(0, me);
+                depth.add_sent(me);
+                depth.leave_sending(me);
+                depth.add_sent(me);
             })
         };
         let senders = [send(1), send(2)];
@@ -164,9 +164,9 @@ fn a_depth_is_never_negative() {
         let depth = Arc::new(Depth::<Alone>::new());
         let sender = {
             let depth = Arc::clone(&depth);
-            thread::spawn(move || depth.add_sent(0, 1))
+            thread::spawn(move || depth.add_sent(1))
         };
-        depth.add_received(0, 2, 1);
+        depth.add_received(2, 1);
         assert!(depth.read() <= 1);
         sender.join().unwrap();
         assert_eq!(depth.read(), 0);
@@ -178,12 +178,12 @@ fn a_depth_is_never_negative() {
 fn no_message_of_several_receivers_is_lost() {
     loom::model(|| {
         let depth = Arc::new(Depth::<Lanes>::new());
-        (0..3).for_each(|_| depth.add_sent(0, 1));
+        (0..3).for_each(|_| depth.add_sent(1));
         let receive = |me: u64| {
             let depth = Arc::clone(&depth);
             thread::spawn(move || {
-                depth.add_received(0, me, 1);
-                depth.leave_receiving(0, me);
+                depth.add_received(me, 1);
+                depth.leave_receiving(me);
             })
         };
         let receivers = [receive(2), receive(3)];

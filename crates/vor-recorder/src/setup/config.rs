@@ -376,7 +376,7 @@ impl Config {
     #[must_use]
     pub fn waits(mut self, waits: bool) -> Self {
         if waits {
-            self.measures = self.measures.union(Measures::CPU).union(Measures::WAIT);
+            self.measures = self.measures.union(Measures::WAITS);
         }
         self
     }

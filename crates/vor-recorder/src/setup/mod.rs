@@ -253,7 +253,7 @@ fn measure_cpu(measures: Measures) {
         report::line(
             "waits for a processor are not measured: this system does not report a thread's",
         );
-        measures = measures.without(Measures::WAIT);
+        measures = cpu::without_run_queue(measures);
     }
     record_state::measure(measures);
 }

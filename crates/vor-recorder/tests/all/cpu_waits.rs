@@ -25,6 +25,16 @@ fn queued_ns() -> u64 {
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
+/// Returns how often this thread was switched out so far, by itself and by the kernel.
+fn switched() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(|name| {
+        let mut lines = text.lines();
+        let number = lines.find_map(|line| line.strip_prefix(name)).unwrap();
+        number.trim().parse().unwrap()
+    })
+}
+
 fn stay_on_one_processor() {
     // SAFETY: the sets are plain memory of the stated size, for which all zeros are valid.
     unsafe {
@@ -53,7 +63,7 @@ fn spans(path: &Path) -> Vec<(String, u64, Measured)> {
         for thread in &batch.threads {
             for i in 0..thread.len() {
                 let site = batch.catalog.site(thread.sites[i]).unwrap();
-                assert!(Measures::of(site).has(Measures::CPU | Measures::WAIT));
+                assert!(Measures::of(site).has(Measures::WAITS));
                 let args = thread.args.iter().find(|args| args.span as usize == i);
                 let measured = args.map(|args| Measured::of(site, &args.values));
                 let (start, ticks) = (thread.start_ticks[i], thread.duration_ticks[i]);
@@ -161,6 +171,87 @@ fn a_single_scope_may_measure_its_waits() {
         blocked_ns > 19_000_000 && blocked_ns <= *ns
     });
     assert!(blocked.count() > ROUNDS / 2, "{all:?}");
+}
+
+/// The kernel counts the same switches in another file, where it divides them by who caused them.
+#[test]
+fn switches_are_those_that_the_kernel_counts() {
+    const SLEEPS: u64 = 7;
+    own_process!();
+    if std::fs::metadata("/proc/thread-self/schedstat").is_err() {
+        vor_fixtures::skip("switches", "the kernel has no schedstat");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).waits(true).enable();
+    let truth = std::thread::spawn(|| {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        stay_on_one_processor();
+        let mut truth = Vec::new();
+        let mut round = |pass: &dyn Fn()| {
+            for _ in 0..ROUNDS {
+                let before = switched();
+                pass();
+                let after = switched();
+                truth.push([after[0] - before[0], after[1] - before[1]]);
+            }
+        };
+        round(&|| {
+            profile_scope!("sleeps");
+            for _ in 0..SLEEPS {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        round(&|| {
+            profile_scope!("spins");
+            work_for(Duration::from_micros(200));
+        });
+        let competitor = std::thread::spawn(|| {
+            while !STOP.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        round(&|| {
+            profile_scope!("beside a competitor");
+            work_for(Duration::from_millis(50));
+        });
+        STOP.store(true, Ordering::Relaxed);
+        competitor.join().unwrap();
+        truth
+    });
+    let truth = truth.join().unwrap();
+    vor_recorder::drain::close_capture().unwrap();
+    let all = spans(&path);
+    assert_eq!(all.len(), truth.len());
+    for (at, name) in ["sleeps", "spins", "beside a competitor"]
+        .iter()
+        .enumerate()
+    {
+        let rounds = at * ROUNDS..(at + 1) * ROUNDS;
+        let pairs = || all[rounds.clone()].iter().zip(&truth[rounds.clone()]);
+        assert!(pairs().all(|(span, _)| span.0 == *name), "{all:?}");
+        // In single rounds the thread is switched out beside the scope.
+        let agree = pairs().filter(|(span, [by_itself, by_kernel])| {
+            span.2.context_switches == by_itself + by_kernel
+        });
+        assert!(agree.count() > ROUNDS / 2, "{name}: {all:?} {truth:?}");
+    }
+    let found = |at: usize| {
+        all[at * ROUNDS..(at + 1) * ROUNDS]
+            .iter()
+            .map(|span| span.2)
+    };
+    assert!(
+        found(0).all(|measured| measured.context_switches >= SLEEPS),
+        "{all:?}"
+    );
+    let undisturbed = found(1).filter(|measured| measured.context_switches == 0);
+    assert!(undisturbed.count() > ROUNDS / 2, "{all:?}");
+    // Both threads always want the processor, and neither gives it back by itself.
+    let beside = &truth[2 * ROUNDS..];
+    let by_kernel: u64 = beside.iter().map(|switches| switches[1]).sum();
+    assert!(by_kernel >= ROUNDS as u64, "{truth:?}");
 }
 
 /// A group of threads that gets a fifth of a processor, removed when dropped.
@@ -276,7 +367,10 @@ fn a_child_of_a_fork_counts_from_its_own_beginning() {
     Config::new().capture(&path).waits(true).enable();
     {
         profile_scope!("parent");
-        std::thread::sleep(Duration::from_millis(1));
+        // More often than the child, whose own number is the smaller one.
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
     // SAFETY: the child only records, and ends without the parent's destructors.
     let child = unsafe { libc::fork() };
@@ -299,4 +393,5 @@ fn a_child_of_a_fork_counts_from_its_own_beginning() {
     assert_eq!(name, "child");
     assert!(measured.off_cpu_ns > 5_000_000 && measured.off_cpu_ns <= *ns);
     assert!(measured.run_queue_ns <= measured.off_cpu_ns);
+    assert!((1..50).contains(&measured.context_switches), "{measured:?}");
 }

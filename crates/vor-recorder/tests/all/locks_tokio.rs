@@ -36,14 +36,14 @@ pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 /// Polls a future once more, which must be ready then.
-fn ready<F: Future + ?Sized>(future: Pin<&mut F>) -> F::Output {
+pub(crate) fn ready<F: Future + ?Sized>(future: Pin<&mut F>) -> F::Output {
     match poll(future) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("the future is not ready"),
     }
 }
 
-fn pending<F: Future + ?Sized>(future: Pin<&mut F>) {
+pub(crate) fn pending<F: Future + ?Sized>(future: Pin<&mut F>) {
     assert!(poll(future).is_pending());
 }
 
@@ -56,7 +56,7 @@ fn on_one_thread<F: Future>(future: F) -> F::Output {
 }
 
 /// Returns the names and the steps of all tasks whose name begins with `wait: `, by their begin.
-fn waits(recording: &Recording) -> Vec<String> {
+pub(crate) fn waits(recording: &Recording) -> Vec<String> {
     let tasks = recording.ended_tasks().into_iter();
     tasks
         .filter(|task| task.name.starts_with("wait: "))

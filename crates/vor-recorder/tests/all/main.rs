@@ -38,6 +38,13 @@ mod locks_channel_many_like;
 mod locks_condvar;
 #[cfg(feature = "locks")]
 mod locks_foreign;
+#[cfg(all(
+    feature = "crossbeam",
+    feature = "flume",
+    feature = "parking_lot",
+    feature = "tokio"
+))]
+mod locks_interfaces;
 #[cfg(feature = "locks")]
 mod locks_like_std;
 #[cfg(feature = "parking_lot")]
@@ -54,6 +61,8 @@ mod locks_tokio;
 mod locks_tokio_like;
 #[cfg(all(feature = "locks", feature = "tokio"))]
 mod locks_tokio_model;
+#[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio_once;
 #[cfg(feature = "locks")]
 mod locks_waits;
 #[cfg(not(feature = "off"))]

@@ -84,6 +84,30 @@ fn waits_are_divided_into_queued_and_blocked() {
     assert_eq!(cell("inner", "queued"), "5.00 µs", "{text}");
     assert_eq!(cell("inner", "blocked"), "25.0 µs", "{text}");
     assert!(!text.contains("off cpu"), "{text}");
+    // A recorder before switches were counted.
+    assert!(!text.contains("switches"), "{text}");
+    assert!(scope("outer").get("context_switches").is_none());
+}
+
+#[test]
+fn switches_have_a_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("switches.vor");
+    let names = ["off_cpu_ns", "run_queue_ns", "context_switches"];
+    write(&path, &names, &[50_000, 20_000, 9], &[30_000, 5_000, 2]);
+    let stats = run("stats", &path, &["--json"]).json();
+    let rows = stats["scopes"].as_array().unwrap();
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        row["context_switches"].as_u64().unwrap()
+    };
+    assert_eq!([of("outer"), of("inner")], [9, 2]);
+    let text = run("stats", &path, &[]).stdout;
+    for (scope, expected) in [("outer", "7"), ("inner", "2")] {
+        let cells = row(&text, scope);
+        let cell = cells.into_iter().find(|(head, _)| head == "switches");
+        assert_eq!(cell.unwrap().1, expected, "{text}");
+    }
 }
 
 #[test]

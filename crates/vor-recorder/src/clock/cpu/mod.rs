@@ -67,6 +67,8 @@ mod thread_clock;
 
 use std::cell::Cell;
 
+use vor_capture::model::measures::Measures;
+
 use crate::clock;
 use crate::sync::global::compiler_fence;
 use crate::sync::{Ordering, const_fn, global, thread_locals};
@@ -181,17 +183,31 @@ pub(crate) fn has_run_queue() -> bool {
     }
 }
 
-/// Returns for how long this thread waited for a processor so far, in nanoseconds, if its off-CPU
-/// time has not grown since the last reading.
-#[inline(always)]
-pub(crate) fn known_run_queue_ns(off_cpu_ticks: u64) -> Option<u64> {
-    run_queue::known_ns(off_cpu_ticks)
+/// Returns these without those that the run queue reports.
+pub(crate) const fn without_run_queue(measures: Measures) -> Measures {
+    measures.without(Measures::WAIT.union(Measures::SWITCHES))
 }
 
-/// Returns for how long this thread waited for a processor so far, in nanoseconds. Its off-CPU time
-/// is `off_cpu_ticks`. The first call on a thread allocates; a call takes a microsecond.
-pub(crate) fn run_queue_ns(off_cpu_ticks: u64) -> u64 {
-    run_queue::ns(off_cpu_ticks)
+/// What the kernel counts when it gives a thread a processor, summed over the thread's life.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    /// The time for which the thread was runnable and had no processor.
+    pub(crate) ns: u64,
+    /// How often the thread got a processor.
+    pub(crate) switches: u64,
+}
+
+/// Returns what this thread queued so far, if its off-CPU time has not grown since the last
+/// reading.
+#[inline(always)]
+pub(crate) fn known_queued(off_cpu_ticks: u64) -> Option<Queued> {
+    run_queue::known(off_cpu_ticks)
+}
+
+/// Returns what this thread queued so far. Its off-CPU time is `off_cpu_ticks`. The first call on a
+/// thread allocates; a call takes a microsecond.
+pub(crate) fn queued(off_cpu_ticks: u64) -> Queued {
+    run_queue::queued(off_cpu_ticks)
 }
 
 /// Returns the off-CPU ticks of a span, from those of its thread at its beginning and its end; at

@@ -104,10 +104,10 @@ fn available(measures: Measures) -> Measures {
     let mut available = measures;
     // The source of CPU time is found at the first question, here and not in a scope.
     if measures.has(Measures::CPU) && cpu::source() == cpu::Source::None {
-        available = available.without(Measures::CPU.union(Measures::WAIT));
+        available = available.without(Measures::WAITS);
     }
     if measures.has(Measures::WAIT) && !cpu::has_run_queue() {
-        available = available.without(Measures::WAIT);
+        available = cpu::without_run_queue(available);
     }
     if measures.has(Measures::ALLOC) && !allocations::is_installed() {
         available = available.without(Measures::ALLOC);

@@ -102,7 +102,7 @@ const TIMES: [(&str, u64); 5] = [
 ];
 
 const MEASURES: [(&str, Measures); 3] = [
-    ("waits", Measures::CPU.union(Measures::WAIT)),
+    ("waits", Measures::WAITS),
     ("cpu", Measures::CPU),
     ("alloc", Measures::ALLOC),
 ];

@@ -20,6 +20,7 @@ use super::record::Record;
 use super::slow::{MEASURED, Opened, elapsed_ticks};
 use super::{commit_record, mixed, reserve_record};
 use crate::allocations::{self, AllocCounts};
+use crate::clock::cpu::Queued;
 use crate::clock::{self, Halves, cpu};
 use crate::hot::args::MAX_MEASURED_WORDS;
 use crate::hot::callsite::{CallSite, Kinds};
@@ -156,6 +157,7 @@ struct SharedBaseline {
     user_ns: Counter,
     sys_ns: Counter,
     run_queue_ns: Counter,
+    switches: Counter,
 }
 
 /// A counter of a baseline.
@@ -217,6 +219,7 @@ impl SharedBaseline {
                 user_ns: Counter::new(),
                 sys_ns: Counter::new(),
                 run_queue_ns: Counter::new(),
+                switches: Counter::new(),
             }
         }
     }
@@ -237,10 +240,10 @@ impl SharedBaseline {
             };
             self.off_cpu_ticks.set(off_cpu_ticks);
             if measures.has(Measures::WAIT) {
-                let Some(run_queue_ns) = cpu::known_run_queue_ns(off_cpu_ticks) else {
+                let Some(queued) = cpu::known_queued(off_cpu_ticks) else {
                     return false;
                 };
-                self.run_queue_ns.set(run_queue_ns);
+                self.set_queued(queued);
             }
         }
         self.set_others(measures);
@@ -257,7 +260,7 @@ impl SharedBaseline {
             let off_cpu_ticks = cpu::off_cpu_ticks_at(start_ticks);
             self.off_cpu_ticks.set(off_cpu_ticks);
             if measures.has(Measures::WAIT) {
-                self.run_queue_ns.set(run_queue_ns(off_cpu_ticks));
+                self.set_queued(queued(off_cpu_ticks));
             }
         }
         if measures.has(Measures::CPU_SPLIT) {
@@ -266,6 +269,12 @@ impl SharedBaseline {
             self.sys_ns.set(sys_ns);
         }
         self.start_ticks.0.store(start_ticks, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn set_queued(&self, queued: Queued) {
+        self.run_queue_ns.set(queued.ns);
+        self.switches.set(queued.switches);
     }
 
     /// Stores the baseline of a scope whose guard has read the off-CPU ticks.
@@ -329,14 +338,18 @@ impl SharedBaseline {
             return found;
         }
         let measures = self.measures();
-        let mut waited = 0;
+        let mut waited = Queued::default();
         if measures.has(Measures::CPU) {
             let now = cpu::off_cpu_ticks_at(start_ticks.wrapping_add(duration_ticks));
             let off_ticks = cpu::off_of_span(self.off_cpu_ticks.get(), now, duration_ticks);
             found.put(off_ticks);
             if measures.has(Measures::WAIT) {
-                let waited_ns = run_queue_ns(now).saturating_sub(self.run_queue_ns.get());
-                waited = waited_ns.min(clock::approximate_ns(off_ticks));
+                let now = queued(now);
+                let waited_ns = now.ns.saturating_sub(self.run_queue_ns.get());
+                waited = Queued {
+                    ns: waited_ns.min(clock::approximate_ns(off_ticks)),
+                    switches: now.switches.saturating_sub(self.switches.get()),
+                };
             }
         }
         if measures.has(Measures::CPU_SPLIT) {
@@ -352,7 +365,10 @@ impl SharedBaseline {
             found.put(allocated.free_bytes);
         }
         if measures.has(Measures::WAIT) {
-            found.put(waited);
+            found.put(waited.ns);
+        }
+        if measures.has(Measures::SWITCHES) {
+            found.put(waited.switches);
         }
         found
     }
@@ -380,11 +396,11 @@ impl Baselines {
     }
 }
 
-/// Returns for how long this thread waited for a processor, when its off-CPU time was this.
-fn run_queue_ns(off_cpu_ticks: u64) -> u64 {
-    let known = cpu::known_run_queue_ns(off_cpu_ticks);
+/// Returns what this thread queued for a processor, when its off-CPU time was this.
+fn queued(off_cpu_ticks: u64) -> Queued {
+    let known = cpu::known_queued(off_cpu_ticks);
     // Busy, because the first use of a thread-local allocates.
-    known.unwrap_or_else(|| thread::while_busy(|| cpu::run_queue_ns(off_cpu_ticks)))
+    known.unwrap_or_else(|| thread::while_busy(|| cpu::queued(off_cpu_ticks)))
 }
 
 /// Returns a pointer to this thread's baselines, valid for as long as the thread lives.

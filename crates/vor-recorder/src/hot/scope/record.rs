@@ -8,7 +8,7 @@ use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 
 /// Most slots of a span: the first slot, pairs of arguments and measures, and the high half of the
 /// duration.
-const MAX_SLOTS: usize = MAX_ARGS / 2 + MAX_MEASURED_WORDS / 2 + 2;
+const MAX_SLOTS: usize = MAX_ARGS / 2 + MAX_MEASURED_WORDS.div_ceil(2) + 2;
 
 /// The record of a span.
 pub(super) struct Record {

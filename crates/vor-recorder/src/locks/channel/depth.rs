@@ -1,15 +1,15 @@
 //! The number of messages in a channel, from counts of those that were sent and received.
 //!
-//! Any number of threads send, also through one sender. Each sender adds to one of a few lanes:
+//! Any number of threads send. A channel has a few lanes, each with a count and perhaps an owner:
 //!
 //! ```text
-//! send    lane's owner is this thread, or none and now this one ── count + 1, a load and a store
-//!         lane of another thread                                ── the count of all others + 1,
-//!                                                                  an atomic addition
-//! drop    lane's owner is this thread ── no owner
+//! send    this thread owns a lane, or takes one without an owner ── count + 1, a load and a store
+//!         all lanes belong to other threads                      ── the count of all others + 1,
+//!                                                                   an atomic addition
+//! drop    of a sender by a thread ── its lanes have no owner
 //! ```
 //!
-//! Where several threads receive, the receivers add to such lanes too. Where one thread at a time
+//! Where several threads receive, there are such lanes for them too. Where one thread at a time
 //! receives, the count of received messages is a plain number.
 //!
 //! A message is counted after it was sent and after it was received. A reader may see a message
@@ -17,9 +17,9 @@
 //! a message was received meanwhile, for example because it lost its core. In a channel that is
 //! never still, it misses the messages of the moment.
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering, array, const_fn};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, array};
 
-/// Lanes of a channel. Senders beyond them share some.
+/// Lanes of a channel.
 #[cfg(not(loom))]
 const LANES: usize = 4;
 #[cfg(loom)]
@@ -27,18 +27,6 @@ const LANES: usize = 1;
 
 /// How often a reader reads while messages are received.
 const TRIES: u32 = 8;
-
-/// A count to which its owner alone adds.
-#[derive(Debug)]
-struct Lane {
-    /// The address of a thread-local of the owner, 0 without one. A thread stores only its own, in
-    /// place of 0 (acquire), and 0 in place of its own (release). So the next owner goes on from
-    /// the count of the last. A thread that ends may leave its address behind. The next thread with
-    /// this address is the owner then, and its start is ordered after that end.
-    owner: AtomicU64,
-    /// Written by the owner, read by anyone, relaxed.
-    count: AtomicU64,
-}
 
 /// A value at least 112 bytes before the next one, so that they do not share a cache line, or two
 /// that the processor loads together. Unlike an alignment, it does not slow the allocation of a
@@ -62,8 +50,16 @@ impl<T> Apart<T> {
 /// Counts of messages to which any number of threads add.
 #[derive(Debug)]
 pub(in crate::locks) struct Lanes {
-    lanes: [Apart<Lane>; LANES],
-    /// Messages of threads that do not own the lane of their end. Relaxed.
+    /// The address of a thread-local of each lane's owner, 0 without one. A thread stores only its
+    /// own, in place of 0 (acquire), and 0 in place of its own (release). So the next owner goes on
+    /// from the count of the last. A thread that ends may leave its address behind. The next thread
+    /// with this address is the owner then, and its start is ordered after that end.
+    ///
+    /// Apart from the counts: every thread reads them for each message, and few writes change them.
+    owners: Apart<[AtomicU64; LANES]>,
+    /// Written by the lane's owner, read by anyone, relaxed.
+    counts: [Apart<AtomicU64>; LANES],
+    /// Messages of threads without a lane. Relaxed.
     others: Apart<AtomicU64>,
 }
 
@@ -75,11 +71,11 @@ pub(in crate::locks) struct Alone(Apart<AtomicU64>);
 pub(in crate::locks) trait Received: Send + Sync + 'static {
     fn new() -> Self;
 
-    /// Counts messages that thread `me` has received by the receiver with this number.
-    fn add(&self, receiver: usize, me: u64, messages: u64);
+    /// Counts messages that thread `me` has received.
+    fn add(&self, me: u64, messages: u64);
 
-    /// Leaves the lane of a receiver to other threads.
-    fn leave(&self, receiver: usize, me: u64);
+    /// Leaves the lanes of thread `me` to others.
+    fn leave(&self, me: u64);
 
     // Acquire: the numbers are read in the order of the calls.
     fn sum(&self) -> u64;
@@ -94,59 +90,69 @@ pub(in crate::locks) struct Depth<R> {
     is_closed: AtomicBool,
 }
 
-impl Lane {
-    const_fn! {
-        const fn new() -> Self {
-            Self { owner: AtomicU64::new(0), count: AtomicU64::new(0) }
-        }
-    }
+/// Returns the lane in which a thread begins to look for one of its own. Thread-locals of different
+/// threads are pages apart on most systems.
+#[inline(always)]
+fn first_lane(me: u64) -> usize {
+    (me >> 12) as usize % LANES
+}
 
-    /// Adds messages, if the calling thread is the owner or there is none.
-    #[inline(always)]
-    fn add(&self, me: u64, messages: u64) -> bool {
-        if self.owner.load(Ordering::Relaxed) != me && !self.claim(me) {
-            return false;
-        }
-        add_alone(&self.count, messages);
-        true
-    }
-
+impl Lanes {
+    /// Adds in a lane that the thread owns or may take, or to the count of the others.
     #[cold]
     #[inline(never)]
-    fn claim(&self, me: u64) -> bool {
-        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        let claimed = self.owner.compare_exchange(0, me, acquire, relaxed);
-        claimed.is_ok()
+    fn add_elsewhere(&self, me: u64, messages: u64) {
+        let first = first_lane(me);
+        let mut lanes = (first..first + LANES).map(|lane| lane % LANES);
+        match lanes.find(|lane| self.is_owned(*lane, me)) {
+            Some(lane) => add_alone(&self.counts[lane].value, messages),
+            None => _ = self.others.value.fetch_add(messages, Ordering::Relaxed),
+        }
+    }
+
+    /// Returns whether thread `me` owns a lane, which it takes if it has no owner.
+    fn is_owned(&self, lane: usize, me: u64) -> bool {
+        let owner = &self.owners.value[lane];
+        match owner.load(Ordering::Relaxed) {
+            0 => {
+                let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+                owner.compare_exchange(0, me, acquire, relaxed).is_ok()
+            }
+            other => other == me,
+        }
     }
 }
 
 impl Received for Lanes {
     fn new() -> Self {
         Self {
-            lanes: array![Apart::new(Lane::new()); LANES],
+            owners: Apart::new(array![AtomicU64::new(0); LANES]),
+            counts: array![Apart::new(AtomicU64::new(0)); LANES],
             others: Apart::new(AtomicU64::new(0)),
         }
     }
 
     #[inline(always)]
-    fn add(&self, end: usize, me: u64, messages: u64) {
-        if !self.lanes[end % LANES].value.add(me, messages) {
-            self.others.value.fetch_add(messages, Ordering::Relaxed);
+    fn add(&self, me: u64, messages: u64) {
+        let lane = first_lane(me);
+        if self.owners.value[lane].load(Ordering::Relaxed) == me {
+            add_alone(&self.counts[lane].value, messages);
+        } else {
+            self.add_elsewhere(me, messages);
         }
     }
 
-    fn leave(&self, end: usize, me: u64) {
-        let owner = &self.lanes[end % LANES].value.owner;
-        if owner.load(Ordering::Relaxed) == me {
-            owner.store(0, Ordering::Release);
+    fn leave(&self, me: u64) {
+        for owner in &self.owners.value {
+            if owner.load(Ordering::Relaxed) == me {
+                owner.store(0, Ordering::Release);
+            }
         }
     }
 
     fn sum(&self) -> u64 {
-        let in_lanes = self
-            .lanes
-            .iter()
-            .map(|lane| lane.value.count.load(Ordering::Acquire));
+        let counts = self.counts.iter();
+        let in_lanes = counts.map(|count| count.value.load(Ordering::Acquire));
         let others = self.others.value.load(Ordering::Acquire);
         in_lanes.fold(others, u64::wrapping_add)
     }
@@ -158,11 +164,11 @@ impl Received for Alone {
     }
 
     #[inline(always)]
-    fn add(&self, _receiver: usize, _me: u64, messages: u64) {
+    fn add(&self, _me: u64, messages: u64) {
         add_alone(&self.0.value, messages);
     }
 
-    fn leave(&self, _receiver: usize, _me: u64) {}
+    fn leave(&self, _me: u64) {}
 
     fn sum(&self) -> u64 {
         self.0.value.load(Ordering::Acquire)
@@ -178,26 +184,26 @@ impl<R: Received> Depth<R> {
         }
     }
 
-    /// Counts a message that thread `me` has sent by the sender with this number.
+    /// Counts a message that thread `me` has sent.
     #[inline(always)]
-    pub(in crate::locks) fn add_sent(&self, sender: usize, me: u64) {
-        self.sent.add(sender, me, 1);
+    pub(in crate::locks) fn add_sent(&self, me: u64) {
+        self.sent.add(me, 1);
     }
 
-    /// Leaves the lane of a sender to other threads.
-    pub(in crate::locks) fn leave_sending(&self, sender: usize, me: u64) {
-        self.sent.leave(sender, me);
+    /// Leaves the lanes in which thread `me` counts sent messages to others.
+    pub(in crate::locks) fn leave_sending(&self, me: u64) {
+        self.sent.leave(me);
     }
 
-    /// Counts messages that thread `me` has received by the receiver with this number.
+    /// Counts messages that thread `me` has received.
     #[inline(always)]
-    pub(in crate::locks) fn add_received(&self, receiver: usize, me: u64, messages: u64) {
-        self.received.add(receiver, me, messages);
+    pub(in crate::locks) fn add_received(&self, me: u64, messages: u64) {
+        self.received.add(me, messages);
     }
 
-    /// Leaves the lane of a receiver to other threads.
-    pub(in crate::locks) fn leave_receiving(&self, receiver: usize, me: u64) {
-        self.received.leave(receiver, me);
+    /// Leaves the lanes in which thread `me` counts received messages to others.
+    pub(in crate::locks) fn leave_receiving(&self, me: u64) {
+        self.received.leave(me);
     }
 
     /// The receivers are gone, and the messages that they have not received.

@@ -17,9 +17,6 @@ pub(in crate::locks) struct ChannelInfo<R> {
     depth: Depth<R>,
     pub(in crate::locks) to_receive: NamedSite,
     pub(in crate::locks) to_send: NamedSite,
-    /// Numbers of senders and receivers that were made. Relaxed.
-    senders: AtomicUsize,
-    receivers: AtomicUsize,
     /// Receivers that are there. The last one to go sees the others gone (acquire and release).
     live_receivers: AtomicUsize,
     _registration: Option<GaugeRegistration>,
@@ -29,16 +26,12 @@ pub(in crate::locks) struct ChannelInfo<R> {
 #[derive(Debug)]
 pub(in crate::locks) struct SenderLink<R: Received> {
     pub(in crate::locks) info: Arc<ChannelInfo<R>>,
-    /// The number of the sender.
-    number: usize,
 }
 
 /// A receiver's part of a channel.
 #[derive(Debug)]
 pub(in crate::locks) struct ReceiverLink<R: Received> {
     pub(in crate::locks) info: Arc<ChannelInfo<R>>,
-    /// The number of the receiver.
-    number: usize,
 }
 
 /// Makes the parts of a channel with one sender and one receiver.
@@ -48,16 +41,10 @@ pub(in crate::locks) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, Re
         depth: Depth::new(),
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
-        senders: AtomicUsize::new(1),
-        receivers: AtomicUsize::new(1),
         live_receivers: AtomicUsize::new(1),
         _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
     });
-    let sender = SenderLink {
-        info: Arc::clone(&info),
-        number: 0,
-    };
-    (sender, ReceiverLink { info, number: 0 })
+    (SenderLink::new(&info), ReceiverLink { info })
 }
 
 impl<R: Received> Gauge for ChannelInfo<R> {
@@ -88,7 +75,6 @@ impl<R: Received> SenderLink<R> {
     pub(in crate::locks) fn new(info: &Arc<ChannelInfo<R>>) -> Self {
         Self {
             info: Arc::clone(info),
-            number: info.senders.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -96,7 +82,7 @@ impl<R: Received> SenderLink<R> {
     #[inline(always)]
     pub(in crate::locks) fn count(&self) {
         if !cfg!(feature = "off") {
-            self.info.depth.add_sent(self.number, this_thread());
+            self.info.depth.add_sent(this_thread());
         }
     }
 
@@ -118,7 +104,7 @@ impl<R: Received> ReceiverLink<R> {
     pub(in crate::locks) fn count_some(&self, messages: usize) {
         if !cfg!(feature = "off") && messages != 0 {
             let depth = &self.info.depth;
-            depth.add_received(self.number, this_thread(), messages as u64);
+            depth.add_received(this_thread(), messages as u64);
         }
     }
 
@@ -139,20 +125,19 @@ impl<R: Received> Clone for ReceiverLink<R> {
         self.info.live_receivers.fetch_add(1, Ordering::Relaxed);
         Self {
             info: Arc::clone(&self.info),
-            number: self.info.receivers.fetch_add(1, Ordering::Relaxed),
         }
     }
 }
 
 impl<R: Received> Drop for SenderLink<R> {
     fn drop(&mut self) {
-        self.info.depth.leave_sending(self.number, this_thread());
+        self.info.depth.leave_sending(this_thread());
     }
 }
 
 impl<R: Received> Drop for ReceiverLink<R> {
     fn drop(&mut self) {
-        self.info.depth.leave_receiving(self.number, this_thread());
+        self.info.depth.leave_receiving(this_thread());
         if self.info.live_receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.info.depth.close();
         }

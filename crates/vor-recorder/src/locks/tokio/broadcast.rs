@@ -207,6 +207,18 @@ impl<T> Sender<T> {
     pub async fn closed(&self) {
         self.inner.closed().await;
     }
+
+    /// Returns the number of senders, without the weak ones.
+    #[must_use]
+    pub fn strong_count(&self) -> usize {
+        self.inner.strong_count()
+    }
+
+    /// Returns the number of weak senders.
+    #[must_use]
+    pub fn weak_count(&self) -> usize {
+        self.inner.weak_count()
+    }
 }
 
 impl<T> WeakSender<T> {
@@ -217,6 +229,18 @@ impl<T> WeakSender<T> {
             inner: self.inner.upgrade()?,
             info: Arc::clone(&self.info),
         })
+    }
+
+    /// Returns the number of senders, without the weak ones.
+    #[must_use]
+    pub fn strong_count(&self) -> usize {
+        self.inner.strong_count()
+    }
+
+    /// Returns the number of weak senders.
+    #[must_use]
+    pub fn weak_count(&self) -> usize {
+        self.inner.weak_count()
     }
 }
 
@@ -238,6 +262,24 @@ impl<T> Receiver<T> {
     #[must_use]
     pub fn same_channel(&self, other: &Self) -> bool {
         self.inner.same_channel(&other.inner)
+    }
+
+    /// Returns the number of senders, without the weak ones.
+    #[must_use]
+    pub fn sender_strong_count(&self) -> usize {
+        self.inner.sender_strong_count()
+    }
+
+    /// Returns the number of weak senders.
+    #[must_use]
+    pub fn sender_weak_count(&self) -> usize {
+        self.inner.sender_weak_count()
+    }
+
+    /// Returns whether all senders are gone.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The locks and channels of `tokio::sync` that record who waited for what.
 //!
-//! Each is one of tokio's with a name beside it, and polls the futures of tokio, so it is as fair
-//! and as cooperative as they are. A future that waits holds no thread, so its wait is a task and
-//! not a scope:
+//! Each is one of tokio's with a name beside it, so it is as fair and as cooperative. What is free
+//! is taken at once; otherwise a future of tokio is polled. A future that waits holds no thread, so
+//! its wait is a task and not a scope:
 //!
 //! ```text
-//! poll ─ ready ─▶ holder = innermost scope of the thread
+//! try ── free ─▶ holder = innermost scope of the thread
+//! poll ─ ready ─▶ the same
 //!      └ pending ─▶ begin the task `wait: NAME`, a step with the holder ── … ── poll ─ ready ─▶
 //!                   end the flow ── end the task ── holder = innermost scope
 //! drop while pending ─▶ step `cancelled` ── end the task
@@ -21,15 +22,18 @@
 //! | `waited` | a future whose wait is a task |
 //! | `held` | the name, the holder and the waiters of a lock |
 //! | `mutex`, `rwlock` | the locks |
-//! | `semaphore`, `notify` | waits without a holder |
+//! | `once_cell` | an initialisation, whose task is the holder |
+//! | `semaphore`, `notify`, `barrier` | waits without a holder |
 //! | `mpsc`, `oneshot`, `broadcast`, `watch` | channels |
 
 mod waited;
 mod held;
 pub mod mutex;
 pub mod rwlock;
+pub mod once_cell;
 pub mod semaphore;
 pub mod notify;
+pub mod barrier;
 pub mod mpsc;
 pub mod oneshot;
 pub mod broadcast;

@@ -9,7 +9,7 @@ use ::tokio::sync;
 pub use ::tokio::sync::TryLockError;
 
 use super::held::{Absent, BlockedThread, HeldInfo, Hold, guards_of_value, guards_that_change};
-use super::waited::Waited;
+use super::waited::{Waited, spend_budget};
 use crate::hot::named_site::ValueName;
 use crate::sync::owned::{self, Owned};
 
@@ -106,6 +106,10 @@ impl<T: ?Sized> Mutex<T> {
     /// Locks the mutex, and waits until it is free. Tasks get it in the order in which they asked.
     /// If the future is dropped, the task loses its place.
     pub async fn lock(&self) -> MutexGuard<'_, T> {
+        if let Ok(guard) = self.try_lock() {
+            spend_budget().await;
+            return guard;
+        }
         let inner = Waited::new(pin!(self.inner.lock()), &self.info).await;
         self.guard(inner)
     }

@@ -80,6 +80,18 @@ impl<T> Receiver<T> {
         self.inner.close();
     }
 
+    /// Returns whether the message was received, or none will come.
+    #[must_use]
+    pub fn is_terminated(&self) -> bool {
+        self.inner.is_terminated()
+    }
+
+    /// Returns whether the message is not there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
     /// Receives the message if it is there.
     ///
     /// # Errors

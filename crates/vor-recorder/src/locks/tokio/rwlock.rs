@@ -10,7 +10,7 @@ use ::tokio::sync::{self, TryLockError};
 use super::held::{
     Absent, BlockedThread, HeldInfo, Hold, ReadHold, guards_of_value, guards_that_change,
 };
-use super::waited::Waited;
+use super::waited::{Waited, spend_budget};
 use crate::hot::named_site::ValueName;
 use crate::sync::owned::{self, Owned};
 
@@ -142,12 +142,20 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Locks for reading, and waits until no writer holds the lock or has asked for it before.
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
+        if let Ok(guard) = self.try_read() {
+            spend_budget().await;
+            return guard;
+        }
         let inner = Waited::new(pin!(self.inner.read()), &self.info).await;
         self.read_guard(inner)
     }
 
     /// Locks for writing, and waits until nobody holds the lock.
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
+        if let Ok(guard) = self.try_write() {
+            spend_budget().await;
+            return guard;
+        }
         let inner = Waited::new(pin!(self.inner.write()), &self.info).await;
         self.write_guard(inner)
     }
@@ -345,6 +353,36 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         part: impl FnOnce(&T) -> &U,
     ) -> RwLockReadGuard<'a, U> {
         RwLockReadGuard::map(this.downgrade(), part)
+    }
+
+    /// Does the same, if there is such a part.
+    ///
+    /// # Errors
+    ///
+    /// Returns the guard, which still excludes readers, if `part` returns `None`.
+    pub fn try_downgrade_map<U: ?Sized>(
+        this: Self,
+        part: impl FnOnce(&T) -> Option<&U>,
+    ) -> Result<RwLockReadGuard<'a, U>, Self> {
+        let Self { hold, inner } = this;
+        let info = hold.info();
+        let mut hold = Some(hold);
+        let downgraded = sync::RwLockWriteGuard::try_downgrade_map(inner, |value| {
+            let part = part(value)?;
+            // Begins a flow for a reader that waits, before it is let in.
+            hold = None;
+            Some(part)
+        });
+        match downgraded {
+            Ok(inner) => Ok(RwLockReadGuard {
+                inner,
+                hold: ReadHold::new(info),
+            }),
+            Err(inner) => Err(Self {
+                hold: hold.unwrap_or_else(|| Hold::new(info)),
+                inner,
+            }),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ::tokio::sync;
 pub use ::tokio::sync::{AcquireError, SemaphorePermit, TryAcquireError};
 
-use super::waited::{Unheld, Waited};
+use super::waited::{Unheld, Waited, spend_budget};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::locks::blocked::TO_GO_ON;
 
@@ -109,6 +109,10 @@ impl Semaphore {
     ///
     /// Returns an error if the semaphore is closed.
     pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        if let Ok(permit) = self.try_acquire() {
+            spend_budget().await;
+            return Ok(permit);
+        }
         Waited::new(pin!(self.inner.acquire()), self.awaited()).await
     }
 
@@ -118,6 +122,10 @@ impl Semaphore {
     ///
     /// Returns an error if the semaphore is closed.
     pub async fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        if let Ok(permits) = self.try_acquire_many(permits) {
+            spend_budget().await;
+            return Ok(permits);
+        }
         let acquired = pin!(self.inner.acquire_many(permits));
         Waited::new(acquired, self.awaited()).await
     }

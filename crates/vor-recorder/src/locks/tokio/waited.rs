@@ -2,18 +2,28 @@
 //!
 //! The first poll that is pending begins the task, unless the task of the runtime has only used up
 //! its budget: then it waits for nothing. The last poll, or the drop of the future, ends it.
+//!
+//! A future of tokio takes longer to make, to wrap and to drop than to poll. So what need not wait
+//! is taken without one. It spends of the budget what the future would ([`spend_budget`]).
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::tokio::task::coop;
+pub(super) use ::tokio::task::coop::consume_budget as spend_budget;
 use pin_project_lite::pin_project;
 use vor_capture::model::catalog::SiteId;
 
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::hot::task::AsyncScope;
 use crate::hot::{record_state, thread};
+
+/// Returns the result of one poll, also if that is pending.
+#[inline(always)]
+pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    poll_fn(|context| Poll::Ready(poll(context))).await
+}
 
 /// The last step of a wait whose future was dropped.
 const CANCELLED: &str = "cancelled";

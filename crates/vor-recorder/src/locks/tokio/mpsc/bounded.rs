@@ -4,15 +4,16 @@ use std::iter::FusedIterator;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ::tokio::sync::mpsc;
 
-use super::error::{SendError, TryRecvError, TrySendError};
+use super::error::{SendError, SendTimeoutError, TryRecvError, TrySendError};
 use super::room;
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::link::link;
-use crate::locks::tokio::waited::Waited;
+use crate::locks::tokio::waited::{Waited, poll_once, spend_budget};
 
 /// The sending end of a bounded channel, with the interface of
 /// [`tokio::sync::mpsc::Sender`].
@@ -87,6 +88,12 @@ impl<T> Sender<T> {
     ///
     /// Returns the message in an error if the receiver is gone or has closed the channel.
     pub async fn send(&self, message: T) -> Result<(), SendError<T>> {
+        // The message is sent last: a future that is dropped before its end has not sent it.
+        if let Ok(permit) = self.try_reserve() {
+            spend_budget().await;
+            permit.send(message);
+            return Ok(());
+        }
         let sent = Waited::new(pin!(self.inner.send(message)), room(&self.link.info)).await;
         if sent.is_ok() {
             self.link.count();
@@ -106,6 +113,32 @@ impl<T> Sender<T> {
             self.link.count();
         }
         sent
+    }
+
+    /// Sends a message, and waits until there is room for it, but no longer than `timeout`. A wait
+    /// for which the time is over ends with the step `cancelled`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message in an error if the time is over, or if the receiver is gone or has
+    /// closed the channel.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a runtime with a timer.
+    pub async fn send_timeout(
+        &self,
+        message: T,
+        timeout: Duration,
+    ) -> Result<(), SendTimeoutError<T>> {
+        match ::tokio::time::timeout(timeout, self.reserve()).await {
+            Ok(Ok(permit)) => {
+                permit.send(message);
+                Ok(())
+            }
+            Ok(Err(SendError(()))) => Err(SendTimeoutError::Closed(message)),
+            Err(_) => Err(SendTimeoutError::Timeout(message)),
+        }
     }
 
     /// Sends a message, and blocks the thread until there is room for it. The wait is a scope of
@@ -136,6 +169,10 @@ impl<T> Sender<T> {
     ///
     /// Returns an error if the receiver is gone or has closed the channel.
     pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
+        if let Ok(permit) = self.try_reserve() {
+            spend_budget().await;
+            return Ok(permit);
+        }
         let inner = Waited::new(pin!(self.inner.reserve()), room(&self.link.info)).await?;
         Ok(self.permit(inner))
     }

@@ -7,8 +7,13 @@ macro_rules! receiver {
             /// Receives the next message, and waits until it comes. Returns `None` if all senders
             /// are gone, or the channel is closed, and all messages are received.
             pub async fn recv(&mut self) -> Option<T> {
-                let awaited = super::message(&self.link.info);
-                let received = Waited::new(pin!(self.inner.recv()), awaited).await;
+                let received = match poll_once(|context| self.inner.poll_recv(context)).await {
+                    Poll::Ready(received) => received,
+                    Poll::Pending => {
+                        let awaited = super::message(&self.link.info);
+                        Waited::new(pin!(self.inner.recv()), awaited).await
+                    }
+                };
                 self.link.count_some(usize::from(received.is_some()));
                 received
             }

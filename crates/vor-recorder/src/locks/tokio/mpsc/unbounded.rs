@@ -10,7 +10,7 @@ use super::error::{SendError, TryRecvError};
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::link::link;
-use crate::locks::tokio::waited::Waited;
+use crate::locks::tokio::waited::{Waited, poll_once};
 
 /// The sending end of an unbounded channel, with the interface of
 /// [`tokio::sync::mpsc::UnboundedSender`]. Sending never waits.
