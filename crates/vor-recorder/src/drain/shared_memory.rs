@@ -58,5 +58,7 @@ pub(crate) fn folders() -> impl Iterator<Item = PathBuf> {
     let session = session.filter(|folder| folder.is_absolute());
     let shared = cfg!(target_os = "linux").then(|| PathBuf::from("/dev/shm"));
     let all = [session, shared, Some(std::env::temp_dir())];
-    all.into_iter().flatten().filter(|folder: &PathBuf| Path::is_dir(folder))
+    all.into_iter()
+        .flatten()
+        .filter(|folder: &PathBuf| Path::is_dir(folder))
 }

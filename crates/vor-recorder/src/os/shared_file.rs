@@ -10,7 +10,10 @@
 
 #![cfg_attr(
     all(unix, not(miri)),
-    expect(unsafe_code, reason = "mappings and locks of a process are the C library's")
+    expect(
+        unsafe_code,
+        reason = "mappings and locks of a process are the C library's"
+    )
 )]
 
 use std::fs::File;

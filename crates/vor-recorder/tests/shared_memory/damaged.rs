@@ -17,11 +17,16 @@ const FOLDER: &str = "VOR_SHARED_MEMORY_IN";
 
 /// Records on some threads, and ends as a crash does.
 fn crash(folder: &Path) {
-    Config::new().shared_memory_in(folder).ring_kib(64).enable();
+    Config::new()
+        .shared_memory_in(folder)
+        .ring_kib(256)
+        .enable();
     let threads: Vec<_> = (0..3)
         .map(|_| std::thread::spawn(|| (0..300_u64).for_each(record)))
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     profile_scope!("open");
     std::process::abort();
 }
@@ -57,7 +62,7 @@ fn damage_gives_an_error_or_a_readable_capture() {
     // The places that hold something, since most of the file is empty.
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
     let (mut refused, mut fewer) = (0, 0);
-    for seed in seeds(4000) {
+    for seed in seeds(800) {
         let mut random = Random(seed);
         let mut bytes = whole.clone();
         for _ in 0..=random.below(4) {
@@ -86,7 +91,10 @@ fn damage_gives_an_error_or_a_readable_capture() {
             }
         }
     }
-    assert!(refused > 0 && fewer > 0, "the damage matters: {refused} {fewer}");
+    assert!(
+        refused > 0 && fewer > 0,
+        "the damage matters: {refused} {fewer}"
+    );
 }
 
 #[test]

@@ -14,7 +14,10 @@ const SPANS: usize = 5000;
 /// Returns the names of all spans that a file gives.
 fn names(path: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
-    Remains::open(path).unwrap().write(None, &mut bytes).unwrap();
+    Remains::open(path)
+        .unwrap()
+        .write(None, &mut bytes)
+        .unwrap();
     let mut reader = Reader::new(std::io::Cursor::new(bytes)).unwrap();
     let mut names = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {

@@ -136,7 +136,10 @@ fn read(path: &Path) -> BTreeMap<String, Spans> {
         }
     }
     let bytes = std::fs::read(path).unwrap();
-    assert!(bytes.ends_with(b"VOR3END."), "a recovered capture has an index");
+    assert!(
+        bytes.ends_with(b"VOR3END."),
+        "a recovered capture has an index"
+    );
     all
 }
 
@@ -184,33 +187,50 @@ fn kill_one(threads: usize, with_capture: bool, delay: Duration) -> Recovered {
 fn check(spans: &Spans, done: u64, with_capture: bool, delay: Duration) {
     let what = format!("{done} counted, capture {with_capture}, after {delay:?}");
     let numbers: Vec<u64> = spans.numbered.iter().map(|(number, _)| *number).collect();
-    assert!(numbers.is_sorted_by(|a, b| a < b), "once and in order: {what}");
+    assert!(
+        numbers.is_sorted_by(|a, b| a < b),
+        "once and in order: {what}"
+    );
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
     // The scope may have ended, and the thread not have counted it.
-    assert!((done..=done + 1).contains(&(last + 1)), "up to {last}: {what}");
+    assert!(
+        (done..=done + 1).contains(&(last + 1)),
+        "up to {last}: {what}"
+    );
     if spans.dropped == 0 {
         assert_eq!(last - first + 1, numbers.len() as u64, "{what}");
         let inner = (spans.inner_before_last, INNER * numbers.len() as u64);
         // The first one's inner spans may be behind the ring.
         let lost = if first == 0 { 0 } else { INNER };
-        assert!(inner.0 + lost >= inner.1 && inner.0 <= inner.1 + lost, "{inner:?}: {what}");
+        assert!(
+            inner.0 + lost >= inner.1 && inner.0 <= inner.1 + lost,
+            "{inner:?}: {what}"
+        );
         assert!(spans.inner - spans.inner_before_last <= INNER, "{what}");
     }
     if with_capture || done < 50_000 {
         assert!(first == 0 || spans.dropped > 0, "from {first}: {what}");
     }
     for (number, text) in &spans.numbered {
-        let expected = number.is_multiple_of(TEXT_EVERY).then(|| format!("text {number}"));
+        let expected = number
+            .is_multiple_of(TEXT_EVERY)
+            .then(|| format!("text {number}"));
         if spans.dropped == 0 {
             assert_eq!(*text, expected, "{what}");
         }
     }
-    assert_eq!(spans.open.first().map(String::as_str), Some("whole"), "{what}");
+    assert_eq!(
+        spans.open.first().map(String::as_str),
+        Some("whole"),
+        "{what}"
+    );
 }
 
 /// Returns the one file of shared memory in a folder.
 pub(crate) fn shared_file(folder: &Path) -> PathBuf {
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let mut files = paths.filter(|path| path.extension().is_some_and(|ending| ending == "shm"));
     let file = files.next().expect("a killed process leaves its file");
     assert_eq!(files.next(), None);

@@ -117,7 +117,10 @@ fn an_orderly_end_removes_the_file() {
 #[test]
 fn a_folder_that_is_missing_is_one_line_and_the_program_records() {
     own_process!();
-    Config::new().shared_memory_in("/no/such/folder").stats(true).enable();
+    Config::new()
+        .shared_memory_in("/no/such/folder")
+        .stats(true)
+        .enable();
     {
         profile_scope!("work");
     }
@@ -141,7 +144,10 @@ fn threads_that_come_and_go_keep_their_spans_apart() {
         }
     }
     let mut bytes = Vec::new();
-    Remains::open(&shared_file(folder.path())).unwrap().write(None, &mut bytes).unwrap();
+    Remains::open(&shared_file(folder.path()))
+        .unwrap()
+        .write(None, &mut bytes)
+        .unwrap();
     let mut reader = Reader::new(std::io::Cursor::new(bytes)).unwrap();
     let mut seen = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {

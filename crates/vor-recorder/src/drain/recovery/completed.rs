@@ -38,7 +38,10 @@ impl Completed {
         let mut file = File::open(path).map_err(cannot)?;
         let mut first = Vec::new();
         let limit = bytes.min(FIRST_BYTES as u64);
-        (&mut file).take(limit).read_to_end(&mut first).map_err(cannot)?;
+        (&mut file)
+            .take(limit)
+            .read_to_end(&mut first)
+            .map_err(cannot)?;
         let header = Header::decode(&first)?;
         let Some((header, header_bytes)) = header.filter(|(header, _)| header.file_id == file_id)
         else {
@@ -89,7 +92,8 @@ impl Completed {
         while at < self.bytes {
             let most = (self.bytes - at).min(PIECE_BYTES as u64) as usize;
             let read = self.file.read(&mut piece[..most]);
-            let read = read.map_err(|error| Error::io(format!("cannot read {}", self.name), error))?;
+            let read =
+                read.map_err(|error| Error::io(format!("cannot read {}", self.name), error))?;
             if read == 0 {
                 return Err(self.unusable());
             }

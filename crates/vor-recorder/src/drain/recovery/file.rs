@@ -113,6 +113,17 @@ impl SharedFile {
         self.has_hardware_ticks
     }
 
+    /// Returns the bytes that have memory, as far as the system says.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        #[cfg(unix)]
+        let bytes = self.file.metadata().map_or(0, |metadata| {
+            512 * std::os::unix::fs::MetadataExt::blocks(&metadata)
+        });
+        #[cfg(not(unix))]
+        let bytes = self.bytes;
+        bytes
+    }
+
     pub(super) fn is_locked(&self) -> bool {
         shared_file::is_locked(&self.file)
     }
@@ -219,9 +230,8 @@ impl SharedFile {
             }
             let mut rest = &bytes[..];
             while let Some((head, after)) = rest.split_first_chunk::<8>() {
-                let [kind, len] = [0, 4].map(|i| {
-                    u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]])
-                });
+                let [kind, len] = [0, 4]
+                    .map(|i| u32::from_ne_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]));
                 let Some((payload, after)) = after.split_at_checked(len as usize) else {
                     break;
                 };
@@ -329,7 +339,9 @@ impl Log {
 
     fn add_owner(&mut self, payload: &[u8]) {
         if let Some([ring, thread, position]) = words_of(payload)
-            && let Some(ring) = usize::try_from(ring).ok().and_then(|at| self.rings.get_mut(at))
+            && let Some(ring) = usize::try_from(ring)
+                .ok()
+                .and_then(|at| self.rings.get_mut(at))
             && let Ok(thread) = u32::try_from(thread)
             && ring.owners.last().is_none_or(|(last, _)| *last <= position)
         {

@@ -21,11 +21,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vor_capture::Error;
 use vor_capture::filled;
 use vor_capture::format::{Encoder, OpenScopes, RecordRef};
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
-use vor_capture::Error;
 
 use crate::clock;
 use crate::drain::collect::MAX_SPANS;
@@ -136,6 +136,12 @@ impl Remains {
         self.file.header.start_unix_ns
     }
 
+    /// Returns how much memory the file takes, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.file.memory_bytes()
+    }
+
     /// Returns whether the process still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -158,11 +164,7 @@ impl Remains {
     ///
     /// The file or the capture cannot be read, the capture is not the one that the process was
     /// writing, or the output cannot be written.
-    pub fn write(
-        &self,
-        capture: Option<&Path>,
-        out: &mut dyn Write,
-    ) -> Result<Recovered, Error> {
+    pub fn write(&self, capture: Option<&Path>, out: &mut dyn Write) -> Result<Recovered, Error> {
         let mut recovered = Recovered::default();
         let position = self.file.position();
         let contents = self.file.log()?;
@@ -192,14 +194,19 @@ impl Remains {
         let catalog = Arc::new(catalog);
         // A share of each thread at a time, as the drain does.
         loop {
-            let threads: Vec<_> = rings.iter_mut().filter_map(RingRecords::next_batch).collect();
+            let threads: Vec<_> = rings
+                .iter_mut()
+                .filter_map(RingRecords::next_batch)
+                .collect();
             if threads.is_empty() {
                 break;
             }
             for batch in &threads {
                 recovered.spans += batch.len() as u64;
                 let ends = batch.start_ticks.iter().zip(&batch.duration_ticks);
-                let last = ends.map(|(start, duration)| start.saturating_add(*duration)).max();
+                let last = ends
+                    .map(|(start, duration)| start.saturating_add(*duration))
+                    .max();
                 last_ticks = last_ticks.max(last.unwrap_or_default());
             }
             debug_assert!(threads.iter().all(|batch| batch.len() <= MAX_SPANS));
@@ -210,9 +217,14 @@ impl Remains {
         }
         recovered.overwritten = rings.iter().map(|ring| ring.overwritten).sum();
         recovered.damaged_rings += rings.iter().filter(|ring| ring.is_damaged).count() as u64;
-        let open: Vec<_> = rings.iter_mut().filter_map(RingRecords::take_open).collect();
+        let open: Vec<_> = rings
+            .iter_mut()
+            .filter_map(RingRecords::take_open)
+            .collect();
         if !open.is_empty() {
-            let starts = open.iter().flat_map(|(_, scopes)| scopes.iter().map(|(_, start)| *start));
+            let starts = open
+                .iter()
+                .flat_map(|(_, scopes)| scopes.iter().map(|(_, start)| *start));
             last_ticks = last_ticks.max(starts.max().unwrap_or_default());
             recovered.open_scopes = open.iter().map(|(_, scopes)| scopes.len() as u64).sum();
             output.put_open(self.now(last_ticks), open)?;

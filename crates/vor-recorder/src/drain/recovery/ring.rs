@@ -100,7 +100,9 @@ impl<'a> RingRecords<'a> {
             return Err(Damaged);
         }
         // After the producer's position: it fills chunks in this order.
-        let order = file.read(entry.order, chunks as usize * 16).ok_or(Damaged)?;
+        let order = file
+            .read(entry.order, chunks as usize * 16)
+            .ok_or(Damaged)?;
         let order = order.as_chunks::<16>().0.iter().map(|entry| {
             let (chunk, used) = entry.split_at(8);
             [chunk, used].map(|word| {
@@ -213,7 +215,10 @@ impl<'a> RingRecords<'a> {
         let owners = &self.ring.owners;
         let next = owners.partition_point(|(begin, _)| *begin <= position);
         let owner = next.checked_sub(1).map(|last| owners[last].1);
-        (owner, owners.get(next).map_or(u64::MAX, |(begin, _)| *begin))
+        (
+            owner,
+            owners.get(next).map_or(u64::MAX, |(begin, _)| *begin),
+        )
     }
 
     /// Reads the next chunk that is still there. Returns `false` if there is none.
@@ -249,12 +254,13 @@ impl<'a> RingRecords<'a> {
                 continue;
             }
             self.part.clear();
-            self.part.extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
-                [0, 8].map(|at| {
-                    let word = slot[at..].first_chunk().copied().unwrap_or_default();
-                    u64::from_ne_bytes(word)
-                })
-            }));
+            self.part
+                .extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
+                    [0, 8].map(|at| {
+                        let word = slot[at..].first_chunk().copied().unwrap_or_default();
+                        u64::from_ne_bytes(word)
+                    })
+                }));
             self.at = 0;
             self.position = sequence.saturating_mul(chunk_slots);
             if used > 0 {

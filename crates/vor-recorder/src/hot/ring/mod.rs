@@ -335,7 +335,12 @@ impl Ring {
                 Cells::in_pages(first.add(shape.order_bytes()).cast(), shape.slots as usize),
             )
         };
-        Self::with(shape, slots, order, Some(file.after(shape.order_bytes() as u64)))
+        Self::with(
+            shape,
+            slots,
+            order,
+            Some(file.after(shape.order_bytes() as u64)),
+        )
     }
 
     fn with(shape: Shape, slots: Slots, order: Cells<ChunkEntry>, file: Option<Reserve>) -> Self {

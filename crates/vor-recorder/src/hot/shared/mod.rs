@@ -124,7 +124,11 @@ fn begin_in(file: &mut SharedFile, header: Header) -> io::Result<(NonNull<Atomic
     let words = pages.first.cast();
     set(words, word::VERSION, layout::VERSION);
     set(words, word::PID, u64::from(header.pid));
-    set(words, word::HAS_HARDWARE_TICKS, u64::from(clock::is_hardware()));
+    set(
+        words,
+        word::HAS_HARDWARE_TICKS,
+        u64::from(clock::is_hardware()),
+    );
     set(words, word::FILE_ID, header.file_id);
     set(words, word::START_UNIX_NS, header.start_unix_ns as u64);
     set(words, word::START_TICKS, header.start_ticks);
@@ -168,7 +172,8 @@ impl Shared {
         self.file.write_at(&entry, at)?;
         // Afterwards: a killed process leaves whole entries.
         self.used += bytes;
-        self.file.write_at(&self.used.to_ne_bytes(), self.block_at + 8)
+        self.file
+            .write_at(&self.used.to_ne_bytes(), self.block_at + 8)
     }
 
     fn put_words(&mut self, kind: u32, words: &[u64]) -> io::Result<()> {
@@ -298,8 +303,12 @@ pub(crate) fn declare_thread(number: u32, info: &Arc<ThreadInfo>) {
 pub(crate) fn declare_process(process: &ProcessInfo, machine: &MachineInfo) {
     with_file(|shared| {
         let mut bytes = Vec::new();
-        shared.encoder.encode(RecordRef::Process(process), &mut bytes);
-        shared.encoder.encode(RecordRef::Machine(machine), &mut bytes);
+        shared
+            .encoder
+            .encode(RecordRef::Process(process), &mut bytes);
+        shared
+            .encoder
+            .encode(RecordRef::Machine(machine), &mut bytes);
         shared.put(layout::DECLARATION, &bytes)
     });
 }
@@ -371,7 +380,12 @@ pub(crate) fn put_sync(sync: &ClockSync) {
         0 => 0,
         count => 1 + (count - 1) % (SYNCS - 1),
     };
-    let values = [sync.ticks, sync.unix_ns as u64, sync.rate, sync.wall_ns as u64];
+    let values = [
+        sync.ticks,
+        sync.unix_ns as u64,
+        sync.rate,
+        sync.wall_ns as u64,
+    ];
     for (i, value) in values.into_iter().enumerate() {
         set(words, word::SYNCS + 4 * at + i, value);
     }

@@ -42,11 +42,11 @@ pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
 pub(crate) use current::abandon_state;
 #[cfg(all(test, loom))]
 pub(crate) use current::end_thread;
-#[cfg(unix)]
-pub(crate) use current::{OwnOpen, forget_current, own_open};
 pub use current::name_threads_by;
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use current::while_silent;
+#[cfg(unix)]
+pub(crate) use current::{OwnOpen, forget_current, own_open};
 #[cfg(feature = "locks")]
 pub(crate) use current::{ThreadToken, own_token};
 pub(crate) use current::{

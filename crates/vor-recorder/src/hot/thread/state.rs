@@ -433,7 +433,11 @@ impl ThreadState {
             (start, entry.site.load(Ordering::Relaxed))
         };
         let (top, deeper) = (&self.top, &self.deeper);
-        (top.load(Ordering::Relaxed), deeper.load(Ordering::Relaxed), open.map(entry).collect())
+        (
+            top.load(Ordering::Relaxed),
+            deeper.load(Ordering::Relaxed),
+            open.map(entry).collect(),
+        )
     }
 
     /// Restores the open scopes in the child of a fork, whose copy of shared pages may be later.
