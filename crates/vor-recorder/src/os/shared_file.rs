@@ -182,6 +182,7 @@ impl SharedFile {
 
     /// Gives this process, the child of a fork, a copy of its own at the same addresses, so that
     /// scopes that close here do not write into the file of the parent.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "only Unix forks"))]
     pub(crate) fn leave_to_parent(&self) {
         for &(address, bytes, offset) in &self.maps {
             map_private(&self.file, address, bytes, offset);
@@ -189,9 +190,9 @@ impl SharedFile {
     }
 }
 
-/// Writes zeros in pieces, so that a small part of the stack is enough.
+/// Writes zeros in pieces.
 fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
-    const PIECE: [u8; 4096] = [0; 4096];
+    static PIECE: [u8; 64 << 10] = [0; 64 << 10];
     crate::os::signals::without_signals(|| {
         let mut at = offset;
         let end = offset + bytes;
@@ -318,4 +319,5 @@ fn map(_: &File, _: u64, _: usize) -> io::Result<NonNull<u8>> {
 }
 
 #[cfg(not(all(unix, not(miri))))]
+#[cfg_attr(not(unix), allow(dead_code, reason = "only Unix forks"))]
 fn map_private(_: &File, _: usize, _: usize, _: u64) {}

@@ -377,6 +377,9 @@ impl CaptureSink {
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
     /// ends the process. Only the last capture that called this receives them.
     pub(crate) fn enable_crash_records(&mut self, signals: bool) {
+        if self.options.spans && self.keeps_all() {
+            shared::declare_capture(self.file_id, &self.path, self.bytes());
+        }
         #[cfg(not(unix))]
         let _ = signals;
         #[cfg(unix)]
@@ -385,9 +388,6 @@ impl CaptureSink {
             let (seed, next_seq) = self.encoder.place();
             crash::watch(self.file.inner().as_raw_fd(), seed, next_seq, signals);
             self.has_crash_records = true;
-            if self.options.spans && self.keeps_all() {
-                shared::declare_capture(self.file_id, &self.path, self.bytes());
-            }
         }
     }
 

@@ -37,7 +37,11 @@ fn record_on(folder: &Path, threads: usize, with_capture: bool) -> ! {
     let counters = counters::map(&folder.join("counters"));
     let mut config = Config::new().shared_memory_in(folder);
     if with_capture {
-        config = config.capture(folder.join("run.vor"));
+        // So often that many children are killed during a pass.
+        let interval = Duration::from_millis(1);
+        config = config
+            .drain_interval(interval)
+            .capture(folder.join("run.vor"));
     }
     config.enable();
     let work = move |thread: usize| {
@@ -144,8 +148,8 @@ fn read(path: &Path) -> BTreeMap<String, Spans> {
 }
 
 /// Kills a child after `delay`, and checks what is recovered. Returns the numbers of spans from the
-/// rings and from the capture.
-fn kill_one(threads: usize, with_capture: bool, delay: Duration) -> Recovered {
+/// rings and from the capture, and of those that were dropped.
+fn kill_one(threads: usize, with_capture: bool, delay: Duration) -> (Recovered, u64) {
     let folder = tempfile::tempdir().unwrap();
     let counters = counters::map(&folder.path().join("counters"));
     let test = test_name!("a_killed_process_loses_no_finished_span");
@@ -171,17 +175,18 @@ fn kill_one(threads: usize, with_capture: bool, delay: Duration) -> Recovered {
     let recovered = remains.write(capture.as_deref(), &mut out).unwrap();
     assert_eq!((recovered.overwritten, recovered.damaged_rings), (0, 0));
     let all = read(&path);
-    let (mut ring_or_capture, mut finished) = (0, 0);
+    let (mut ring_or_capture, mut finished, mut dropped) = (0, 0, 0);
     for thread in 0..threads {
         let done = counters[thread].load(Ordering::SeqCst);
         let spans = &all[&format!("thread {thread}")];
         check(spans, done, with_capture, delay);
         ring_or_capture += spans.numbered.len() as u64 + spans.inner;
         finished += done;
+        dropped += spans.dropped;
     }
     assert!(finished > 0);
     assert_eq!(recovered.spans + recovered.captured_spans, ring_or_capture);
-    recovered
+    (recovered, dropped)
 }
 
 fn check(spans: &Spans, done: u64, with_capture: bool, delay: Duration) {
@@ -246,14 +251,18 @@ fn a_killed_process_loses_no_finished_span() {
     }
     let rounds = std::env::var(ROUNDS).map_or(DEFAULT_ROUNDS, |rounds| rounds.parse().unwrap());
     let mut random = Random(rounds);
-    let (mut from_rings, mut captured) = (0, 0);
+    let (mut from_rings, mut captured, mut dropped) = (0, 0, 0);
     for round in 0..rounds {
         let (threads, with_capture) = ([1, 4][round as usize % 2], round / 2 % 2 == 1);
         let delay = Duration::from_micros(random.below(100_000) as u64);
-        let recovered = kill_one(threads, with_capture, delay);
+        let (recovered, of_them_dropped) = kill_one(threads, with_capture, delay);
+        dropped += of_them_dropped;
         from_rings += recovered.spans;
         captured += recovered.captured_spans;
     }
-    println!("{rounds} rounds: {from_rings} spans from rings, {captured} from captures");
+    println!(
+        "{rounds} rounds: {from_rings} spans from rings, {captured} from captures, {dropped} \
+        dropped"
+    );
     assert!(from_rings > 0 && captured > 0);
 }

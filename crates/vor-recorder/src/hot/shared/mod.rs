@@ -30,7 +30,7 @@ use crate::clock;
 use crate::hot::callsite::{self, Words};
 use crate::hot::thread::{self, StateBox, ThreadState};
 use crate::os::shared_file::{self, Pages, SharedFile};
-use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard};
+use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64, Mutex};
 use crate::sync::{Ordering, lock};
 use layout::{BLOCK_HEAD_BYTES, HEADER_BYTES, LOG_AT, RingEntry, SYNCS, word};
 
@@ -428,8 +428,7 @@ pub(crate) fn end() {
 /// Locks the file for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
-    let guard: MutexGuard<'static, Option<Shared>> = lock(&FILE);
-    guard
+    lock(&FILE)
 }
 
 /// Leaves the file to the parent, in the child of a fork.
