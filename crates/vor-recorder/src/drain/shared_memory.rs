@@ -48,7 +48,7 @@ impl Settings {
 
 /// Returns the folder for new files.
 pub(crate) fn default_folder() -> PathBuf {
-    folders().next().unwrap_or_else(std::env::temp_dir)
+    folders().next().unwrap_or_default()
 }
 
 /// Returns the folders in which files of shared memory are by default: that of the user's session,
@@ -57,7 +57,9 @@ pub(crate) fn folders() -> impl Iterator<Item = PathBuf> {
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let session = session.filter(|folder| folder.is_absolute());
     let shared = cfg!(target_os = "linux").then(|| PathBuf::from("/dev/shm"));
-    let all = [session, shared, Some(std::env::temp_dir())];
+    // A web page has no folders, and the standard library panics when it is asked for one.
+    let temporary = (!cfg!(target_family = "wasm")).then(std::env::temp_dir);
+    let all = [session, shared, temporary];
     all.into_iter()
         .flatten()
         .filter(|folder: &PathBuf| Path::is_dir(folder))

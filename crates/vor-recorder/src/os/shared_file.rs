@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::os::signals;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 
@@ -59,6 +60,8 @@ pub(crate) struct Reserve {
     offset: u64,
     /// Bytes that have memory. Read and written by one thread (relaxed).
     reserved: AtomicU64,
+    /// Whether there was no memory once. Set by that thread, read by any, both relaxed.
+    is_short: AtomicBool,
 }
 
 impl Reserve {
@@ -72,6 +75,11 @@ impl Reserve {
         }
     }
 
+    /// Returns whether there was no memory once.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
     /// Makes `bytes` bytes at `at` have memory. All those before have some already. Returns `false`
     /// if there is none.
     pub(crate) fn reserve(&self, at: u64, bytes: u64) -> bool {
@@ -80,6 +88,7 @@ impl Reserve {
             return true;
         }
         if WAS_REFUSED.load(Ordering::Relaxed) {
+            self.is_short.store(true, Ordering::Relaxed);
             return false;
         }
         // Bytes that are in use must not be written.
@@ -88,6 +97,7 @@ impl Reserve {
         if done {
             self.reserved.store(at + bytes, Ordering::Relaxed);
         } else {
+            self.is_short.store(true, Ordering::Relaxed);
             WAS_REFUSED.store(true, Ordering::Relaxed);
         }
         done
@@ -145,7 +155,7 @@ impl SharedFile {
     pub(crate) fn add_area(&mut self, bytes: u64, first_bytes: u64) -> io::Result<u64> {
         let offset = self.bytes;
         let end = offset + bytes.next_multiple_of(AREA_BYTES);
-        self.file.set_len(end)?;
+        signals::without_signals(|| self.file.set_len(end))?;
         write_zeros(&self.file, offset, first_bytes)?;
         self.bytes = end;
         Ok(offset)
@@ -167,11 +177,12 @@ impl SharedFile {
             file: Arc::clone(&self.file),
             offset,
             reserved: AtomicU64::new(reserved),
+            is_short: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        write_at(&self.file, bytes, offset)
+        signals::without_signals(|| write_at(&self.file, bytes, offset))
     }
 
     /// Removes the file's name. The memory stays until the process ends.
@@ -193,7 +204,7 @@ impl SharedFile {
 /// Writes zeros in pieces.
 fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     static PIECE: [u8; 64 << 10] = [0; 64 << 10];
-    crate::os::signals::without_signals(|| {
+    signals::without_signals(|| {
         let mut at = offset;
         let end = offset + bytes;
         while at < end {

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,20 +20,35 @@ use crate::killed::shared_file;
 const FOLDER: &str = "VOR_SHARED_MEMORY_IN";
 const SPANS: u64 = 10_000;
 const READY: usize = 0;
+const BUSY: usize = 1;
+
+/// A child that ends with the test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// Records some spans and then hangs inside a scope; another thread records on.
 fn hang(folder: &Path) -> ! {
     Config::new().shared_memory_in(folder).enable();
+    let counters = counters::map(&folder.join("counters"));
     std::thread::spawn(|| {
         loop {
-            profile_scope!("busy");
+            {
+                profile_scope!("busy");
+            }
+            counters[BUSY].store(1, Ordering::Relaxed);
         }
     });
     for _ in 0..SPANS {
         profile_scope!("done");
     }
     profile_scope!("stuck");
-    counters::map(&folder.join("counters"))[READY].store(1, Ordering::SeqCst);
+    counters[READY].store(1, Ordering::SeqCst);
     loop {
         std::thread::park();
     }
@@ -48,8 +63,10 @@ fn a_process_that_hangs_shows_its_spans_and_open_scopes() {
     let test = test_name!("a_process_that_hangs_shows_its_spans_and_open_scopes");
     let mut child = child(test, "hang");
     let child = child.env(FOLDER, folder.path()).stdout(Stdio::null());
-    let mut child = child.spawn().unwrap();
-    counters::wait_for(&counters::map(&folder.path().join("counters"))[READY]);
+    let mut child = Killed(child.spawn().unwrap());
+    let counters = counters::map(&folder.path().join("counters"));
+    counters::wait_for(&counters[READY]);
+    counters::wait_for(&counters[BUSY]);
     for round in 0..20 {
         // The drain has emptied the rings by then.
         std::thread::sleep(Duration::from_millis(10 * round));
@@ -94,8 +111,7 @@ fn a_process_that_hangs_shows_its_spans_and_open_scopes() {
         assert!(names.iter().any(|name| name == "stuck"), "{names:?}");
         assert!(names.iter().all(|name| name != "done"), "{names:?}");
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.0.kill().unwrap();
 }
 
 #[test]
@@ -163,4 +179,62 @@ fn threads_that_come_and_go_keep_their_spans_apart() {
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..THREADS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_ring_that_gets_no_more_memory_drops_and_goes_on() {
+    own_process!();
+    const SPANS: u64 = 300_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().shared_memory_in(folder.path()).enable();
+    {
+        profile_scope!("work", number = u64::MAX);
+    }
+    // Nothing can be written behind the log from now on: chunks of the ring that were never used
+    // get no memory.
+    let limit = libc::rlimit {
+        rlim_cur: 128 << 10,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    #[expect(unsafe_code, reason = "limits are the C library's")]
+    // SAFETY: the limit is valid during the call.
+    let set = |limit: &libc::rlimit| unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, limit) };
+    assert_eq!(set(&limit), 0);
+    for number in 0..SPANS {
+        profile_scope!("work", number = number);
+    }
+    vor_recorder::drain::flush();
+    for number in SPANS..SPANS + 100 {
+        profile_scope!("work", number = number);
+    }
+    assert_eq!(
+        set(&libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            ..limit
+        }),
+        0
+    );
+    vor_recorder::drain::flush();
+    let mut out = std::fs::File::create(&path).unwrap();
+    Remains::open(&shared_file(folder.path()))
+        .unwrap()
+        .write(None, &mut out)
+        .unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let mut last = None;
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Batch(batch) = event {
+            last = batch
+                .threads
+                .last()
+                .and_then(|share| share.args.last().cloned())
+                .or(last);
+        }
+    }
+    // Chunks that were read are used again, so later spans find room.
+    assert_eq!(
+        last.unwrap().values[0].to_string(),
+        (SPANS + 99).to_string()
+    );
 }

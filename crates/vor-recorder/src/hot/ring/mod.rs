@@ -313,11 +313,11 @@ impl Ring {
         Shape::of(slots).order_bytes() + Shape::of(slots).slots as usize * size_of::<Slot>()
     }
 
-    /// Returns how many of these bytes must have memory from the beginning: the order of chunks and
-    /// the first chunk.
+    /// Returns how many of these bytes must have memory from the beginning: the order of chunks, and
+    /// two chunks, between which the producer can change for ever.
     pub(crate) fn first_bytes_in_pages(slots: usize) -> usize {
         let shape = Shape::of(slots);
-        shape.order_bytes() + shape.chunk_slots as usize * size_of::<Slot>()
+        shape.order_bytes() + 2 * shape.chunk_slots as usize * size_of::<Slot>()
     }
 
     /// Makes a ring of `slots` slots in pages of a file. `file` provides the memory of these bytes.
@@ -728,7 +728,7 @@ impl Ring {
         let position = if are_written {
             sequence * self.chunk_slots + shared.offset.load(Ordering::Relaxed)
         } else {
-            sequence.saturating_sub(self.order.len() as u64 / KEPT_UNWRITTEN) * self.chunk_slots
+            sequence.saturating_sub(self.chunks_to_keep(KEPT_UNWRITTEN)) * self.chunk_slots
         };
         let settled = last.position.load(Ordering::Relaxed);
         let position = position.max(settled);
@@ -754,7 +754,7 @@ impl Ring {
         let settled = settled.map(|settled| settled.position.load(Ordering::Relaxed));
         let settled = settled.max().unwrap_or_default() / self.chunk_slots;
         let read = shared.sequence.load(Ordering::Relaxed);
-        let kept = self.order.len() as u64 / KEPT_WRITTEN;
+        let kept = self.chunks_to_keep(KEPT_WRITTEN);
         let end = read.saturating_sub(kept).min(settled);
         let begin = shared.freed.load(Ordering::Relaxed);
         if begin < end {
@@ -763,6 +763,15 @@ impl Ring {
             for sequence in begin..end {
                 self.set_free(self.entry(sequence).chunk.load(Ordering::Relaxed));
             }
+        }
+    }
+
+    /// Returns how many chunks are kept after they were read: a part of all of them, and none if the
+    /// producer needs them because the file gets no more memory.
+    fn chunks_to_keep(&self, divisor: u64) -> u64 {
+        match &self.file {
+            Some(file) if !file.is_short() => self.order.len() as u64 / divisor,
+            _ => 0,
         }
     }
 

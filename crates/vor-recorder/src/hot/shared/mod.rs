@@ -425,6 +425,12 @@ pub(crate) fn end() {
     }
 }
 
+/// Returns whether the file is unlocked. Used at the end of a process.
+#[cfg(any(unix, windows))]
+pub(crate) fn is_open() -> bool {
+    crate::os::detach::is_open(FILE.try_lock()) && crate::os::detach::is_open(PROBLEM.try_lock())
+}
+
 /// Locks the file for the duration of a fork.
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
