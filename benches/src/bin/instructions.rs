@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let counts = kind == "scope-counted";
     let (run, on): (fn(u64), bool) = match kind.as_str() {
         "empty" => (counted_empty, false),
-        "scope" => (counted_scope, true),
+        "scope" | "scope-shared" => (counted_scope, true),
         "scope-counted" => (counted_scope, true),
         "scope-off" => (counted_scope, false),
         "scope-ruled-off" | "scope-ruled" => (counted_scope, true),
@@ -65,8 +65,8 @@ fn main() -> ExitCode {
         "phase" => (counted_phase, true),
         _ => {
             eprintln!(
-                "instructions: expected empty, scope, scope-counted, scope-off, scope-ruled, \
-                scope-ruled-off, two-args or phase, found `{kind}`"
+                "instructions: expected empty, scope, scope-shared, scope-counted, scope-off, \
+                scope-ruled, scope-ruled-off, two-args or phase, found `{kind}`"
             );
             return ExitCode::from(2);
         }
@@ -80,6 +80,7 @@ fn main() -> ExitCode {
             .ring_kib(RING_KIB)
             .count_scopes(counts)
             .print_stats(false)
+            .shared_memory(kind == "scope-shared")
             .enable();
     }
     let rules = match kind.as_str() {

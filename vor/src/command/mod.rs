@@ -38,6 +38,7 @@ mod stats;
 mod frames;
 mod tail;
 mod record;
+mod recover;
 mod ctl;
 #[cfg(feature = "top")]
 mod top;
@@ -95,6 +96,8 @@ enum Command {
     #[cfg(feature = "top")]
     Top(top::Args),
     Record(record::Args),
+    Recover(recover::Args),
+    Attach(recover::AttachArgs),
     Ctl(ctl::Args),
     Check(check::Args),
     Export(export::Args),
@@ -174,6 +177,8 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args, &mut out),
         Command::Record(args) => record::run(&args),
+        Command::Recover(args) => recover::run(&args, &mut out),
+        Command::Attach(args) => recover::attach(&args),
         Command::Ctl(args) => ctl::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),

@@ -52,6 +52,20 @@ pub(super) struct BatchTotals {
     pub(super) dropped_spans: u64,
 }
 
+impl BatchTotals {
+    /// Returns the totals of the batches of some threads.
+    pub(super) fn of(threads: &[ThreadBatch]) -> Self {
+        let mut totals = Self::default();
+        for batch in threads {
+            totals.spans += batch.len() as u64;
+            totals.messages += batch.messages.len() as u64;
+            totals.async_spans += batch.async_spans.len() as u64;
+            totals.dropped_spans = totals.dropped_spans.saturating_add(batch.dropped_spans);
+        }
+        totals
+    }
+}
+
 /// Encodes and decodes batches, and keeps the buffers for it.
 #[derive(Debug, Default)]
 pub(super) struct BatchCoder {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
-use super::batches::BatchCoder;
+use super::batches::{BatchCoder, BatchTotals};
 use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
@@ -13,9 +13,11 @@ use super::records::{
 };
 use super::wire::{put_text, put_varint};
 use super::{
-    Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap, scheduler,
+    Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, Record, RecordRef, events, heap,
+    scheduler,
 };
 use crate::model::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
+use crate::model::frame::FrameSnapshot;
 use crate::model::heap::HeapMode;
 
 /// Payload size at which a declaration continues in another record.
@@ -220,6 +222,28 @@ impl Encoder {
         self.frames.next_seq = self.frames.next_seq.wrapping_add(records);
         self.frames.records += u64::from(records);
         self.frames.offset += bytes;
+    }
+
+    /// Skips a record that the file has already, and adds what it holds to the index. `bytes` is
+    /// its length. So an encoder can continue a capture that its writer did not close:
+    /// [`header`](Self::header) comes first, and then every record of the file in turn.
+    pub fn pass(&mut self, record: Option<&Record>, bytes: u64) {
+        self.skip(1, bytes);
+        match record {
+            Some(Record::Batch(threads)) => self.index.add_batch(&BatchTotals::of(threads)),
+            Some(Record::Frame(frame)) => {
+                let frame = filled!(FrameSnapshot {
+                    index: frame.index,
+                    frame_set: frame.frame_set,
+                    start_ticks: frame.start_ticks,
+                    end_ticks: frame.end_ticks,
+                    dropped_spans: frame.dropped_spans,
+                });
+                self.index
+                    .add_frame(&frame, self.frames.offset, self.frames.next_seq);
+            }
+            _ => {}
+        }
     }
 
     /// Sets which records are compressed from now on.

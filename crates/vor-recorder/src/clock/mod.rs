@@ -86,6 +86,15 @@ fn wait_for_loads() {
     }
 }
 
+/// Makes a number unique among captures, from the hasher's random keys, the process and the time.
+pub(crate) fn unique_number() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(ticks());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
 /// Returns once the clock has passed an earlier tick: immediately with a fine clock, within a tick
 /// with a coarse one. So nothing that begins later has that tick. Gives up on a clock that stands
 /// still.

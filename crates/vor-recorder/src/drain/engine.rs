@@ -34,9 +34,10 @@ use crate::drain::outputs::Outputs;
 use crate::hot::callsite::{self, Words};
 use crate::hot::ring::Slot;
 use crate::hot::rules::budget::{Account, ScopeBudget};
+use crate::hot::shared;
 use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
-use crate::hot::thread::{self, SiteSums, ThreadState};
+use crate::hot::thread::{self, SiteSums, StateBox, ThreadState};
 use crate::hot::{modes, record_state};
 use crate::metrics::gpu::GpuRows;
 use crate::metrics::{self, FrameMetrics};
@@ -45,7 +46,7 @@ use crate::os::report;
 /// The worker's state of a thread.
 #[derive(Debug)]
 struct Source {
-    state: Arc<ThreadState>,
+    state: Arc<StateBox>,
     texts: PendingTexts,
     dropped_seen: u64,
     /// Its open scopes as of the last [`Engine::snapshot_open`]; `None` if they could not be read
@@ -331,6 +332,7 @@ impl Engine {
     /// Compares the clock with the system's, when that is due.
     fn check_clock(&mut self) {
         if let Some(sync) = self.clock.check() {
+            shared::put_sync(&sync);
             let timeline = Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline);
             timeline.push(sync);
             if timeline.syncs().len() > MAX_SYNCS {
@@ -370,14 +372,43 @@ impl Engine {
         if self.open_read_ticks <= now_ticks {
             self.report_open();
         }
-        if !self.keeps_ended {
-            self.release_ended();
-        }
         self.take_heap(heap::SnapshotTime::IfDue);
         self.take_scheduler(false);
         self.review_budget(now_ticks);
         self.outputs.commit();
+        self.settle();
+        if !self.keeps_ended {
+            self.release_ended();
+        }
         pass
+    }
+
+    /// Puts everything that this process knows into its new file of shared memory.
+    pub(super) fn describe_in_shared(&mut self) {
+        for sync in self.catalog.timeline.syncs() {
+            shared::put_sync(sync);
+        }
+        shared::declare_process(&self.catalog.process, &self.catalog.machine);
+    }
+
+    /// Notes what the outputs have now, for those who recover the records of this process.
+    fn settle(&mut self) {
+        if !shared::is_on() {
+            return;
+        }
+        let are_written = shared::has_capture();
+        let rings = || self.sources.iter().map(|source| &source.state.ring);
+        shared::settle(
+            |epoch| {
+                // Every ring, also when one before has changed.
+                let changed = rings().filter(|ring| ring.settle(epoch, are_written));
+                changed.count() > 0
+            },
+            || rings().for_each(|ring| ring.release()),
+        );
+        if let Some(problem) = shared::take_problem() {
+            report::line(&problem);
+        }
     }
 
     /// Passes a snapshot of the heap to the sinks, if snapshots are on.
@@ -508,6 +539,7 @@ impl Engine {
             }
             any = true;
             self.deliver();
+            self.settle();
             if !full {
                 return any;
             }
@@ -580,6 +612,10 @@ impl Engine {
             self.recorded.add(&self.batch);
         }
         self.outputs.accept_batch(&self.batch);
+        if shared::is_on() {
+            // Rings in shared memory become free only when the outputs have their records.
+            self.outputs.commit();
+        }
         if self.outputs.wants_trees() {
             self.trees.add_batch(&self.batch);
         }

@@ -22,6 +22,8 @@ use super::engine::Engine;
 use super::lock_engine_within;
 #[cfg(any(unix, windows))]
 use super::{heap, lock_engine, pass, printing, process_detach};
+#[cfg(any(unix, windows))]
+use crate::hot::shared;
 use crate::hot::{record_state, thread};
 #[cfg(any(unix, windows))]
 use crate::metrics::gpu;
@@ -231,6 +233,7 @@ fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.take_heap(heap::SnapshotTime::Now);
     engine.end_scheduler();
     engine.outputs.finish();
+    shared::end();
     engine.outputs.take_ended()
 }
 

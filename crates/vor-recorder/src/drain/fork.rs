@@ -32,7 +32,7 @@ mod unix {
 
     use super::super::marks::Marks;
     use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, worker};
-    use crate::hot::{callsite, record_state, thread};
+    use crate::hot::{callsite, record_state, shared, thread};
     use crate::metrics::{self, gpu};
     use crate::sync::lock;
 
@@ -43,6 +43,8 @@ mod unix {
         marks: MutexGuard<'static, Marks>,
         _others: [Box<dyn Any>; 8],
         _hooks: Option<Box<dyn Any>>,
+        _shared: Box<dyn Any>,
+        own_open: Option<thread::OwnOpen>,
     }
 
     /// The functions of an upper room at a fork.
@@ -102,6 +104,8 @@ mod unix {
                     Box::new(callsite::lock()),
                 ],
                 _hooks: HOOKS.get().map(|hooks| (hooks.lock)()),
+                _shared: Box::new(shared::lock_for_fork()),
+                own_open: thread::own_open(),
             };
             // A thread that is ending has no place for them. They are released, and the child does
             // not record.
@@ -176,7 +180,12 @@ mod unix {
         // The engine's sinks hold the parent's files and unwritten buffers.
         std::mem::forget(locks.engine.take());
         std::mem::forget(std::mem::take(&mut *locks.marks));
+        let own_open = locks.own_open.take();
         drop(locks);
+        shared::forget();
+        if let Some(own_open) = own_open {
+            own_open.restore();
+        }
         if let Some(hooks) = HOOKS.get() {
             (hooks.in_child)();
         }

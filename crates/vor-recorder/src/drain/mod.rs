@@ -7,6 +7,8 @@
 #[cfg(any(unix, windows))]
 mod process_detach;
 mod collect;
+pub mod recovery;
+pub(crate) mod shared_memory;
 #[cfg(unix)]
 pub(crate) mod crash;
 #[cfg(unix)]
@@ -68,6 +70,8 @@ pub(crate) struct Settings {
     capture: Option<CaptureFile>,
     /// The open capture: the number of its sink, and its path.
     opened: Option<(u64, PathBuf)>,
+    /// The folder of the file of shared memory.
+    shared_in: Option<PathBuf>,
 }
 
 /// Options that the first start fixes for the rest of the process.
@@ -108,6 +112,7 @@ pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bo
             options,
             capture: None,
             opened: None,
+            shared_in: None,
         });
         if is_first {
             thread::set_ring_slots(options.ring_kib * 1024 / 16);
@@ -197,6 +202,7 @@ fn rearm_if_forked() {
         record_state::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
+            settings.begin_shared();
             settings.open_capture();
             #[cfg(unix)]
             start_worker(settings, worker::spawn_after_fork);

@@ -15,13 +15,13 @@ pub(super) use locks::{was_open, were_open};
 #[cfg(any(unix, windows))]
 mod locks {
     use super::super::{FRAME_SETS, MARKS, worker};
-    use crate::hot::{callsite, thread};
+    use crate::hot::{callsite, shared, thread};
     use crate::metrics::{self, gpu};
     use crate::os::detach::is_open;
 
     /// Each returns whether a lock is open. The allocator's is first, because the others may
     /// allocate.
-    pub(super) const ARE_OPEN: [fn() -> bool; 8] = [
+    pub(super) const ARE_OPEN: [fn() -> bool; 9] = [
         crate::heap::is_open,
         || is_open(MARKS.try_lock()),
         || is_open(FRAME_SETS.try_lock()),
@@ -30,6 +30,7 @@ mod locks {
         metrics::is_open,
         thread::is_open,
         callsite::is_open,
+        shared::is_open,
     ];
 
     /// Returns whether each of these locks was open at some moment. If so, a thread that has been

@@ -25,6 +25,7 @@ use crate::clock::{self, cpu};
 use crate::hot::modes::{self, Decider, ModeWord};
 use crate::hot::record_state;
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
+use crate::hot::shared;
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::hot::tracing_out::TracingSite;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, const_fn, statics};
@@ -619,7 +620,9 @@ impl Registry {
             Ok(id) if id < MAX_SITE => {
                 info.arg_names
                     .extend(words.measures.arg_names().map(Cow::Borrowed));
-                self.sites.push((Arc::new(info), words));
+                let info = Arc::new(info);
+                shared::declare_site(id, &info, words);
+                self.sites.push((info, words));
                 if self.decider.is_some() {
                     let now_ticks = self.next_change_ticks();
                     self.set_mode(id, self.decided(id), now_ticks);

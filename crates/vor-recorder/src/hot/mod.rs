@@ -17,6 +17,7 @@
 //! | [`callsite`] | the static beside each scope, and the registry of ids |
 //! | [`args`] | arguments as 64-bit words |
 //! | `ring` | the records, and the queue between a thread and the drain |
+//! | `shared` | rings and declarations in a file of shared memory |
 //! | `sums` | sums of scopes that are counted and not recorded |
 //! | `hooks` | calls to the modules above, which register themselves |
 //! | [`thread`] | a thread's state: its ring and its open scopes |
@@ -31,6 +32,7 @@ pub(crate) mod modes;
 pub mod callsite;
 pub mod args;
 pub(crate) mod ring;
+pub(crate) mod shared;
 pub mod sums;
 pub(crate) mod hooks;
 pub mod thread;

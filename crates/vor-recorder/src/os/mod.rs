@@ -13,6 +13,7 @@ pub(crate) mod scheduler;
 pub(crate) mod scheduler_stub;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(miri))))]
 pub(crate) use scheduler_stub as scheduler;
+pub(crate) mod shared_file;
 pub(crate) mod signals;
 #[cfg(all(feature = "live", unix))]
 pub(crate) mod socket;

@@ -65,12 +65,22 @@ pub struct Config {
     pub(crate) signals: bool,
     pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) scheduler: bool,
+    /// Where the rings are in shared memory; `None` if they are not.
+    pub(crate) shared_memory: Option<SharedMemory>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// The address at which clients may watch the program.
     #[cfg(all(feature = "live", not(target_family = "wasm")))]
     pub(crate) listen: Option<Listen>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
+}
+
+/// The folder of a file of shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SharedMemory {
+    /// The folder of the user's session, or else the system's for shared memory.
+    Default,
+    In(PathBuf),
 }
 
 /// Default size of a thread's ring, in KiB. On Unix, where memory is only used once it is touched,
@@ -136,6 +146,7 @@ impl Config {
             signals: true,
             heap_snapshots: None,
             scheduler: false,
+            shared_memory: None,
             sinks: Vec::new(),
             #[cfg(all(feature = "live", not(target_family = "wasm")))]
             listen: None,
@@ -161,6 +172,7 @@ impl Config {
     /// | `VOR_RECORD_SEGMENT=SIZE` or `TIME` | a segment ends at this size or age: `64MB` (default), `10m` |
     /// | `VOR_RECORD_KEEP=SIZE`, `TIME` or `N` | keeps this much of all segments, the newest: `2GB`, `7d`, `200` |
     /// | `VOR_RECORD_LAST=TIME` or `SIZE` | keeps the newest records in memory, and writes them when something asks for a dump: `30s`, `64MB`, `30s,64MB`; see [`last`](Self::last) |
+    /// | `VOR_RECORD_SHM=1` or `DIR/` | keeps the rings in shared memory, so that `vor recover` gets the last spans of a killed process; see [`shared_memory`](Self::shared_memory) |
     /// | `VOR_DUMP_ON=LIST` | what asks for a dump: `frame:50ms`, `scope:NAME:200ms`, `count:NAME:10/1s`, `stall`, `panic`, `crash`, `exit`, `failure`, or `nothing`; by default `panic,crash` |
     /// | `VOR_LISTEN=unix`, `unix:PATH` or `HOST:PORT` | lets `vor view`, `tail`, `top` and `record` watch the program while it runs (feature `live`) |
     /// | `VOR_LISTEN_TOKEN=TEXT`, `VOR_LISTEN_TOKEN_FILE=PATH` | the token that clients must have |
@@ -264,6 +276,39 @@ impl Config {
     #[must_use]
     pub fn dump_on(mut self, dump_on: DumpOn) -> Self {
         self.dump_on = dump_on;
+        self
+    }
+
+    /// Sets whether the rings and the names of scopes are in a file of shared memory (default: no).
+    /// With it, `vor recover` writes a capture from what a process left that was killed, and
+    /// `vor attach` from one that hangs. On Unix; elsewhere one line says that there is no such
+    /// file.
+    ///
+    /// The file is `vor-PID.shm` in `$XDG_RUNTIME_DIR`, or else in `/dev/shm` or the temporary
+    /// folder, for this user alone. It is removed when the process ends by itself, and stays if the
+    /// process is killed or crashes. A scope costs the same.
+    ///
+    /// If a capture holds all spans, the file has those that are not in the capture yet. Otherwise
+    /// the newest half of each ring stays in it. If there is no memory left, one line says so, and
+    /// spans that find no room are dropped and counted.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::setup::Config; }
+    /// vor::Config::new().shared_memory(true).capture("run.vor").enable();
+    /// ```
+    #[must_use]
+    pub fn shared_memory(mut self, shared: bool) -> Self {
+        self.shared_memory = shared.then_some(SharedMemory::Default);
+        self
+    }
+
+    /// Sets the folder of the file of [`shared_memory`](Self::shared_memory), and switches it on.
+    /// The folder should be in memory: on a disk, the system writes the rings again and again.
+    #[must_use]
+    pub fn shared_memory_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.shared_memory = Some(SharedMemory::In(folder.into()));
         self
     }
 

@@ -34,6 +34,7 @@ use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{allocations, metrics};
+use config::SharedMemory;
 
 pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use config::{
@@ -130,6 +131,13 @@ fn start(config: Config) {
 }
 
 fn apply(config: Config, settings: &mut Settings, is_first: bool) {
+    if let Some(memory) = &config.shared_memory {
+        // First, so that the capture is known to those who complete it.
+        settings.share_memory(match memory {
+            SharedMemory::In(folder) => folder.clone(),
+            SharedMemory::Default => drain::shared_memory::default_folder(),
+        });
+    }
     if let Some(limit) = config.watchdog {
         settings.watch(limit);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use vor_capture::Error;
 use vor_capture::sort::sort_by;
 
-use super::config::{Config, RING_KIB_RANGE};
+use super::config::{Config, RING_KIB_RANGE, SharedMemory};
 use super::limits;
 use crate::hot::rules::ScopeRules;
 use crate::os::report;
@@ -28,6 +28,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD_SEGMENT",
     "VOR_RECORD_KEEP",
     "VOR_RECORD_LAST",
+    "VOR_RECORD_SHM",
     "VOR_DUMP_ON",
     "VOR_LISTEN",
     "VOR_LISTEN_TOKEN",
@@ -170,6 +171,16 @@ impl Variables<'_> {
                     "{name}: the program was built without vor's feature `reader`; it is ignored"
                 ));
             }
+        }
+    }
+
+    /// Reads whether the rings are in shared memory, and in which folder.
+    fn shared_memory(&mut self) -> Option<SharedMemory> {
+        let value = (self.get)("VOR_RECORD_SHM").unwrap_or_default();
+        match value.to_str() {
+            Some("" | "0") => None,
+            Some("1") => Some(SharedMemory::Default),
+            _ => Some(SharedMemory::In(PathBuf::from(value))),
         }
     }
 
@@ -325,6 +336,7 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.scheduler = variables.flag("VOR_SCHED").unwrap_or(false);
+        config.shared_memory = variables.shared_memory();
         variables.listen(&mut config);
         config.capture = variables.path();
         let are_dumps = config.keeps_last();

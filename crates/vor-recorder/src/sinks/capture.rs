@@ -30,7 +30,7 @@ use vor_capture::sink::{FrameSink, Interest};
 use crate::clock;
 #[cfg(unix)]
 use crate::drain::crash;
-use crate::hot::{callsite, thread};
+use crate::hot::{callsite, shared, thread};
 use crate::os::file::{self, MakeRoom, OutputFile};
 use crate::os::report;
 use crate::os::signals;
@@ -79,6 +79,8 @@ pub struct CaptureSink {
     path: PathBuf,
     options: CaptureOptions,
     encoder: Encoder,
+    /// Identifies the capture.
+    file_id: u64,
     /// Whether crash records go into this file too.
     #[cfg(unix)]
     has_crash_records: bool,
@@ -301,6 +303,7 @@ impl CaptureSink {
                 ..options
             },
             encoder: Encoder::new(header),
+            file_id: header.file_id,
             #[cfg(unix)]
             has_crash_records: false,
             #[cfg(unix)]
@@ -374,6 +377,9 @@ impl CaptureSink {
     /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
     /// ends the process. Only the last capture that called this receives them.
     pub(crate) fn enable_crash_records(&mut self, signals: bool) {
+        if self.options.spans && self.keeps_all() {
+            shared::declare_capture(self.file_id, &self.path, self.bytes());
+        }
         #[cfg(not(unix))]
         let _ = signals;
         #[cfg(unix)]
@@ -386,6 +392,7 @@ impl CaptureSink {
     }
 
     fn disable_crash_records(&mut self) {
+        shared::capture_ended(self.file_id);
         #[cfg(unix)]
         if std::mem::take(&mut self.has_crash_records) {
             self.write_guard = None;
@@ -425,6 +432,10 @@ impl CaptureSink {
         #[cfg(unix)]
         if let Some(mut guard) = self.write_guard.take() {
             guard.set_next_seq(self.encoder.place().1);
+        }
+        match &written {
+            Ok(()) => shared::capture_has(self.file_id, self.encoder.offset()),
+            Err(_) => shared::capture_ended(self.file_id),
         }
         written.map_err(|error| self.cannot_write(error))
     }
@@ -722,13 +733,9 @@ pub(crate) fn open_scopes() -> Option<vor_capture::format::OpenScopes> {
     })
 }
 
-/// Makes a number unique among captures, from the hasher's random keys, the process and the time.
+/// Makes a number unique among captures.
 pub(crate) fn file_id() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(clock::ticks());
-    hasher.write_u32(std::process::id());
-    hasher.finish()
+    clock::unique_number()
 }
 
 /// The number of own names that a writer tries at most, if other writers hold them.

@@ -28,6 +28,7 @@ mod heap;
 mod locks;
 mod merge;
 mod modes;
+mod recover;
 mod following;
 mod typing;
 mod unmarked;

@@ -2,7 +2,8 @@
 //!
 //! Where there is `mmap`, the pages come directly from the system. An allocator may reuse memory,
 //! which it then has to clear. Then each new thread would touch its whole ring of some megabytes
-//! and keep it resident, for the few records of a short task.
+//! and keep it resident, for the few records of a short task. With
+//! [shared memory](crate::hot::shared) the pages belong to the file, and outlive this value.
 
 #![expect(unsafe_code, reason = "pages from the system are raw memory")]
 
@@ -12,49 +13,82 @@ use std::ptr::NonNull;
 use crate::hot::ring::Slot;
 use crate::sync::UnsafeCell;
 
-/// A fixed number of zeroed slots.
+/// A fixed number of cells that two threads share.
 #[derive(Debug)]
-pub(super) struct Slots {
-    first: NonNull<UnsafeCell<Slot>>,
+pub(super) struct Cells<T> {
+    first: NonNull<T>,
     len: usize,
-    /// Whether the memory is pages of the system. Otherwise it is a boxed slice.
-    is_mapped: bool,
+    owner: Owner,
 }
 
-// SAFETY: The memory belongs to this value alone, wherever it is. The value hands out references to
-// cells of plain integers; `Ring`, which shares the cells between threads, states why that is
-// sound.
-unsafe impl Send for Slots {}
+/// The owner of the memory of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// This value: pages of the system.
+    Pages,
+    /// This value: a boxed slice.
+    Box,
+    /// Whoever made the pages, which are never unmapped.
+    Other,
+}
 
-impl Slots {
-    /// No slots.
+/// The slots of a ring.
+pub(super) type Slots = Cells<UnsafeCell<Slot>>;
+
+// SAFETY: The memory belongs to this value alone, or to nobody else for as long as it lives,
+// wherever it is. The value hands out references to cells of plain integers; `Ring`, which shares
+// the cells between threads, states why that is sound.
+unsafe impl<T: Send> Send for Cells<T> {}
+
+impl<T> Cells<T> {
+    /// No cells.
     #[cfg(not(loom))]
     pub(super) const fn none() -> Self {
         Self {
             first: NonNull::dangling(),
             len: 0,
-            is_mapped: false,
+            owner: Owner::Box,
         }
     }
 
+    pub(super) fn boxed(cells: Box<[T]>) -> Self {
+        let len = cells.len();
+        Self {
+            first: NonNull::from(Box::leak(cells)).cast(),
+            len,
+            owner: Owner::Box,
+        }
+    }
+
+    /// Takes cells in pages that are never unmapped.
+    ///
+    /// # Safety
+    ///
+    /// There must be `len` initialised cells at `first`, and no other value may use them.
+    pub(super) unsafe fn in_pages(first: NonNull<T>, len: usize) -> Self {
+        Self {
+            first,
+            len,
+            owner: Owner::Other,
+        }
+    }
+}
+
+impl Slots {
     pub(super) fn zeroed(len: usize) -> Self {
         match map(len) {
             Some(first) => Self {
                 first,
                 len,
-                is_mapped: true,
+                owner: Owner::Pages,
             },
-            None => Self {
-                first: NonNull::from(Box::leak(boxed(len))).cast(),
-                len,
-                is_mapped: false,
-            },
+            None => Self::boxed(boxed(len)),
         }
     }
 }
 
-impl Deref for Slots {
-    type Target = [UnsafeCell<Slot>];
+impl<T> Deref for Cells<T> {
+    type Target = [T];
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -63,15 +97,18 @@ impl Deref for Slots {
     }
 }
 
-impl Drop for Slots {
+impl<T> Drop for Cells<T> {
     fn drop(&mut self) {
-        if self.is_mapped {
-            unmap(self.first, self.len);
-        } else {
-            let slots = std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
-            // SAFETY: `zeroed` leaked a box of this very slice, and the exclusive access says that
-            // no reference to it is left. A box of no slots is a dangling pointer, as in `none`.
-            drop(unsafe { Box::from_raw(slots) });
+        match self.owner {
+            Owner::Other => {}
+            Owner::Pages => unmap(self.first.cast(), self.len * size_of::<T>()),
+            Owner::Box => {
+                let cells = std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
+                // SAFETY: `boxed` leaked a box of this very slice, and the exclusive access says
+                // that no reference to it is left. A box of no cells is a dangling pointer, as in
+                // `none`.
+                drop(unsafe { Box::from_raw(cells) });
+            }
         }
     }
 }
@@ -98,9 +135,9 @@ fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
 }
 
 #[cfg(all(unix, not(loom), not(miri)))]
-fn unmap(first: NonNull<UnsafeCell<Slot>>, len: usize) {
+fn unmap(first: NonNull<u8>, bytes: usize) {
     // SAFETY: `map` made exactly these pages, and the caller uses them no more.
-    unsafe { libc::munmap(first.as_ptr().cast(), len * size_of::<Slot>()) };
+    unsafe { libc::munmap(first.as_ptr().cast(), bytes) };
 }
 
 #[cfg(not(all(unix, not(loom), not(miri))))]
@@ -109,7 +146,7 @@ fn map(_: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
 }
 
 #[cfg(not(all(unix, not(loom), not(miri))))]
-fn unmap(_: NonNull<UnsafeCell<Slot>>, _: usize) {}
+fn unmap(_: NonNull<u8>, _: usize) {}
 
 #[cfg(not(loom))]
 fn boxed(len: usize) -> Box<[UnsafeCell<Slot>]> {

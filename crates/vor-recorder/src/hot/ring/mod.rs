@@ -41,6 +41,23 @@
 //! also excludes memory that was never touched, so the first record on a page takes the slow path.
 //! A scope writes its record before it reads the clock at its end, and must not include the time
 //! that the system takes to provide a page.
+//!
+//! # Shared memory
+//!
+//! A ring can lie in a file of [shared memory](crate::hot::shared), from which its records are
+//! [recovered](crate::drain::recovery) if the process is killed. Then the consumer does not free a
+//! chunk when it has read it. It frees chunks later, once the outputs have what it read:
+//!
+//! ```text
+//!   freed              settled            sequence, offset     cursor
+//!   | texts, or spans  | to be recovered  | to be read         |
+//! ```
+//!
+//! The consumer calls [`settle`](Ring::settle), publishes an epoch for all rings at once, and calls
+//! [`release`](Ring::release). `settled` has two entries with their epochs, and the one of the
+//! published epoch or of the last before counts. So a process that is killed between any two
+//! instructions leaves a position for each ring that agrees with the length of the capture. The
+//! chunks behind `settled` are kept for a while, because spans refer to texts in them.
 
 #![expect(
     unsafe_code,
@@ -56,15 +73,17 @@ mod special;
 mod tests;
 
 use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 
-use memory::Slots;
+use memory::{Cells, Slots};
 pub(crate) use special::{KEPT_TEXT, KEPT_TEXTS, Special};
 
+use crate::os::shared_file::Reserve;
 #[cfg(not(loom))]
 use crate::sync::UnsafeCell;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, array, const_fn};
 
 /// One slot: two words.
 pub(crate) type Slot = [u64; 2];
@@ -136,13 +155,23 @@ pub(crate) struct Ring {
     /// `progress`), read by the consumer (relaxed: it orders nothing there).
     dropped: AtomicU64,
     /// The chunks in the order in which they are filled, by sequence number modulo their number.
-    order: Vec<ChunkEntry>,
+    order: Cells<ChunkEntry>,
     shared: CachePadded<Shared>,
+    /// Provides the memory of a chunk before its first use, if the ring lies in a file.
+    file: Option<Reserve>,
 }
+
+/// The part of a ring in a file that is kept after it was read, as a divisor of its chunks: so much
+/// that texts of most open scopes are still there, and so little that a second-level cache holds
+/// it.
+const KEPT_WRITTEN: u64 = 16;
+/// The same where no output writes spans, so that the ring is the only place that has them.
+const KEPT_UNWRITTEN: u64 = 2;
 
 /// A chunk's entry in the order of filling. Written by the producer (relaxed) before it stores
 /// `started` (release), read by the consumer (relaxed) after it has loaded `started` (acquire).
 #[derive(Debug)]
+#[repr(C)]
 struct ChunkEntry {
     chunk: AtomicU64,
     /// Slots used in it. Written before the next chunk is started.
@@ -165,6 +194,39 @@ struct Shared {
     sequence: AtomicU64,
     /// Slots of that chunk that were consumed. Read and written by the consumer alone (relaxed).
     offset: AtomicU64,
+    /// Sequence number of the first chunk that is not free, in a ring that lies in a file. Written
+    /// by the consumer (relaxed), before it sets the bits in `free`; read by the producer (relaxed),
+    /// for which it is a hint.
+    freed: AtomicU64,
+    /// The last two settled positions. Read and written by the consumer alone (relaxed; the epoch
+    /// is published with a release store).
+    settled: [Settled; 2],
+}
+
+/// A position up to which the outputs have the records, in a ring that lies in a file.
+#[derive(Debug)]
+#[repr(C)]
+struct Settled {
+    epoch: AtomicU64,
+    /// The sequence number of the chunk times the slots of a chunk, plus the offset in it.
+    position: AtomicU64,
+    /// Records that were dropped by then.
+    dropped: AtomicU64,
+}
+
+/// Where the parts of a ring are in its file, in bytes from the beginning of its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) slots: u64,
+    pub(crate) slots_address: u64,
+    pub(crate) slot_count: u64,
+    pub(crate) chunk_slots: u64,
+    pub(crate) order: u64,
+    pub(crate) cursor: u64,
+    pub(crate) started: u64,
+    pub(crate) freed: u64,
+    pub(crate) settled: u64,
+    pub(crate) dropped: u64,
 }
 
 // SAFETY: The producer accesses the slots from the cursor to the end of its current chunk. The
@@ -173,6 +235,43 @@ struct Shared {
 // by a release store paired with an acquire load: of the cursor or `started` in one direction, of
 // `free` in the other.
 unsafe impl Sync for Ring {}
+
+impl Settled {
+    const_fn! {
+        const fn new() -> Self {
+            Self {
+                epoch: AtomicU64::new(0),
+                position: AtomicU64::new(0),
+                dropped: AtomicU64::new(0),
+            }
+        }
+    }
+}
+
+/// The division of a ring into chunks.
+#[derive(Clone, Copy)]
+struct Shape {
+    slots: u64,
+    chunk_slots: u64,
+    chunks: u64,
+}
+
+impl Shape {
+    fn of(slots: usize) -> Self {
+        let slots = slots.max(4).next_power_of_two() as u64;
+        let chunk_slots = (slots / MAX_CHUNKS).max(MIN_CHUNK_SLOTS).min(slots / 2);
+        Self {
+            slots,
+            chunk_slots,
+            chunks: slots / chunk_slots,
+        }
+    }
+
+    /// Bytes of the order of chunks, in whole pages.
+    fn order_bytes(self) -> usize {
+        (self.chunks as usize * size_of::<ChunkEntry>()).next_multiple_of(PAGE_BYTES as usize)
+    }
+}
 
 /// Slots of a record that is partly written, and not published yet.
 #[derive(Clone, Copy)]
@@ -200,36 +299,74 @@ impl Ring {
     /// Makes a ring of `slots` slots, at least 4, rounded up to a power of two. Its memory is not
     /// touched until used.
     pub(crate) fn new(slots: usize) -> Self {
-        let capacity = slots.max(4).next_power_of_two() as u64;
-        let chunk_slots = (capacity / MAX_CHUNKS)
-            .max(MIN_CHUNK_SLOTS)
-            .min(capacity / 2);
-        let chunks = capacity / chunk_slots;
+        let shape = Shape::of(slots);
         let entry = |_| ChunkEntry {
             chunk: AtomicU64::new(0),
             used: AtomicU64::new(0),
         };
-        let slots = Slots::zeroed(capacity as usize);
+        let order = Cells::boxed((0..shape.chunks).map(entry).collect());
+        Self::with(shape, Slots::zeroed(shape.slots as usize), order, None)
+    }
+
+    /// Returns how many bytes [`in_pages`](Self::in_pages) needs.
+    pub(crate) fn bytes_in_pages(slots: usize) -> usize {
+        Shape::of(slots).order_bytes() + Shape::of(slots).slots as usize * size_of::<Slot>()
+    }
+
+    /// Returns how many of these bytes must have memory from the beginning: the order of chunks, and
+    /// two chunks, between which the producer can change for ever.
+    pub(crate) fn first_bytes_in_pages(slots: usize) -> usize {
+        let shape = Shape::of(slots);
+        shape.order_bytes() + 2 * shape.chunk_slots as usize * size_of::<Slot>()
+    }
+
+    /// Makes a ring of `slots` slots in pages of a file. `file` provides the memory of these bytes.
+    ///
+    /// # Safety
+    ///
+    /// The pages must be zero, aligned to a page, never unmapped, and used by nothing else.
+    pub(crate) unsafe fn in_pages(first: NonNull<u8>, slots: usize, file: Reserve) -> Self {
+        let shape = Shape::of(slots);
+        // SAFETY: The caller provides `bytes_in_pages` bytes. All-zero bytes are valid entries and
+        // slots, which are integers, and both parts begin at a page.
+        let (order, slots) = unsafe {
+            (
+                Cells::in_pages(first.cast(), shape.chunks as usize),
+                Cells::in_pages(first.add(shape.order_bytes()).cast(), shape.slots as usize),
+            )
+        };
+        Self::with(
+            shape,
+            slots,
+            order,
+            Some(file.after(shape.order_bytes() as u64)),
+        )
+    }
+
+    fn with(shape: Shape, slots: Slots, order: Cells<ChunkEntry>, file: Option<Reserve>) -> Self {
         Self {
             cursor: AtomicU64::new(address(&slots)),
             limit: AtomicU64::new(0),
             slots,
-            chunk_slots,
+            chunk_slots: shape.chunk_slots,
             chunk: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            order: (0..chunks).map(entry).collect(),
+            order,
             shared: CachePadded::new(Shared {
                 // All chunks but the first, which the producer fills first.
                 free: std::array::from_fn(|word| {
-                    let bits = chunks.saturating_sub(64 * word as u64).min(64);
+                    let bits = shape.chunks.saturating_sub(64 * word as u64).min(64);
                     let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
                     AtomicU64::new(if word == 0 { all & !1 } else { all })
                 }),
                 started: AtomicU64::new(1),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
+                freed: AtomicU64::new(0),
+                settled: array!(Settled::new(); 2),
             }),
+            file,
         }
     }
 
@@ -244,13 +381,16 @@ impl Ring {
             chunk: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            order: Vec::new(),
+            order: Cells::none(),
             shared: CachePadded::new(Shared {
                 free: [const { AtomicU64::new(0) }; FREE_WORDS],
                 started: AtomicU64::new(0),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
+                freed: AtomicU64::new(0),
+                settled: [const { Settled::new() }; 2],
             }),
+            file: None,
         }
     }
 
@@ -347,7 +487,7 @@ impl Ring {
         let begin = chunk * self.chunk_slots;
         if at + needed > begin + self.chunk_slots {
             let next = if needed <= self.chunk_slots {
-                self.take_free()
+                self.take_free().filter(|next| self.has_memory(*next))
             } else {
                 None
             };
@@ -380,6 +520,7 @@ impl Ring {
         self.limit.store(end.min(touched), Ordering::Relaxed);
         let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
         let full = self.order.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
+        let full = full.saturating_sub(self.kept());
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
         if used >= self.high_watermark() {
             Room::Filling
@@ -400,6 +541,34 @@ impl Ring {
             }
         }
         None
+    }
+
+    /// Returns whether a chunk that was taken has memory. If the file cannot get any, the chunk is
+    /// given back.
+    fn has_memory(&self, chunk: u64) -> bool {
+        let bytes = self.chunk_slots * SLOT_BYTES;
+        let has = match &self.file {
+            Some(file) => file.reserve(chunk * bytes, bytes),
+            None => true,
+        };
+        if !has {
+            self.set_free(chunk);
+        }
+        has
+    }
+
+    fn set_free(&self, chunk: u64) {
+        self.shared.free[(chunk / 64) as usize].fetch_or(1 << (chunk % 64), Ordering::Release);
+    }
+
+    /// Returns the number of chunks that were read and are not free. An estimate if called by the
+    /// producer.
+    fn kept(&self) -> u64 {
+        if self.file.is_none() {
+            return 0;
+        }
+        let read = self.shared.sequence.load(Ordering::Relaxed);
+        read.saturating_sub(self.shared.freed.load(Ordering::Relaxed))
     }
 
     fn entry(&self, sequence: u64) -> &ChunkEntry {
@@ -535,7 +704,99 @@ impl Ring {
             }
             shared.sequence.store(sequence + 1, Ordering::Relaxed);
             shared.offset.store(0, Ordering::Relaxed);
-            shared.free[(chunk / 64) as usize].fetch_or(1 << (chunk % 64), Ordering::Release);
+            if self.file.is_none() {
+                self.set_free(chunk);
+            }
+        }
+    }
+
+    /// Notes, for the next `epoch`, that the outputs have what was consumed, or if they write no
+    /// spans, that the older part of it may go. Returns whether that is news. The caller publishes
+    /// the epoch before it calls [`release`](Self::release). Called by the consumer.
+    pub(crate) fn settle(&self, epoch: u64, are_written: bool) -> bool {
+        if self.file.is_none() {
+            return false;
+        }
+        let shared = &self.shared;
+        let [first, second] = &shared.settled;
+        let epoch_of = |settled: &Settled| settled.epoch.load(Ordering::Relaxed);
+        let (last, next) = match epoch_of(first) < epoch_of(second) {
+            true => (second, first),
+            false => (first, second),
+        };
+        let sequence = shared.sequence.load(Ordering::Relaxed);
+        let position = if are_written {
+            sequence * self.chunk_slots + shared.offset.load(Ordering::Relaxed)
+        } else {
+            sequence.saturating_sub(self.chunks_to_keep(KEPT_UNWRITTEN)) * self.chunk_slots
+        };
+        let settled = last.position.load(Ordering::Relaxed);
+        let position = position.max(settled);
+        let dropped = self.dropped();
+        if position == settled && dropped == last.dropped.load(Ordering::Relaxed) {
+            return false;
+        }
+        // The epoch last: until it is stored, this entry is older than the other.
+        next.position.store(position, Ordering::Relaxed);
+        next.dropped.store(dropped, Ordering::Relaxed);
+        next.epoch.store(epoch, Ordering::Release);
+        true
+    }
+
+    /// Frees the oldest chunks of those before the settled position, whose epoch is published.
+    /// Called by the consumer.
+    pub(crate) fn release(&self) {
+        if self.file.is_none() {
+            return;
+        }
+        let shared = &self.shared;
+        let settled = shared.settled.iter();
+        let settled = settled.map(|settled| settled.position.load(Ordering::Relaxed));
+        let settled = settled.max().unwrap_or_default() / self.chunk_slots;
+        let read = shared.sequence.load(Ordering::Relaxed);
+        let kept = self.chunks_to_keep(KEPT_WRITTEN);
+        let end = read.saturating_sub(kept).min(settled);
+        let begin = shared.freed.load(Ordering::Relaxed);
+        if begin < end {
+            // Before the bits: a chunk that the producer may fill is not to be recovered.
+            shared.freed.store(end, Ordering::Relaxed);
+            for sequence in begin..end {
+                self.set_free(self.entry(sequence).chunk.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    /// Returns how many chunks are kept after they were read: a part of all of them, and none if the
+    /// producer needs them because the file gets no more memory.
+    fn chunks_to_keep(&self, divisor: u64) -> u64 {
+        match &self.file {
+            Some(file) if !file.is_short() => self.order.len() as u64 / divisor,
+            _ => 0,
+        }
+    }
+
+    /// Returns the position of the next record, as [`settle`](Self::settle) counts. Called while the
+    /// ring has no producer.
+    pub(crate) fn pushed_position(&self) -> u64 {
+        let at = (self.cursor.load(Ordering::Relaxed) - address(&self.slots)) / SLOT_BYTES;
+        let offset = at - self.chunk.load(Ordering::Relaxed) * self.chunk_slots;
+        (self.shared.started.load(Ordering::Relaxed) - 1) * self.chunk_slots + offset
+    }
+
+    /// Returns where the parts of the ring are, relative to `base`, the address of its memory.
+    pub(crate) fn places(&self, base: usize) -> Places {
+        let at = |word: *const AtomicU64| (word.addr() - base) as u64;
+        Places {
+            slots: (self.slots.as_ptr().addr() - base) as u64,
+            slots_address: address(&self.slots),
+            slot_count: self.capacity(),
+            chunk_slots: self.chunk_slots,
+            order: (self.order.as_ptr().addr() - base) as u64,
+            cursor: at(&raw const self.cursor),
+            started: at(&raw const self.shared.started),
+            freed: at(&raw const self.shared.freed),
+            settled: at((&raw const self.shared.settled).cast()),
+            dropped: at(&raw const self.dropped),
         }
     }
 

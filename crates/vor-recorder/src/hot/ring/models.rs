@@ -281,7 +281,7 @@ fn a_record_of_several_slots_is_seen_whole() {
 #[test]
 fn a_thread_that_ends_leaves_nothing_behind() {
     loom::model(|| {
-        let state = Arc::new(ThreadState::new(SLOTS));
+        let state = Arc::new(ThreadState::new(Ring::new(SLOTS)));
         let producer = {
             let state = Arc::clone(&state);
             thread::spawn(move || {
@@ -319,7 +319,7 @@ fn a_reader_of_open_scopes_sees_each_with_its_own_start() {
     // A coarse clock gives both scopes the same start.
     for starts in [[10, 20], [10, 10]] {
         loom::model(move || {
-            let state = Arc::new(ThreadState::new(SLOTS));
+            let state = Arc::new(ThreadState::new(Ring::new(SLOTS)));
             let owner = {
                 let state = Arc::clone(&state);
                 thread::spawn(move || {
@@ -344,7 +344,7 @@ fn a_reader_of_open_scopes_sees_each_with_its_own_start() {
 #[test]
 fn a_scope_that_a_reader_finds_closed_has_its_record() {
     loom::model(|| {
-        let state = Arc::new(ThreadState::new(SLOTS));
+        let state = Arc::new(ThreadState::new(Ring::new(SLOTS)));
         state.push_open_at(0, 1, 10);
         let owner = {
             let state = Arc::clone(&state);

@@ -33,7 +33,7 @@ fn open(start_ticks: u64) -> u32 {
 fn a_reader_of_an_open_scope_finds_the_counters_of_its_own_begin() {
     loom::model(|| {
         set_up().unwrap();
-        let state: Arc<ThreadState> = take_added().remove(0).0;
+        let state: Arc<crate::hot::thread::StateBox> = take_added().remove(0).0;
         let first = open(10);
         let reader = thread::spawn(move || check_outermost(&state));
         assert!(hot().begin_close(first));

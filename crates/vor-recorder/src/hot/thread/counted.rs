@@ -22,7 +22,7 @@ use super::current::StandIn;
 use super::list::threads;
 use super::once_box::OnceBox;
 use super::state::MAX_OPEN;
-use super::{ThreadState, count_drop, while_busy};
+use super::{StateBox, ThreadState, count_drop, while_busy};
 use crate::allocations;
 use crate::hot::modes;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
@@ -569,7 +569,7 @@ pub(crate) fn count_without_state(site: u32, ticks: u64) {
 /// ended threads.
 pub(crate) fn read_counted() -> Vec<(Option<ThreadId>, SiteSums)> {
     // A thread that ends from here on counts as ended. A new thread may be missed.
-    let live: Vec<Arc<ThreadState>> = threads().live.clone();
+    let live: Vec<Arc<StateBox>> = threads().live.clone();
     let ended = ended();
     let mut all = vec![(None, ended.clone().unwrap_or_default())];
     for state in live {

@@ -16,6 +16,7 @@ use vor_capture::model::catalog::ThreadInfo;
 use super::list::{MAX_SPARE, threads};
 use super::os_id::os_id;
 use super::state::ThreadState;
+use super::state_box::StateBox;
 use crate::allocations::{self, StateGuard};
 #[cfg(feature = "locks")]
 use crate::hot::record_state;
@@ -141,7 +142,7 @@ pub(super) fn reset_ended_count() {
 }
 
 /// A thread's state, which is released at the thread's end.
-struct OwnedState(Arc<ThreadState>);
+struct OwnedState(Arc<StateBox>);
 
 impl Drop for OwnedState {
     fn drop(&mut self) {
@@ -292,7 +293,7 @@ pub(crate) fn while_silent<R>(work: impl FnOnce() -> R) -> R {
 pub(crate) fn while_recording<R>(work: impl FnOnce() -> R) -> R {
     let own = OWNED.try_with(|cell| {
         let owned = cell.take();
-        let state = owned.as_ref().map(|owned| Arc::as_ptr(&owned.0));
+        let state = owned.as_ref().map(|owned| owned.0.as_ptr());
         cell.set(owned);
         state
     });
@@ -331,6 +332,29 @@ pub(crate) fn is_silent() -> bool {
 pub(crate) fn abandon_state() {
     replace_pointer(StandIn::Silent.state());
     let _ = OWNED.try_with(|cell| std::mem::forget(cell.take()));
+}
+
+/// The open scopes of the thread that forks, which its child restores: the copy of shared pages
+/// that the child gets may be later.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct OwnOpen((u32, u32, Vec<(u64, u32)>));
+
+/// Returns the open scopes of this thread, if its state is in shared memory.
+#[cfg(unix)]
+pub(crate) fn own_open() -> Option<OwnOpen> {
+    let state = own().filter(|state| state.ring_number().is_some())?;
+    Some(OwnOpen(state.save_open()))
+}
+
+#[cfg(unix)]
+impl OwnOpen {
+    /// Restores them, before the state is forgotten.
+    pub(crate) fn restore(&self) {
+        if let Some(state) = own() {
+            state.restore_open(&self.0);
+        }
+    }
 }
 
 /// Forgets this thread's state. Used in the child of a fork.
@@ -379,8 +403,8 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         let _threads = threads();
         state.view.publish();
         // Stored before the thread leaves the busy state: a handler that finds no state reads OWN.
-        OWN.with(|own| own.store(Arc::as_ptr(&state).cast_mut(), Ordering::Relaxed));
-        Some(Arc::as_ptr(&state))
+        OWN.with(|own| own.store(state.as_ptr().cast_mut(), Ordering::Relaxed));
+        Some(state.as_ptr())
     });
     match state {
         Some(state) => {

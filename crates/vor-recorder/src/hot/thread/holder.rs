@@ -37,7 +37,7 @@ pub(crate) fn read_holder(token: ThreadToken, except: SiteId, holds: impl Fn() -
     while_busy(|| {
         let threads = threads();
         let mut live = threads.live.iter();
-        let Some(state) = live.find(|state| token.is_of(Arc::as_ptr(state))) else {
+        let Some(state) = live.find(|state| token.is_of(state.as_ptr())) else {
             return Holder::Unknown;
         };
         let innermost = state.innermost_while(except, holds);

@@ -7,17 +7,18 @@ use vor_capture::model::catalog::{Catalog, ThreadInfo};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::current;
-use super::state::ThreadState;
+use super::state_box::StateBox;
+use crate::hot::shared;
 use crate::sync::{Mutex, MutexGuard, statics};
 
 /// The states of all threads.
-pub(super) struct Threads {
-    pub(super) live: Vec<Arc<ThreadState>>,
+pub(crate) struct Threads {
+    pub(super) live: Vec<Arc<StateBox>>,
     /// States of threads that were added since the worker's last pass, each with the number of
     /// records that its ring had dropped for earlier threads.
-    added: Vec<(Arc<ThreadState>, u64)>,
+    added: Vec<(Arc<StateBox>, u64)>,
     /// Empty states for the next threads.
-    spare: Vec<Arc<ThreadState>>,
+    spare: Vec<Arc<StateBox>>,
     pub(super) infos: Vec<Arc<ThreadInfo>>,
     ring_slots: usize,
 }
@@ -106,20 +107,41 @@ pub(crate) fn is_open() -> bool {
 }
 
 impl Threads {
-    pub(super) fn take_state(&mut self, number: u32) -> Arc<ThreadState> {
+    pub(super) fn take_state(&mut self, number: u32) -> Arc<StateBox> {
         let spare = self.spare.pop();
-        let state = spare.unwrap_or_else(|| Arc::new(ThreadState::new(self.ring_slots)));
+        let state = spare.unwrap_or_else(|| {
+            let state = shared::new_state(self.ring_slots);
+            Arc::new(state.unwrap_or_else(|| StateBox::new(self.ring_slots)))
+        });
         state.assign(number);
+        shared::declare_owner(&state, number);
         self.live.push(Arc::clone(&state));
         self.added.push((Arc::clone(&state), state.ring.dropped()));
         state
     }
 
     pub(super) fn add_info(&mut self, info: ThreadInfo) -> u32 {
-        let number = self.infos.len();
-        self.infos.push(Arc::new(info));
-        u32::try_from(number).unwrap_or(u32::MAX)
+        let number = u32::try_from(self.infos.len()).unwrap_or(u32::MAX);
+        let info = Arc::new(info);
+        shared::declare_thread(number, &info);
+        self.infos.push(info);
+        number
     }
+
+    /// Returns all threads so far, by number.
+    pub(crate) fn infos(&self) -> &[Arc<ThreadInfo>] {
+        &self.infos
+    }
+}
+
+/// Locks the list of threads.
+pub(crate) fn lock_list() -> MutexGuard<'static, Threads> {
+    threads()
+}
+
+/// Frees the states for the next threads, which then get new ones.
+pub(crate) fn take_spare() {
+    threads().spare.clear();
 }
 
 /// Sets the capacity of the rings of new threads, in slots.
@@ -131,7 +153,7 @@ pub(crate) fn set_ring_slots(slots: usize) {
 
 /// Returns the states of threads that were added since the last call, each with the number of
 /// records that its ring had dropped before.
-pub(crate) fn take_added() -> Vec<(Arc<ThreadState>, u64)> {
+pub(crate) fn take_added() -> Vec<(Arc<StateBox>, u64)> {
     current::reset_ended_count();
     std::mem::take(&mut threads().added)
 }
@@ -147,10 +169,12 @@ pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
 }
 
 /// Reclaims the state of a thread that has ended and whose ring is empty.
-pub(crate) fn reclaim(state: &Arc<ThreadState>) {
+pub(crate) fn reclaim(state: &Arc<StateBox>) {
     let mut threads = threads();
     threads.live.retain(|live| !Arc::ptr_eq(live, state));
-    if threads.spare.len() < MAX_SPARE
+    // One in a file stays in it, and keeps its last records until another thread needs it.
+    let is_in_file = state.ring_number().is_some();
+    if (threads.spare.len() < MAX_SPARE || is_in_file)
         && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two()
     {
         threads.spare.push(Arc::clone(state));
@@ -186,7 +210,7 @@ mod tests {
     use crate::setup::Config;
 
     /// Records on a thread that ends, and returns its state.
-    fn state_of_a_thread() -> Arc<ThreadState> {
+    fn state_of_a_thread() -> Arc<StateBox> {
         let record = || {
             {
                 profile_scope!("on a thread");
@@ -194,7 +218,7 @@ mod tests {
             let own = current::current().map(std::ptr::from_ref);
             let threads = threads();
             let mut live = threads.live.iter();
-            let state = live.find(|state| Some(Arc::as_ptr(state)) == own);
+            let state = live.find(|state| Some(state.as_ptr()) == own);
             state.map(Arc::clone)
         };
         let state = std::thread::spawn(record).join().unwrap();
@@ -208,7 +232,7 @@ mod tests {
         const THREADS: usize = 500;
         // The worker would be an owner of states.
         Config::new().inline_drain(true).enable();
-        let mut states: Vec<Arc<ThreadState>> = Vec::new();
+        let mut states: Vec<Arc<StateBox>> = Vec::new();
         for number in 0..THREADS {
             let state = state_of_a_thread();
             assert_eq!(state.id().0, number as u32, "each thread has its number");

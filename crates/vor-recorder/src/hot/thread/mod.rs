@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `state` | the state: ring, stack of open scopes, and the protocol with signal handlers |
+//! | `state_box` | the memory of a state |
 //! | `current` | the calling thread's pointer to its state, or to a stand-in where it has none |
 //! | `list` | the states of all threads |
 //! | `push` | records of any size, and records of threads without a state |
@@ -15,6 +16,7 @@
 //! | `holder` | reads by a thread that waits for a lock: the innermost scope of its holder |
 
 mod state;
+mod state_box;
 mod current;
 mod list;
 mod push;
@@ -40,11 +42,11 @@ pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
 pub(crate) use current::abandon_state;
 #[cfg(all(test, loom))]
 pub(crate) use current::end_thread;
-#[cfg(unix)]
-pub(crate) use current::forget_current;
 pub use current::name_threads_by;
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use current::while_silent;
+#[cfg(unix)]
+pub(crate) use current::{OwnOpen, forget_current, own_open};
 #[cfg(feature = "locks")]
 pub(crate) use current::{ThreadToken, own_token};
 pub(crate) use current::{
@@ -54,7 +56,9 @@ pub(crate) use current::{
 pub(crate) use holder::{Holder, read_holder};
 #[cfg(any(unix, windows))]
 pub(crate) use list::is_open;
-pub(crate) use list::{declare_new, own_name, reclaim, set_ring_slots, take_added};
+pub(crate) use list::{
+    declare_new, lock_list, own_name, reclaim, set_ring_slots, take_added, take_spare,
+};
 #[cfg(unix)]
 pub(crate) use list::{forget_all, lock_for_fork, try_each_open, try_lock};
 pub(crate) use once_box::OnceBox;
@@ -69,5 +73,6 @@ pub(crate) use push::{push_message, push_record, push_special, push_text, push_w
 pub(crate) use state::Innermost;
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;
+pub(crate) use state_box::StateBox;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 pub(crate) use usage::{Usage, usages};

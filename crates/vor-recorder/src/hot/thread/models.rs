@@ -67,7 +67,7 @@ fn a_reader_of_a_running_thread_finds_whole_tables() {
 
 /// The worker's part of a thread, as in the engine.
 struct Source {
-    state: std::sync::Arc<ThreadState>,
+    state: std::sync::Arc<super::StateBox>,
     dropped_seen: u64,
 }
 

@@ -89,9 +89,24 @@ pub(crate) struct ThreadState {
     /// Next key of a kept text. Its first value is so high that no text is kept yet. Read and
     /// written by the thread alone (relaxed).
     next_kept: global::AtomicU64,
-    /// The sums of the thread's counted scopes, once there are any. The last field, because the
-    /// fast path of recorded scopes does not use it.
+    /// The sums of the thread's counted scopes, once there are any. The last field that a scope
+    /// uses, because the fast path of recorded scopes does not use it.
     pub(super) counted: OnceBox<CountTable>,
+    /// Number of the ring in the file of shared memory, plus 1; 0 for one that is in none. Written
+    /// before the thread gets the state, read by any thread, both relaxed.
+    ring_number: global::AtomicU64,
+}
+
+/// Where the parts of a state are in its file, in bytes from the beginning of its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatePlaces {
+    pub(crate) top: u64,
+    pub(crate) exited: u64,
+    pub(crate) open: u64,
+    pub(crate) open_count: u64,
+    pub(crate) open_bytes: u64,
+    pub(crate) open_start: u64,
+    pub(crate) open_site: u64,
 }
 
 const _: () = assert!(offset_of!(ThreadState, top).is_multiple_of(align_of::<CachePadded<()>>()));
@@ -107,9 +122,9 @@ struct OpenEntry {
 }
 
 impl ThreadState {
-    pub(crate) fn new(ring_slots: usize) -> Self {
+    pub(crate) fn new(ring: Ring) -> Self {
         Self {
-            ring: Ring::new(ring_slots),
+            ring,
             top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: global::AtomicU64::new(1),
@@ -122,6 +137,7 @@ impl ThreadState {
             slow_closes: AtomicU32::new(0),
             view: SharedView::none(),
             counted: OnceBox::new(),
+            ring_number: global::AtomicU64::new(0),
         }
     }
 
@@ -143,6 +159,7 @@ impl ThreadState {
             slow_closes: AtomicU32::new(0),
             view: SharedView::none(),
             counted: OnceBox::new(),
+            ring_number: global::AtomicU64::new(0),
         }
     }
 
@@ -403,6 +420,60 @@ impl ThreadState {
             .store(before.deeper.load(Ordering::Relaxed), Ordering::Relaxed);
         self.top
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// Returns the open scopes, to restore them with [`restore_open`](Self::restore_open). Called by
+    /// the thread alone.
+    #[cfg(unix)]
+    pub(super) fn save_open(&self) -> (u32, u32, Vec<(u64, u32)>) {
+        let depth = self.depth(Ordering::Relaxed);
+        let open = self.open.iter().take(depth);
+        let entry = |entry: &OpenEntry| {
+            let start = entry.start_ticks.load(Ordering::Relaxed);
+            (start, entry.site.load(Ordering::Relaxed))
+        };
+        let (top, deeper) = (&self.top, &self.deeper);
+        (
+            top.load(Ordering::Relaxed),
+            deeper.load(Ordering::Relaxed),
+            open.map(entry).collect(),
+        )
+    }
+
+    /// Restores the open scopes in the child of a fork, whose copy of shared pages may be later.
+    #[cfg(unix)]
+    pub(super) fn restore_open(&self, (top, deeper, open): &(u32, u32, Vec<(u64, u32)>)) {
+        for (entry, (start, site)) in self.open.iter().zip(open) {
+            entry.start_ticks.store(*start, Ordering::Relaxed);
+            entry.site.store(*site, Ordering::Relaxed);
+        }
+        for entry in &self.open[open.len()..MAX_OPEN] {
+            entry.site.store(0, Ordering::Relaxed);
+        }
+        self.deeper.store(*deeper, Ordering::Relaxed);
+        self.top.store(*top, Ordering::Relaxed);
+    }
+
+    /// Returns the number of the ring in the file of shared memory, if it is in one.
+    pub(crate) fn ring_number(&self) -> Option<u64> {
+        self.ring_number.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn set_ring_number(&self, number: u64) {
+        self.ring_number.store(number + 1, Ordering::Relaxed);
+    }
+
+    /// Returns where the parts of the state are, relative to `base`, the address of its memory.
+    pub(crate) fn places(&self, base: usize) -> StatePlaces {
+        StatePlaces {
+            top: ((&raw const self.top).addr() - base) as u64,
+            exited: ((&raw const self.exited).addr() - base) as u64,
+            open: (self.open.as_ptr().addr() - base) as u64,
+            open_count: MAX_OPEN as u64,
+            open_bytes: u64::from(ENTRY_BYTES),
+            open_start: offset_of!(OpenEntry, start_ticks) as u64,
+            open_site: offset_of!(OpenEntry, site) as u64,
+        }
     }
 
     /// Returns the baseline of the open scope with `depth` others around it, if that scope is still
