@@ -7,6 +7,7 @@
 #[cfg(any(unix, windows))]
 mod process_detach;
 mod collect;
+#[cfg(feature = "reader")]
 pub mod recovery;
 pub(crate) mod shared_memory;
 #[cfg(unix)]

@@ -236,6 +236,11 @@ fn switches_are_those_that_the_kernel_counts() {
             span.2.context_switches == by_itself + by_kernel
         });
         assert!(agree.count() > ROUNDS / 2, "{name}: {all:?} {truth:?}");
+        // The kernel's counts are read around the scope.
+        for (span, [by_itself, by_kernel]) in pairs() {
+            let known = by_itself + by_kernel;
+            assert!(span.2.context_switches <= known, "{all:?} {truth:?}");
+        }
     }
     let found = |at: usize| {
         all[at * ROUNDS..(at + 1) * ROUNDS]
@@ -246,8 +251,6 @@ fn switches_are_those_that_the_kernel_counts() {
         found(0).all(|measured| measured.context_switches >= SLEEPS),
         "{all:?}"
     );
-    let undisturbed = found(1).filter(|measured| measured.context_switches == 0);
-    assert!(undisturbed.count() > ROUNDS / 2, "{all:?}");
     // Both threads always want the processor, and neither gives it back by itself.
     let beside = &truth[2 * ROUNDS..];
     let by_kernel: u64 = beside.iter().map(|switches| switches[1]).sum();
