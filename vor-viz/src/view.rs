@@ -149,6 +149,15 @@ impl View {
         self.axis
     }
 
+    /// Returns whether the bars show all frames of a capture over the time of the flame chart. They
+    /// show those of the store where these are in sight, or where frames are pinned or selected.
+    pub(crate) fn shows_all_bars(&self, store: &Store) -> bool {
+        let is_free = self.pinned.is_none() && self.selection.is_none();
+        let shown = self.flame_axis(store);
+        let is_stored = self.axis.begin_ns <= shown.begin_ns && shown.end_ns <= self.axis.end_ns;
+        self.whole.is_some() && is_free && !is_stored
+    }
+
     /// Returns the time range of the flame chart.
     #[must_use]
     pub fn flame_axis(&self, store: &Store) -> TimeRange {

@@ -11,6 +11,7 @@ use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
+use crate::view::Scope;
 
 /// The computation for a side: sums per call site, and stacks.
 #[derive(Clone, Debug)]
@@ -105,12 +106,51 @@ impl Gather for SideWork {
     }
 }
 
+/// What sums are divided by, so that sides of different lengths compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Per {
+    /// The number of frames.
+    #[default]
+    Frame,
+    /// The time that a side covers, in seconds.
+    Second,
+}
+
+impl Per {
+    /// Returns what compares these sides.
+    #[must_use]
+    pub fn of(sides: [Scope; 2]) -> Self {
+        let has_frames = |side: &Scope| matches!(side, Scope::Frames(..));
+        match sides.iter().all(has_frames) {
+            true => Self::Frame,
+            false => Self::Second,
+        }
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Frame => "frame",
+            Self::Second => "second",
+        }
+    }
+
+    /// Returns the divisor of the sums of some frames with a total time.
+    fn divisor(self, frames: usize, time_ns: u64) -> f64 {
+        match self {
+            Self::Frame => frames.max(1) as f64,
+            Self::Second => time_ns.max(1) as f64 / 1e9,
+        }
+    }
+}
+
 /// Statistics of a scope on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideSums {
-    /// Time during which any of its spans was open, per frame, in nanoseconds.
+    /// Time during which any of its spans was open, per frame or [per second](Per), in nanoseconds.
     pub frame_ns: f64,
-    /// Number of its spans per frame.
+    /// Number of its spans per frame or per second.
     pub frame_count: f64,
     /// Mean duration in nanoseconds.
     pub mean_ns: f64,
@@ -136,7 +176,7 @@ pub struct MergedRow {
 }
 
 impl MergedRow {
-    /// Returns the increase in duration per frame from the left to the right side, in nanoseconds.
+    /// Returns the increase in duration per frame, or per second, from the left to the right side, in nanoseconds.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
         let [left, right] = self
@@ -176,9 +216,9 @@ pub(super) fn relation([left, right]: [f64; 2]) -> f64 {
 /// Sums of a stack on the left and on the right side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BothSums {
-    /// Time per frame in nanoseconds.
+    /// Time per frame or [per second](Per), in nanoseconds.
     pub frame_ns: [f64; 2],
-    /// Calls per frame.
+    /// Calls per frame or per second.
     pub frame_count: [f64; 2],
 }
 
@@ -263,6 +303,8 @@ fn modules_of(catalog: &Catalog) -> FxHashMap<&str, FxHashSet<&str>> {
 /// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
+    /// What its sums are divided by.
+    pub per: Per,
     /// A row per name, module path and kind, in no particular order.
     pub rows: Vec<MergedRow>,
     /// Stacks; their keys are numbers of names.
@@ -298,12 +340,16 @@ impl Merged {
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
+        per: Per,
     ) -> Self {
-        let mut merged = Self::default();
+        let mut merged = Self {
+            per,
+            ..Self::default()
+        };
         names.find_moved(catalogs);
         merged.add_rows(names, catalogs, sides);
         for (side, result) in sides.iter().enumerate() {
-            merged.add_stacks(names, catalogs[side], side, &result.stacks);
+            merged.add_stacks(names, catalogs[side], side, result);
         }
         merged.tree.put_in_order(0, usize::MAX);
         merged
@@ -328,7 +374,7 @@ impl Merged {
                 sums.histogram.merge(&row.histogram);
             }
         }
-        let frames = sides.map(|side| side.scopes.frames.max(1) as f64);
+        let frames = sides.map(|side| self.per.divisor(side.scopes.frames, side.scopes.time_ns));
         let finished = |side: usize, sums: &Sums| SideSums {
             frame_ns: sums.total_ns as f64 / frames[side],
             frame_count: sums.count as f64 / frames[side],
@@ -369,9 +415,10 @@ impl Merged {
         names: &mut NameTable,
         catalog: &Catalog,
         side: usize,
-        stacks: &Stacks,
+        result: &SideResult,
     ) {
-        let frames = stacks.frames.max(1) as f64;
+        let stacks = &result.stacks;
+        let frames = self.per.divisor(stacks.frames, result.scopes.time_ns);
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();
         let mut node_indices: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
         for (i, node) in stacks.tree.nodes().iter().enumerate() {

@@ -271,8 +271,14 @@ impl ScopeTable {
         }
     }
 
-    /// Shows the table in all available space.
-    pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
+    /// Shows the table in all available space. Returns the scope whose calls the user wants to see.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+    ) -> Option<SiteId> {
         let scope = self.scope(store, view);
         self.job
             .advance(ui, store, view.spans(), scope, &view.extent);
@@ -280,7 +286,7 @@ impl ScopeTable {
         self.sort_rows();
         let Some(result) = self.job.output() else {
             ui.weak(waiting_text(view, scope, "counting"));
-            return;
+            return None;
         };
         let rows: Vec<&ScopeRow> = self
             .order
@@ -294,7 +300,7 @@ impl ScopeTable {
                 "No name contains this text."
             };
             ui.weak(text);
-            return;
+            return None;
         }
         let key = |row: &ScopeRow| (row.site, row.kind);
         let details = self.selected.filter(|_| self.details_open);
@@ -367,13 +373,12 @@ impl ScopeTable {
         if response.entered && self.selected.is_some() {
             self.details_open = !self.details_open;
         }
-        let Some(row) = details else {
-            return;
-        };
+        let row = details?;
         let did = details::show(ui, store, view, theme, row);
         self.details_open &= !did.closed;
         // Otherwise the table would show only the pinned frame, without its other slowest calls.
         self.spans_axis |= did.pinned;
+        did.lists.then_some(row.site)
     }
 
     fn scope(&self, store: &Store, view: &View) -> Option<Scope> {
