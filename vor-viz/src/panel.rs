@@ -305,6 +305,10 @@ impl Panel {
                 &theme,
                 &typical_durations,
             );
+            if let Some(site) = self.view.wanted_calls.take() {
+                self.find.set_site(Some(site));
+                self.tab = Tab::Find;
+            }
             self.divider(ui, room, &theme);
             self.below(ui, area, &theme, rows, summary);
         });
@@ -522,10 +526,7 @@ impl Panel {
             Tab::Metrics => self.metrics(ui, theme, rows),
             Tab::Scopes => {
                 let (store, view) = (&self.store, &mut self.view);
-                if let Some(site) = self.scopes.show(ui, store, view, theme) {
-                    self.find.set_site(Some(site));
-                    self.tab = Tab::Find;
-                }
+                self.scopes.show(ui, store, view, theme);
             }
             Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
             Tab::Compare => self.compare(ui, theme),

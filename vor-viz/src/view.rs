@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::frame_axis::PointerUse;
 use crate::store::{Extent, FrameId, Span, Store, TrackKind};
 use crate::whole::Spans;
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
 /// Minimum time range of the flame chart, in nanoseconds.
 const MIN_RANGE_NS: f64 = 20.0;
@@ -106,6 +106,8 @@ pub struct View {
     pub focus: Option<SpanRef>,
     /// A span that gets the focus as soon as the flame chart has it.
     pub(crate) sought: Option<(ThreadId, TrackKind, Span)>,
+    /// The scope whose calls are to be listed.
+    pub(crate) wanted_calls: Option<SiteId>,
     /// The text that names are searched for; empty for no search.
     pub search: String,
     /// Which spans of their frames the tables and flame graphs measure, and which part of each.

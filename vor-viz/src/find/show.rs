@@ -1,6 +1,6 @@
 //! The tab: what is listed, the filters, the list, and the distribution beside it.
 
-use egui::{ComboBox, PopupCloseBehavior, ScrollArea, TextEdit, Ui, vec2};
+use egui::{Align, ComboBox, Layout, PopupCloseBehavior, ScrollArea, TextEdit, Ui, vec2};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::units;
 
@@ -363,7 +363,8 @@ impl Find {
         let list_width = (size.x - histogram_width).max(size.x * 0.5);
         let mut clicked = None;
         ui.horizontal_top(|ui| {
-            ui.allocate_ui(vec2(list_width - 8.0, size.y), |ui| {
+            let layout = Layout::top_down(Align::Min);
+            ui.allocate_ui_with_layout(vec2(list_width - 8.0, size.y), layout, |ui| {
                 clicked = self.list(ui, store, view, theme);
             });
             let Some(found) = self.job.output() else {

@@ -308,9 +308,10 @@ impl FlameChart {
                     }
                     if ui
                         .small_button("Find all")
-                        .on_hover_text("Searches for its name")
+                        .on_hover_text("Lists all calls of its scope, and searches for its name")
                         .clicked()
                     {
+                        view.wanted_calls = Some(focus.span.site);
                         store
                             .catalog()
                             .site_name(focus.span.site)

@@ -21,8 +21,6 @@ pub(super) struct DetailsResponse {
     pub(super) closed: bool,
     /// A call was clicked, and its frame is pinned.
     pub(super) pinned: bool,
-    /// All calls are to be listed.
-    pub(super) lists: bool,
 }
 
 /// Shows the details of a row in all available space.
@@ -40,10 +38,10 @@ pub(super) fn show(
             .small_button("close")
             .on_hover_text("Closes the details of this scope")
             .clicked();
-        response.lists = ui
-            .small_button("all calls")
-            .on_hover_text("Lists all calls of this scope")
-            .clicked();
+        let all = ui.small_button("all calls");
+        if all.on_hover_text("Lists all calls of this scope").clicked() {
+            view.wanted_calls = Some(row.site);
+        }
         let percentiles = [
             ("p50", row.p50_ns),
             ("p95", row.p95_ns),

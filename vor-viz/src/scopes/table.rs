@@ -271,14 +271,8 @@ impl ScopeTable {
         }
     }
 
-    /// Shows the table in all available space. Returns the scope whose calls the user wants to see.
-    pub fn show(
-        &mut self,
-        ui: &mut Ui,
-        store: &Store,
-        view: &mut View,
-        theme: &Theme,
-    ) -> Option<SiteId> {
+    /// Shows the table in all available space.
+    pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
         let scope = self.scope(store, view);
         self.job
             .advance(ui, store, view.spans(), scope, &view.extent);
@@ -286,7 +280,7 @@ impl ScopeTable {
         self.sort_rows();
         let Some(result) = self.job.output() else {
             ui.weak(waiting_text(view, scope, "counting"));
-            return None;
+            return;
         };
         let rows: Vec<&ScopeRow> = self
             .order
@@ -300,7 +294,7 @@ impl ScopeTable {
                 "No name contains this text."
             };
             ui.weak(text);
-            return None;
+            return;
         }
         let key = |row: &ScopeRow| (row.site, row.kind);
         let details = self.selected.filter(|_| self.details_open);
@@ -373,12 +367,13 @@ impl ScopeTable {
         if response.entered && self.selected.is_some() {
             self.details_open = !self.details_open;
         }
-        let row = details?;
+        let Some(row) = details else {
+            return;
+        };
         let did = details::show(ui, store, view, theme, row);
         self.details_open &= !did.closed;
         // Otherwise the table would show only the pinned frame, without its other slowest calls.
         self.spans_axis |= did.pinned;
-        did.lists.then_some(row.site)
     }
 
     fn scope(&self, store: &Store, view: &View) -> Option<Scope> {

@@ -12,6 +12,7 @@ use vor_viz::find::{Found, Order};
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::replay::ReplayState;
 use vor_viz::store::{Row, Span, TrackKind};
+use vor_viz::view::SpanRef;
 
 use crate::pictures;
 use crate::pointer::hover;
@@ -71,7 +72,7 @@ fn found(viewer: &Viewer) -> &Found {
 
 fn press(viewer: &mut Viewer, modifiers: Modifiers, key: Key) {
     // Keys work where the pointer is over the panel.
-    viewer.hover_at(pos2(30.0, 150.0));
+    viewer.hover_at(pos2(80.0, 450.0));
     viewer.key_press_modifiers(modifiers, key);
     settle(viewer);
 }
@@ -182,14 +183,45 @@ fn the_slowest_frames_of_the_capture_are_listed_and_pinned() {
     assert!(replay.id_of(399).is_some());
 }
 
+fn drawn(dark: bool, name: &str) {
+    let mut viewer = opened(dark);
+    list(&mut viewer, 1, Order::Longest);
+    press(&mut viewer, Modifiers::NONE, Key::N);
+    viewer.snapshot(name);
+}
+
 #[test]
-fn a_list_of_calls_is_drawn() {
-    for (dark, name) in [(true, "find_calls_dark"), (false, "find_calls_light")] {
-        let mut viewer = opened(dark);
-        list(&mut viewer, 1, Order::Longest);
-        press(&mut viewer, Modifiers::NONE, Key::N);
-        viewer.snapshot(name);
-    }
+fn a_list_of_calls_is_drawn_dark() {
+    drawn(true, "find_calls_dark");
+}
+
+#[test]
+fn a_list_of_calls_is_drawn_light() {
+    drawn(false, "find_calls_light");
+}
+
+#[test]
+fn all_calls_of_a_span_in_focus_are_listed() {
+    let mut viewer = opened(true);
+    let panel = viewer.state_mut().panel_mut();
+    panel.set_tab(Tab::Metrics);
+    let track = &panel.store().layer().unwrap().tracks()[0];
+    let (thread, span) = (track.thread, track.rows[0].span_after(0).unwrap());
+    panel.view_mut().focus = Some(SpanRef {
+        thread,
+        kind: TrackKind::Scopes,
+        row: 0,
+        span,
+    });
+    settle(&mut viewer);
+    viewer.get_by_label("Find all").click();
+    settle(&mut viewer);
+    let panel = viewer.state().panel();
+    assert_eq!(
+        (panel.tab(), panel.find().site()),
+        (Tab::Find, Some(span.site))
+    );
+    assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
 }
 
 #[test]
