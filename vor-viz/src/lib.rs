@@ -21,6 +21,7 @@ pub mod scopes;
 pub mod icicle;
 pub mod find;
 pub mod compare;
+pub mod why;
 pub mod export;
 pub mod keys;
 pub mod panel;

@@ -25,6 +25,7 @@ use crate::scopes::{ScopeTable, scope_caption};
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
 use crate::view::{Scope, View};
+use crate::why::Why;
 
 /// Height of the bars, in points.
 const BARS_HEIGHT: f32 = 72.0;
@@ -105,6 +106,9 @@ pub struct Panel {
     find: Find,
     /// The frame of the capture that the user chose, counted from 0.
     chosen_frame: Option<u64>,
+    why: Why,
+    /// Whether the comparison is of the pinned frame with the median frame.
+    explains: bool,
     /// The left side of the comparison.
     baseline: Option<Kept>,
     tab: Tab,
@@ -133,6 +137,8 @@ impl Panel {
             compare: Compare::default(),
             find: Find::default(),
             chosen_frame: None,
+            why: Why::default(),
+            explains: false,
             baseline: None,
             tab: Tab::Metrics,
             split: 0.6,
@@ -205,6 +211,17 @@ impl Panel {
     #[must_use]
     pub fn comparison(&self) -> &Compare {
         &self.compare
+    }
+
+    /// Returns the explanation of the pinned frame.
+    #[must_use]
+    pub fn why(&self) -> &Why {
+        &self.why
+    }
+
+    /// Compares the pinned frame with the median frame, or what is selected with what was kept.
+    pub fn set_explains(&mut self, explains: bool) {
+        self.explains = explains;
     }
 
     /// Returns the lists of calls and frames.
@@ -529,7 +546,18 @@ impl Panel {
                 self.scopes.show(ui, store, view, theme);
             }
             Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
-            Tab::Compare => self.compare(ui, theme),
+            Tab::Compare => {
+                ui.horizontal(|ui| {
+                    ui.selectable_value(&mut self.explains, false, "With what was kept")
+                        .on_hover_text("Other frames, or another selected time");
+                    ui.selectable_value(&mut self.explains, true, "Why this frame")
+                        .on_hover_text("The pinned frame beside the median frame");
+                });
+                match self.explains {
+                    true => self.why.show(ui, &self.store, &self.view, theme, summary),
+                    false => self.compare(ui, theme),
+                }
+            }
             Tab::Find => {
                 let (store, view) = (&self.store, &mut self.view);
                 if let Some(FindAction::GoTo(frame)) =

@@ -80,7 +80,7 @@ enum Edge {
 }
 
 /// The tab.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Find {
     /// The scope whose calls are listed; `None` for frames.
     site: Option<SiteId>,
@@ -96,23 +96,6 @@ pub struct Find {
     /// The text in the menu of scopes.
     choice: String,
     slow: SlowFrames,
-}
-
-impl Default for Find {
-    fn default() -> Self {
-        Self {
-            site: None,
-            job: Job::default(),
-            filters: Filters::default(),
-            order: Order::default(),
-            pages: Vec::new(),
-            selected: None,
-            arriving: None,
-            listed_of: None,
-            choice: String::new(),
-            slow: SlowFrames::default(),
-        }
-    }
 }
 
 /// What the user chose in the tab.

@@ -45,3 +45,39 @@ fn a_kept_time_is_compared_with_another_of_another_length() {
     assert!(close(now.frame_count, 10.0 * 1e3 / 3.0));
     viewer.get_by_label("sort by A ms/s");
 }
+
+/// The scope that a slow frame spends its time in is far from the median, and the interval says so.
+#[test]
+fn a_slow_frame_differs_from_the_median_of_the_capture() {
+    let mut viewer = opened(true);
+    let panel = viewer.state_mut().panel_mut();
+    panel.set_tab(Tab::Compare);
+    panel.set_explains(true);
+    settle(&mut viewer);
+    viewer.get_by_label("Pin a frame to see how it differs from the median frame.");
+    for (frame, is_usual) in [(699, false), (700, true)] {
+        viewer.state_mut().go_to(frame);
+        settle(&mut viewer);
+        let result = viewer.state().panel().why().result().unwrap();
+        assert!(result.frames > 1_000, "{}", result.frames);
+        assert_eq!(result.rows.len(), 2);
+        let row = result
+            .rows
+            .iter()
+            .find(|row| &*row.name == "update")
+            .unwrap();
+        assert_eq!(row.here_ns, update_ns(frame));
+        assert!(
+            (row.median_ns - update_ns(0) as f64).abs() < 100.0,
+            "{row:?}"
+        );
+        let (low, high) = row.change_interval_ns().unwrap();
+        assert!(low <= row.change_ns() && row.change_ns() <= high);
+        assert_eq!(row.change_ns() < 1_000_000.0, is_usual, "{row:?}");
+        assert_eq!(row.calls, (10, 10.0));
+        assert!(is_usual || !row.is_usual());
+    }
+    viewer.state_mut().go_to(699);
+    settle(&mut viewer);
+    viewer.snapshot("why_dark");
+}
