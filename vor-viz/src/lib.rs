@@ -23,6 +23,7 @@ pub mod find;
 pub mod compare;
 pub mod why;
 pub mod export;
+mod export_time;
 pub mod keys;
 pub mod panel;
 pub mod metric;

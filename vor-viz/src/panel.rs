@@ -555,7 +555,7 @@ impl Panel {
                 });
                 match self.explains {
                     true => self.why.show(ui, &self.store, &self.view, theme, summary),
-                    false => self.compare(ui, theme),
+                    false => self.compare(ui, theme, summary.map(Summary::frames)),
                 }
             }
             Tab::Find => {
@@ -570,18 +570,20 @@ impl Panel {
     }
 
     /// Returns what a comparison covers, as a side of it; `None` while there is nothing.
+    /// `whole_frames` is the number of frames of the whole capture, if that is known.
     #[must_use]
-    pub fn side<'a>(&'a self, name: &'a str) -> Option<Side<'a>> {
+    pub fn side<'a>(&'a self, name: &'a str, whole_frames: Option<u64>) -> Option<Side<'a>> {
         Some(Side {
             name,
             store: &self.store,
             scope: self.view.scope(&self.store)?,
             spans: self.view.spans(),
+            whole_frames,
         })
     }
 
     /// Draws the comparison of what is selected with the baseline.
-    fn compare(&mut self, ui: &mut Ui, theme: &Theme) {
+    fn compare(&mut self, ui: &mut Ui, theme: &Theme, whole_frames: Option<u64>) {
         let Some(scope) = self.view.scope(&self.store) else {
             ui.weak("There are no frames to compare yet.");
             return;
@@ -620,6 +622,7 @@ impl Panel {
             store: &self.store,
             scope,
             spans: self.view.spans(),
+            whole_frames,
         };
         let (kept, now) = (side("kept", baseline), side("now", scope));
         self.compare.show(ui, &kept, &now, &mut extent, theme);

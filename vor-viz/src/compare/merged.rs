@@ -7,6 +7,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::Measured;
 use vor_capture::stats::Histogram;
 
+use super::Side;
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
@@ -119,9 +120,8 @@ pub enum Per {
 impl Per {
     /// Returns what compares these sides.
     #[must_use]
-    pub fn of(sides: [Scope; 2]) -> Self {
-        let has_frames = |side: &Scope| matches!(side, Scope::Frames(..));
-        match sides.iter().all(has_frames) {
+    pub fn of(sides: [&Side<'_>; 2]) -> Self {
+        match sides.iter().all(|side| side.counts_frames()) {
             true => Self::Frame,
             false => Self::Second,
         }
@@ -136,11 +136,15 @@ impl Per {
         }
     }
 
-    /// Returns the divisor of the sums of some frames with a total time.
-    fn divisor(self, frames: usize, time_ns: u64) -> f64 {
+    /// Returns what the sums of a side are divided by.
+    pub(super) fn divisor(self, side: &Side<'_>, result: &SideResult) -> f64 {
+        let frames = match (side.scope, side.whole_frames) {
+            (Scope::Whole, Some(frames)) => frames,
+            _ => result.scopes.frames as u64,
+        };
         match self {
             Self::Frame => frames.max(1) as f64,
-            Self::Second => time_ns.max(1) as f64 / 1e9,
+            Self::Second => result.scopes.time_ns.max(1) as f64 / 1e9,
         }
     }
 }
@@ -341,15 +345,16 @@ impl Merged {
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
         per: Per,
+        divisors: [f64; 2],
     ) -> Self {
         let mut merged = Self {
             per,
             ..Self::default()
         };
         names.find_moved(catalogs);
-        merged.add_rows(names, catalogs, sides);
+        merged.add_rows(names, catalogs, sides, divisors);
         for (side, result) in sides.iter().enumerate() {
-            merged.add_stacks(names, catalogs[side], side, result);
+            merged.add_stacks(names, catalogs[side], side, &result.stacks, divisors[side]);
         }
         merged.tree.put_in_order(0, usize::MAX);
         merged
@@ -360,6 +365,7 @@ impl Merged {
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
+        divisors: [f64; 2],
     ) {
         let mut rows: FxHashMap<(u32, TrackKind), BySide> = FxHashMap::default();
         for (side, result) in sides.iter().enumerate() {
@@ -374,10 +380,9 @@ impl Merged {
                 sums.histogram.merge(&row.histogram);
             }
         }
-        let frames = sides.map(|side| self.per.divisor(side.scopes.frames, side.scopes.time_ns));
         let finished = |side: usize, sums: &Sums| SideSums {
-            frame_ns: sums.total_ns as f64 / frames[side],
-            frame_count: sums.count as f64 / frames[side],
+            frame_ns: sums.total_ns as f64 / divisors[side],
+            frame_count: sums.count as f64 / divisors[side],
             mean_ns: sums.durations_ns as f64 / sums.count.max(1) as f64,
             p50_ns: sums.histogram.value_at(0.50),
             p99_ns: sums.histogram.value_at(0.99),
@@ -415,10 +420,9 @@ impl Merged {
         names: &mut NameTable,
         catalog: &Catalog,
         side: usize,
-        result: &SideResult,
+        stacks: &Stacks,
+        divisor: f64,
     ) {
-        let stacks = &result.stacks;
-        let frames = self.per.divisor(stacks.frames, result.scopes.time_ns);
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();
         let mut node_indices: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
         for (i, node) in stacks.tree.nodes().iter().enumerate() {
@@ -441,8 +445,8 @@ impl Merged {
                 let StackSums {
                     count, total_ns, ..
                 } = node.sums;
-                sums.frame_ns[side] += total_ns as f64 / frames;
-                sums.frame_count[side] += count as f64 / frames;
+                sums.frame_ns[side] += total_ns as f64 / divisor;
+                sums.frame_count[side] += count as f64 / divisor;
             }
         }
         self.names[side].extend(numbers.into_values());

@@ -235,8 +235,10 @@ impl Compare {
             return;
         };
         let catalogs = [&**left.store.catalog(), &**right.store.catalog()];
-        let per = Per::of([left.scope, right.scope]);
-        self.merged = Some(Merged::new(&mut self.names, catalogs, [a, b], per));
+        let per = Per::of([left, right]);
+        let divisors = [per.divisor(left, a), per.divisor(right, b)];
+        let merged = Merged::new(&mut self.names, catalogs, [a, b], per, divisors);
+        self.merged = Some(merged);
     }
 
     fn tools(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, extent: &mut Extent) {

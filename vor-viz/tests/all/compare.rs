@@ -44,12 +44,14 @@ impl Shown {
                 store: &self.left,
                 scope: Scope::Frames(0, left_last),
                 spans: None,
+                whole_frames: None,
             },
             Side {
                 name: right,
                 store: &self.right,
                 scope: Scope::Frames(0, right_last),
                 spans: None,
+                whole_frames: None,
             },
         ]
     }
@@ -206,11 +208,13 @@ fn a_scope_around_the_frames_of_a_side_is_on_both_sides() {
         Side {
             scope: Scope::Frames(1, 1),
             spans: None,
+            whole_frames: None,
             ..a
         },
         Side {
             scope: Scope::Frames(3, 3),
             spans: None,
+            whole_frames: None,
             ..b
         },
     );

@@ -1,8 +1,12 @@
-//! Selected time of a capture, compared.
+//! Selected time of a capture, compared and exported; and a frame beside the median of all.
+
+use std::io::Cursor;
 
 use egui_kittest::kittest::Queryable;
-use vor_fixtures::even::frame_ns;
+use vor_capture::reader::Capture;
+use vor_fixtures::even::{frame_ns, make};
 use vor_viz::compare::Per;
+use vor_viz::export::{ExportFormat, export_time};
 use vor_viz::panel::Tab;
 
 use crate::find::{opened, settle};
@@ -80,4 +84,68 @@ fn a_slow_frame_differs_from_the_median_of_the_capture() {
     viewer.state_mut().go_to(699);
     settle(&mut viewer);
     viewer.snapshot("why_dark");
+}
+
+/// Begin and duration of each exported span.
+fn exported(time: (i64, i64), format: ExportFormat) -> Vec<(i64, i64)> {
+    let mut capture = Capture::new(Cursor::new(make(1_200, 30, true).bytes)).unwrap();
+    let mut bytes = Vec::new();
+    assert_eq!(
+        export_time(&mut capture, time, format, &mut bytes).unwrap(),
+        0
+    );
+    let text = String::from_utf8(bytes).unwrap();
+    if format == ExportFormat::SpanCsv {
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let column = |wanted| header.iter().position(|name| *name == wanted).unwrap();
+        let (start, length) = (column("start_ns"), column("dur_ns"));
+        let number = |fields: &[&str], at: usize| fields[at].parse().unwrap();
+        let spans = lines.map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            (number(&fields, start), number(&fields, length))
+        });
+        return spans.collect();
+    }
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace
+        .as_array()
+        .or_else(|| trace["traceEvents"].as_array())
+        .unwrap();
+    let spans = events.iter().filter(|event| event["ph"] == "X");
+    let ns =
+        |event: &serde_json::Value, key: &str| (event[key].as_f64().unwrap() * 1e3).round() as i64;
+    spans
+        .map(|event| (ns(event, "ts"), ns(event, "dur")))
+        .collect()
+}
+
+#[test]
+fn a_selected_time_is_exported_with_the_spans_that_end_in_it() {
+    for format in [ExportFormat::SpanCsv, ExportFormat::Chrome] {
+        let all = exported((i64::MIN / 2, i64::MAX / 2), format);
+        assert_eq!(all.len(), 36_000, "{format:?}");
+        // Frames follow one another, so the first span gives the begin of the first frame.
+        let first_ns = all.iter().map(|span| span.0).min().unwrap();
+        for (begin_ns, end_ns) in [
+            (0, 50_000),
+            (98_500_000, 101_700_000),
+            (777_123_456, 999_999_999),
+        ] {
+            let mut found = exported((begin_ns, end_ns), format);
+            let ends = |span: &&(i64, i64)| {
+                let end_ns_here = span.0 + span.1 - first_ns;
+                begin_ns < end_ns_here && end_ns_here <= end_ns
+            };
+            let mut expected: Vec<_> = all.iter().filter(ends).copied().collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert!(!expected.is_empty());
+            // Exports count from their own first moment or from the capture's.
+            let shift = found[0].0 - expected[0].0;
+            let found: Vec<_> = found.iter().map(|span| (span.0 - shift, span.1)).collect();
+            assert_eq!(found, expected, "{format:?} {begin_ns}..{end_ns}");
+        }
+        assert!(exported((2, 3), format).is_empty());
+    }
 }

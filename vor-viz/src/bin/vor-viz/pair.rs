@@ -47,7 +47,8 @@ impl Pair {
 }
 
 fn side(replay: &ReplayState) -> Option<Side<'_>> {
-    replay.panel().side(replay.name())
+    let frames = (!replay.is_searching()).then(|| replay.frames_total());
+    replay.panel().side(replay.name(), frames)
 }
 
 fn both(ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
