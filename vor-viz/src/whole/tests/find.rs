@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::{Given, PART_BYTES, RangeScope, made, opened, shape};
-use crate::find::{FindOptions, Instances, Order};
+use crate::find::{FindOptions, Instance, Instances, Order};
 use crate::store::Extent;
 
 /// What is compared of a call: duration, begin and thread.
@@ -47,7 +47,7 @@ proptest! {
             Just(Order::Longest), Just(Order::Shortest), Just(Order::Earliest), Just(Order::Latest),
         ],
         (least, most) in (0..300_u64, 0..3000_u64),
-        digit in prop::option::of(0..10_u64),
+        digit in prop::option::of(0..12_u64),
         thread in prop::option::of(0..3_u32),
         page in 1..30_usize,
     ) {
@@ -62,7 +62,11 @@ proptest! {
         };
         // The first site has arguments.
         for site in [1, 2].map(SiteId) {
-            let text = digit.map_or_else(String::new, |digit| format!("OFF_cpu_ns = {digit}"));
+            let text = match digit {
+                None => String::new(),
+                Some(digit @ 0..10) => format!("OFF_cpu_ns = {digit}"),
+                Some(_) => "OFF_cpu_ns = ".to_owned(),
+            };
             let mut options = FindOptions {
                 extent: scope.extent,
                 durations_ns: (least, least + most),
@@ -98,6 +102,9 @@ proptest! {
                     let min_ns = expected.iter().map(|call| call.0).min();
                     prop_assert_eq!((Some(found.min_ns), found.max_ns), (min_ns, max_ns));
                 }
+                // Also of spans that end after the range.
+                let has_args = |call: &Instance| !call.args.is_empty();
+                prop_assert!(found.listed.iter().all(|call| has_args(call) == (site.0 == 1)));
                 calls.extend(found.listed.iter().map(|call| {
                     (call.span.duration_ns, call.span.begin_ns, call.thread)
                 }));
