@@ -25,7 +25,7 @@ const MARKS_HEIGHT: f32 = 9.0;
 const BRACKET_HEIGHT: f32 = 5.0;
 
 /// Maximum number of durations that are sorted to find the usual one.
-const MAX_SORTED: usize = 4096;
+pub(crate) const MAX_SORTED: usize = 4096;
 
 const HELP: &str = "A bar per frame, as high as the frame is long.\n\
     Click to pin a frame, and drag to move the pin. \
@@ -131,28 +131,44 @@ pub fn show(
 
 /// The bars as last drawn.
 #[derive(Clone, Debug, Default)]
-struct Picture {
+pub(crate) struct Picture {
     /// Hash of the inputs of the mesh.
     key: Option<u64>,
     quads: Quads,
-    durations_ms: Vec<f32>,
     /// The duration at the upper edge.
     top_ms: f64,
-    longest_ms: f64,
-    mean_ms: f64,
+    pub(crate) longest_ms: f64,
+    pub(crate) mean_ms: f64,
 }
 
 /// Frames that share columns of pixels.
-#[derive(Clone, Copy, Debug)]
-struct Bar {
-    first: usize,
-    end: usize,
-    longest_ms: f64,
-    has_drops: bool,
-    is_damaged: bool,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bar {
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+    pub(crate) longest_ms: f64,
+    pub(crate) has_drops: bool,
+    pub(crate) is_damaged: bool,
+}
+
+/// Merges the bars of frames that share columns of pixels.
+pub(crate) fn merged(frames: impl Iterator<Item = Bar>) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = Vec::new();
+    for bar in frames {
+        match bars.last_mut() {
+            Some(last) if bar.first < last.end => last.merge(&bar),
+            _ => bars.push(bar),
+        }
+    }
+    bars
 }
 
 impl Picture {
+    /// Returns whether the picture was not made of inputs with this hash; it will be now.
+    pub(crate) fn is_new(&mut self, key: u64) -> bool {
+        self.key.replace(key) != Some(key)
+    }
+
     fn update(
         &mut self,
         store: &Store,
@@ -161,91 +177,78 @@ impl Picture {
         theme: &Theme,
         thresholds: Thresholds,
     ) {
-        let key = key_of(store, view, axis, theme, thresholds);
-        if self.key == Some(key) {
+        if !self.is_new(key_of(store, view, axis, theme, thresholds)) {
             return;
         }
-        self.key = Some(key);
         let (first, end) = view
             .shown_frames(store)
             .map_or((0, 0), |(first, last)| (first, last + 1));
-        self.measure(store, first, end, thresholds);
-        let plot = bars_rect(axis);
-        let top_ms = self.top_ms;
-        let mesh = self.quads.begin();
-        let mut marked = [f32::NEG_INFINITY; 2];
-        let mut paint = |bar: &Bar| {
-            paint_bar(
-                mesh,
-                bar,
-                axis,
-                plot,
-                top_ms,
-                thresholds.color(bar.longest_ms, theme),
-                theme,
-            );
-            paint_marks(mesh, bar, axis, &mut marked, theme);
-        };
-        let mut open: Option<Bar> = None;
-        for frame in store.frames().range(first..end) {
-            let Some((from, to)) = axis.columns(frame.begin_ns, frame.end_ns) else {
-                continue;
-            };
-            let bar = Bar {
-                first: from,
-                end: to,
+        let frames = || store.frames().range(first..end);
+        let durations_ms: Vec<f32> = frames().map(|frame| frame.duration_ms() as f32).collect();
+        let sum: f64 = durations_ms.iter().map(|&ms| f64::from(ms)).sum();
+        let mean_ms = sum / durations_ms.len() as f64;
+        let longest_ms = f64::from(durations_ms.iter().copied().fold(0.0, f32::max));
+        // A sample of very many frames has nearly the same median.
+        let step = durations_ms.len().div_ceil(MAX_SORTED).max(1);
+        let sample = durations_ms.into_iter().step_by(step).collect();
+        self.set_scale(sample, longest_ms, mean_ms, thresholds);
+        let bars = frames().filter_map(|frame| {
+            let (first, end) = axis.columns(frame.begin_ns, frame.end_ns)?;
+            Some(Bar {
+                first,
+                end,
                 longest_ms: frame.duration_ms(),
                 has_drops: frame.dropped_spans > 0,
                 is_damaged: frame.lost_records > 0,
-            };
-            match &mut open {
-                Some(last) if bar.first < last.end => last.merge(&bar),
-                last => {
-                    if let Some(last) = last.replace(bar) {
-                        paint(&last);
-                    }
-                }
-            }
-        }
-        if let Some(last) = open {
-            paint(&last);
-        }
+            })
+        });
+        let bars = merged(bars).into_iter();
+        self.draw(bars, axis, bars_rect(axis), theme, thresholds);
     }
 
-    /// Computes the longest duration, the mean, and a scale on which one very long frame does not
-    /// flatten all others.
-    fn measure(&mut self, store: &Store, first: usize, end: usize, thresholds: Thresholds) {
-        let frames = store.frames().range(first..end);
-        self.durations_ms.clear();
-        self.durations_ms
-            .extend(frames.map(|frame| frame.duration_ms() as f32));
-        let count = self.durations_ms.len();
-        let sum: f64 = self.durations_ms.iter().map(|&ms| f64::from(ms)).sum();
-        self.mean_ms = sum / count as f64;
-        self.longest_ms = f64::from(self.durations_ms.iter().copied().fold(0.0, f32::max));
-        // A sample of very many frames has nearly the same median.
-        let step = count.div_ceil(MAX_SORTED).max(1);
-        for (to, from) in (0..count).step_by(step).enumerate() {
-            self.durations_ms.swap(to, from);
-        }
-        let some = self
-            .durations_ms
-            .get_mut(..count.div_ceil(step))
-            .unwrap_or_default();
-        let usual_ms = match some.len() {
+    /// Sets a scale on which one very long frame does not flatten all others, from a sample of the
+    /// durations.
+    pub(crate) fn set_scale(
+        &mut self,
+        mut sample: Vec<f32>,
+        longest_ms: f64,
+        mean_ms: f64,
+        thresholds: Thresholds,
+    ) {
+        (self.longest_ms, self.mean_ms) = (longest_ms, mean_ms);
+        let usual_ms = match sample.len() {
             0 => 0.0,
-            some_count => {
+            count => {
                 // With few frames, this takes all but the longest.
-                let at = (some_count - 1) * 49 / 50;
-                f64::from(*some.select_nth_unstable_by(at, f32::total_cmp).1)
+                let at = (count - 1) * 49 / 50;
+                f64::from(*sample.select_nth_unstable_by(at, f32::total_cmp).1)
             }
         };
         let min_ms = 1.2 * thresholds.warn.clamp(1e-6, 1e12);
         self.top_ms = rounded_up(self.longest_ms.min(2.0 * usual_ms)).max(min_ms);
     }
 
+    /// Draws bars, which ascend, into the mesh.
+    pub(crate) fn draw(
+        &mut self,
+        bars: impl Iterator<Item = Bar>,
+        axis: &FrameAxis,
+        plot: Rect,
+        theme: &Theme,
+        thresholds: Thresholds,
+    ) {
+        let top_ms = self.top_ms;
+        let mesh = self.quads.begin();
+        let mut marked = [f32::NEG_INFINITY; 2];
+        for bar in bars {
+            let color = thresholds.color(bar.longest_ms, theme);
+            paint_bar(mesh, &bar, axis, plot, top_ms, color, theme);
+            paint_marks(mesh, &bar, axis, &mut marked, theme);
+        }
+    }
+
     /// Draws lines at the thresholds and the labels of the scale at the left.
-    fn paint(
+    pub(crate) fn paint(
         &self,
         painter: &Painter,
         rect: Rect,
@@ -403,7 +406,7 @@ fn key_of(
 }
 
 /// Returns the area of the bars, without the lanes above and below.
-fn bars_rect(axis: &FrameAxis) -> Rect {
+pub(crate) fn bars_rect(axis: &FrameAxis) -> Rect {
     let rect = axis.rect();
     let top = rect.top() + MARKS_HEIGHT;
     Rect::from_min_max(

@@ -26,6 +26,8 @@ use crate::store::{
     Extent, FrameEntry, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk, given_id,
 };
 
+pub use crate::export_time::export_time;
+
 /// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -75,17 +77,48 @@ pub fn export(
     format: ExportFormat,
     writer: impl Write + Send,
 ) -> Result<(), Error> {
+    let mut sink = exporter(format, writer);
+    write(store, frames, &mut *sink)
+}
+
+/// Makes an exporter of a format.
+pub(crate) fn exporter<'a>(
+    format: ExportFormat,
+    writer: impl Write + Send + 'a,
+) -> Box<dyn FrameSink + 'a> {
     match format {
-        ExportFormat::Perfetto => write(store, frames, PerfettoExporter::new(writer)),
-        ExportFormat::Chrome => write(store, frames, ChromeExporter::new(writer)),
-        ExportFormat::SpanCsv => write(store, frames, SpanCsv::new(writer)),
+        ExportFormat::Perfetto => Box::new(PerfettoExporter::new(writer)),
+        ExportFormat::Chrome => Box::new(ChromeExporter::new(writer)),
+        ExportFormat::SpanCsv => Box::new(SpanCsv::new(writer)),
     }
+}
+
+/// Passes the spans that ended in a frame to an exporter, and then the frame. Its trees are made of
+/// these spans if the exporter needs them.
+pub(crate) fn accept(
+    sink: &mut dyn FrameSink,
+    trees: &mut TreeBuilder,
+    batch: &SpanBatch,
+    frame: Option<FrameSnapshot>,
+) -> Result<(), Error> {
+    let interest = sink.interest();
+    if interest.batches && !batch.is_empty() {
+        sink.accept_batch(batch)?;
+    }
+    if interest.trees {
+        trees.add_batch(batch);
+    }
+    let Some(mut frame) = frame else {
+        return Ok(());
+    };
+    frame.threads = trees.finish().threads;
+    sink.accept_frame(&Arc::new(frame))
 }
 
 fn write(
     store: &Store,
     (first, last): (usize, usize),
-    mut sink: impl FrameSink,
+    sink: &mut dyn FrameSink,
 ) -> Result<(), Error> {
     // Ticks are nanoseconds here; an empty timeline expresses that.
     let catalog = Arc::new(filled!(Catalog {
@@ -96,7 +129,6 @@ fn write(
     let last = last.min(store.frames().len().saturating_sub(1));
     let time = store.time_of(first..last + 1).unwrap_or(0..0);
     let zero_ns = zero_ns(store, &time);
-    let interest = sink.interest();
     let mut trees = TreeBuilder::new(usize::MAX);
     let steps = store.tracks().iter().flat_map(|track| &track.steps);
     let with_steps: FxHashSet<u64> = steps.map(|step| step.task).collect();
@@ -109,13 +141,7 @@ fn write(
             catalog: Arc::clone(&catalog),
             threads: threads.filter(|thread| !thread.is_empty()).collect(),
         });
-        if interest.batches && !batch.is_empty() {
-            sink.accept_batch(&batch)?;
-        }
-        if interest.trees {
-            trees.add_batch(&batch);
-        }
-        sink.accept_frame(&Arc::new(filled!(FrameSnapshot {
+        let head = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index: frame.number,
             start_ticks: ticks(frame.begin_ns, zero_ns),
@@ -124,8 +150,8 @@ fn write(
             dropped_spans: frame.dropped_spans,
             merged_marks: frame.merged_marks,
             span_count: frame.span_count,
-            threads: trees.finish().threads
-        })))?;
+        });
+        accept(sink, &mut trees, &batch, Some(head))?;
     }
     sink.finish()
 }

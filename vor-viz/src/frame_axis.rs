@@ -110,6 +110,20 @@ impl FrameAxis {
         self.rect.left() + column as f32 / self.pixels_per_point
     }
 
+    /// Returns the moment at the left edge of a column of pixels, in nanoseconds.
+    #[must_use]
+    pub fn column_ns(&self, column: usize) -> f64 {
+        self.scale.ns(column as f64)
+    }
+
+    /// Returns the column of pixels at an x, or the nearest one.
+    #[must_use]
+    pub fn column_at(&self, x: f32) -> usize {
+        // Casts of floats saturate.
+        let column = ((x - self.rect.left()) * self.pixels_per_point) as usize;
+        column.min(self.width_px().saturating_sub(1))
+    }
+
     /// Returns the columns of pixels that show a time range, the last one exclusive. There is at
     /// least one; the result is `None` for a range outside the axis. Consecutive frames of at least
     /// a pixel share no column.

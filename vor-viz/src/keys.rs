@@ -43,8 +43,11 @@ pub enum Command {
     ResetZoom,
     /// Enter the text of a search.
     Search,
-    /// Go to the next span that matches the search.
+    /// Go to the next call of the list of calls; without it, to the next span that matches the
+    /// search.
     NextMatch,
+    /// Go to the previous call of the list of calls.
+    PreviousMatch,
     /// Switch to the next meaning of colours.
     NextColors,
     /// Expand or collapse all tracks.
@@ -59,6 +62,8 @@ pub enum Command {
     ShowIcicle,
     /// Show the comparison of frames below the flame chart.
     ShowCompare,
+    /// Show the lists of calls and frames below the flame chart.
+    ShowFind,
     /// Show or hide this table.
     ToggleHelp,
     /// Leave the active state: help, focus, selection or pin.
@@ -160,7 +165,16 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Num0, Command::ResetZoom, ""),
     key(Key::F, Command::Search, "search for names"),
     key(Key::Slash, Command::Search, ""),
-    key(Key::N, Command::NextMatch, "next span that is searched for"),
+    shift(
+        Key::N,
+        Command::PreviousMatch,
+        "previous call of the list of calls",
+    ),
+    key(
+        Key::N,
+        Command::NextMatch,
+        "next call of the list, or next span that is searched for",
+    ),
     key(
         Key::C,
         Command::NextColors,
@@ -176,6 +190,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Num2, Command::ShowScopes, "table of scopes"),
     key(Key::Num3, Command::ShowIcicle, "aggregated flame graph"),
     key(Key::Num4, Command::ShowCompare, "compare frames"),
+    key(Key::Num5, Command::ShowFind, "find calls and frames"),
     shift(Key::Questionmark, Command::ToggleHelp, ""),
     shift(Key::Slash, Command::ToggleHelp, ""),
     key(Key::Questionmark, Command::ToggleHelp, "this table"),

@@ -13,15 +13,19 @@ use vor_capture::units;
 use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
+use crate::capture_bars;
 use crate::compare::{Compare, Side};
+use crate::find::{Find, FindAction};
 use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
 use crate::plots::{MetricRow, Plots};
-use crate::scopes::{ScopeTable, frames_caption};
+use crate::replay::Summary;
+use crate::scopes::{ScopeTable, scope_caption};
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
-use crate::view::View;
+use crate::view::{Scope, View};
+use crate::why::Why;
 
 /// Height of the bars, in points.
 const BARS_HEIGHT: f32 = 72.0;
@@ -42,15 +46,45 @@ pub enum Tab {
     Icicle,
     /// A comparison of frames.
     Compare,
+    /// Lists of calls and of frames.
+    Find,
 }
 
 impl Tab {
-    const ALL: [(Self, &str); 4] = [
+    const ALL: [(Self, &str); 5] = [
         (Self::Metrics, "Metrics"),
         (Self::Scopes, "Scopes"),
         (Self::Icicle, "Flame graph"),
         (Self::Compare, "Compare"),
+        (Self::Find, "Find"),
     ];
+}
+
+/// What was kept for a comparison. It stays the same when frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Frames(FrameId, FrameId),
+    /// A range of time, or the whole capture.
+    Range(Scope),
+}
+
+impl Kept {
+    fn new(store: &Store, scope: Scope) -> Self {
+        match scope {
+            Scope::Frames(first, last) => Self::Frames(store.id_at(first), store.id_at(last)),
+            _ => Self::Range(scope),
+        }
+    }
+
+    /// Returns what it is now; `None` if it has left the store.
+    fn scope(self, store: &Store) -> Option<Scope> {
+        Some(match self {
+            Self::Frames(first, last) => {
+                Scope::Frames(store.index_of(first)?, store.index_of(last)?)
+            }
+            Self::Range(scope) => scope,
+        })
+    }
 }
 
 /// Number of the next panel.
@@ -69,8 +103,14 @@ pub struct Panel {
     scopes: ScopeTable,
     icicle: Icicle,
     compare: Compare,
-    /// The frames on the left side of the comparison.
-    baseline: Option<(FrameId, FrameId)>,
+    find: Find,
+    /// The frame of the capture that the user chose, counted from 0.
+    chosen_frame: Option<u64>,
+    why: Why,
+    /// Whether the comparison is of the pinned frame with the median frame.
+    explains: bool,
+    /// The left side of the comparison.
+    baseline: Option<Kept>,
     tab: Tab,
     /// The flame chart's share of the height above and below the divider.
     split: f32,
@@ -95,6 +135,10 @@ impl Panel {
             scopes: ScopeTable::default(),
             icicle: Icicle::default(),
             compare: Compare::default(),
+            find: Find::default(),
+            chosen_frame: None,
+            why: Why::default(),
+            explains: false,
             baseline: None,
             tab: Tab::Metrics,
             split: 0.6,
@@ -163,6 +207,34 @@ impl Panel {
         &self.scopes
     }
 
+    /// Returns the comparison.
+    #[must_use]
+    pub fn comparison(&self) -> &Compare {
+        &self.compare
+    }
+
+    /// Returns the explanation of the pinned frame.
+    #[must_use]
+    pub fn why(&self) -> &Why {
+        &self.why
+    }
+
+    /// Compares the pinned frame with the median frame, or what is selected with what was kept.
+    pub fn set_explains(&mut self, explains: bool) {
+        self.explains = explains;
+    }
+
+    /// Returns the lists of calls and frames.
+    #[must_use]
+    pub fn find(&self) -> &Find {
+        &self.find
+    }
+
+    /// Returns the lists of calls and frames for changes.
+    pub fn find_mut(&mut self) -> &mut Find {
+        &mut self.find
+    }
+
     /// Returns the tab below the flame chart.
     #[must_use]
     pub fn tab(&self) -> Tab {
@@ -185,6 +257,7 @@ impl Panel {
         self.view.begin_pass(&self.store);
         self.scopes.finish(&self.store, &self.view);
         self.icicle.finish(&self.store, &self.view);
+        self.find.finish(&self.store, &self.view);
     }
 
     /// Shows or hides vor's own cost.
@@ -195,6 +268,17 @@ impl Panel {
     /// Draws the panel over the remaining space of `ui`, with `rows` after `frame_ms` and before
     /// the other metrics of the frames.
     pub fn show(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
+        self.show_all(ui, rows, None);
+    }
+
+    /// Draws the panel with a capture; `summary` is of all its frames. Returns the frame that the
+    /// user chose, counted from 0.
+    pub(crate) fn show_capture(&mut self, ui: &mut Ui, summary: &Summary) -> Option<u64> {
+        self.show_all(ui, &[], Some(summary));
+        self.chosen_frame.take()
+    }
+
+    fn show_all(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>], summary: Option<&Summary>) {
         let began = Instant::now();
         let mut area = ui.available_rect_before_wrap();
         if !area.height().is_finite() || area.height() > 8192.0 {
@@ -216,14 +300,16 @@ impl Panel {
         ui.scope_builder(builder, |ui| {
             ui.spacing_mut().item_spacing.y = 3.0;
             self.toolbar(ui, &theme);
-            bars::show(
-                ui,
-                BARS_HEIGHT,
-                &self.store,
-                &mut self.view,
-                &theme,
-                self.thresholds,
-            );
+            let (store, view) = (&self.store, &mut self.view);
+            let thresholds = self.thresholds;
+            match summary.filter(|_| view.shows_all_bars(store)) {
+                Some(all) => {
+                    let clicked =
+                        capture_bars::show(ui, BARS_HEIGHT, all, store, view, &theme, thresholds);
+                    self.chosen_frame = clicked.or(self.chosen_frame);
+                }
+                None => _ = bars::show(ui, BARS_HEIGHT, store, view, &theme, thresholds),
+            }
             let room = (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - 6.0).max(120.0);
             let flame_height = (room * self.split).max(60.0);
             let scopes = &self.scopes;
@@ -236,8 +322,12 @@ impl Panel {
                 &theme,
                 &typical_durations,
             );
+            if let Some(site) = self.view.wanted_calls.take() {
+                self.find.set_site(Some(site));
+                self.tab = Tab::Find;
+            }
             self.divider(ui, room, &theme);
-            self.below(ui, area, &theme, rows);
+            self.below(ui, area, &theme, rows, summary);
         });
         ui.advance_cursor_after_rect(area);
         if self.shows_help && keys::help(ui, self.id_salt()) {
@@ -296,6 +386,7 @@ impl Panel {
             {
                 self.chart.set_row_height(row_height);
             }
+            self.chart.track_menu(ui, &self.store);
             let zoomed = self.view.is_zoomed();
             let reset = ui.add_enabled(zoomed, egui::Button::new("Reset zoom"));
             if reset
@@ -432,7 +523,14 @@ impl Panel {
     }
 
     /// Draws the tabs below the flame chart.
-    fn below(&mut self, ui: &mut Ui, area: Rect, theme: &Theme, rows: &[MetricRow<'_>]) {
+    fn below(
+        &mut self,
+        ui: &mut Ui,
+        area: Rect,
+        theme: &Theme,
+        rows: &[MetricRow<'_>],
+        summary: Option<&Summary>,
+    ) {
         let rect = Rect::from_min_max(pos2(area.left(), ui.cursor().top()), area.max);
         let ui = &mut ui.new_child(UiBuilder::new().max_rect(rect).id_salt("below"));
         ui.set_clip_rect(rect.intersect(ui.clip_rect()));
@@ -443,55 +541,92 @@ impl Panel {
         });
         match self.tab {
             Tab::Metrics => self.metrics(ui, theme, rows),
-            Tab::Scopes => self.scopes.show(ui, &self.store, &mut self.view, theme),
+            Tab::Scopes => {
+                let (store, view) = (&self.store, &mut self.view);
+                self.scopes.show(ui, store, view, theme);
+            }
             Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
-            Tab::Compare => self.compare(ui, theme),
+            Tab::Compare => {
+                ui.horizontal(|ui| {
+                    ui.selectable_value(&mut self.explains, false, "With what was kept")
+                        .on_hover_text("Other frames, or another selected time");
+                    ui.selectable_value(&mut self.explains, true, "Why this frame")
+                        .on_hover_text("The pinned frame beside the median frame");
+                });
+                match self.explains {
+                    true => self.why.show(ui, &self.store, &self.view, theme, summary),
+                    false => self.compare(ui, theme, summary.map(Summary::frames)),
+                }
+            }
+            Tab::Find => {
+                let (store, view) = (&self.store, &mut self.view);
+                if let Some(FindAction::GoTo(frame)) =
+                    self.find.show(ui, store, view, theme, summary)
+                {
+                    self.chosen_frame = Some(frame);
+                }
+            }
         }
     }
 
-    /// Draws the comparison of the current frames with the baseline.
-    fn compare(&mut self, ui: &mut Ui, theme: &Theme) {
-        let Some((first, last)) = self.view.table_frames(&self.store) else {
+    /// Returns what a comparison covers, as a side of it; `None` while there is nothing.
+    /// `whole_frames` is the number of frames of the whole capture, if that is known.
+    #[must_use]
+    pub fn side<'a>(&'a self, name: &'a str, whole_frames: Option<u64>) -> Option<Side<'a>> {
+        Some(Side {
+            name,
+            store: &self.store,
+            scope: self.view.scope(&self.store)?,
+            spans: self.view.spans(),
+            whole_frames,
+        })
+    }
+
+    /// Draws the comparison of what is selected with the baseline.
+    fn compare(&mut self, ui: &mut Ui, theme: &Theme, whole_frames: Option<u64>) {
+        let Some(scope) = self.view.scope(&self.store) else {
             ui.weak("There are no frames to compare yet.");
             return;
         };
-        let now = frames_caption(&self.store, Some((first, last)));
-        let index = |id: FrameId| self.store.index_of(id);
-        let baseline = self
-            .baseline
-            .and_then(|(first, last)| Some((index(first)?, index(last)?)));
+        let now = scope_caption(&self.store, Some(scope));
+        let baseline = self.baseline.and_then(|kept| kept.scope(&self.store));
         ui.horizontal(|ui| {
-            let hover =
-                "Keeps the selected or pinned frames: select others, and they stand beside each \
-                other";
-            if ui.button(format!("Keep {now}")).on_hover_text(hover).clicked() {
-                self.baseline = Some((self.store.id_at(first), self.store.id_at(last)));
+            let hover = "Keeps what is selected or pinned: select something else, and they stand \
+                beside each other";
+            if ui
+                .button(format!("Keep {now}"))
+                .on_hover_text(hover)
+                .clicked()
+            {
+                self.baseline = Some(Kept::new(&self.store, scope));
             }
             match baseline {
                 Some(baseline) => {
-                    let caption = frames_caption(&self.store, Some(baseline));
+                    let caption = scope_caption(&self.store, Some(baseline));
                     ui.label(format!("kept: {caption}"));
                 }
                 None => {
-                    ui.weak("Keep some frames, then select or pin others to compare them with.");
+                    ui.weak(
+                        "Keep some frames or a selected time, then select others to compare them \
+                        with.",
+                    );
                 }
             }
         });
-        let Some(baseline) = baseline.filter(|baseline| *baseline != (first, last)) else {
+        let Some(baseline) = baseline.filter(|baseline| *baseline != scope) else {
             return;
         };
-        let side = |name, frames| Side {
+        let mut extent = self.view.extent;
+        let side = |name, scope| Side {
             name,
             store: &self.store,
-            frames,
+            scope,
+            spans: self.view.spans(),
+            whole_frames,
         };
-        self.compare.show(
-            ui,
-            &side("kept", baseline),
-            &side("now", (first, last)),
-            &mut self.view.extent,
-            theme,
-        );
+        let (kept, now) = (side("kept", baseline), side("now", scope));
+        self.compare.show(ui, &kept, &now, &mut extent, theme);
+        self.view.extent = extent;
     }
 
     /// Draws the metrics of the frames and those of the caller.
@@ -585,7 +720,11 @@ impl Panel {
             },
             Command::ResetZoom => view.reset_zoom(),
             Command::Search => self.wants_search = true,
+            Command::NextMatch if self.tab == Tab::Find && self.find.site().is_some() => {
+                _ = self.find.step(store, view, true)
+            }
             Command::NextMatch => _ = chart.go_to_match(store, view),
+            Command::PreviousMatch => _ = self.find.step(store, view, false),
             Command::NextColors => {
                 let at = ColorBy::ALL
                     .iter()
@@ -602,6 +741,7 @@ impl Panel {
             Command::ShowScopes => self.tab = Tab::Scopes,
             Command::ShowIcicle => self.tab = Tab::Icicle,
             Command::ShowCompare => self.tab = Tab::Compare,
+            Command::ShowFind => self.tab = Tab::Find,
             Command::ToggleHelp => self.shows_help = !self.shows_help,
             Command::Leave => {
                 if self.shows_help {

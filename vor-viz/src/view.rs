@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::frame_axis::PointerUse;
 use crate::store::{Extent, FrameId, Span, Store, TrackKind};
 use crate::whole::Spans;
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
 /// Minimum time range of the flame chart, in nanoseconds.
 const MIN_RANGE_NS: f64 = 20.0;
@@ -106,6 +106,8 @@ pub struct View {
     pub focus: Option<SpanRef>,
     /// A span that gets the focus as soon as the flame chart has it.
     pub(crate) sought: Option<(ThreadId, TrackKind, Span)>,
+    /// The scope whose calls are to be listed.
+    pub(crate) wanted_calls: Option<SiteId>,
     /// The text that names are searched for; empty for no search.
     pub search: String,
     /// Which spans of their frames the tables and flame graphs measure, and which part of each.
@@ -147,6 +149,15 @@ impl View {
     #[must_use]
     pub fn axis(&self) -> TimeRange {
         self.axis
+    }
+
+    /// Returns whether the bars show all frames of a capture over the time of the flame chart. They
+    /// show those of the store where these are in sight, or where frames are pinned or selected.
+    pub(crate) fn shows_all_bars(&self, store: &Store) -> bool {
+        let is_free = self.pinned.is_none() && self.selection.is_none();
+        let shown = self.flame_axis(store);
+        let is_stored = self.axis.begin_ns <= shown.begin_ns && shown.end_ns <= self.axis.end_ns;
+        self.whole.is_some() && is_free && !is_stored
     }
 
     /// Returns the time range of the flame chart.

@@ -7,10 +7,12 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::Measured;
 use vor_capture::stats::Histogram;
 
+use super::Side;
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
+use crate::view::Scope;
 
 /// The computation for a side: sums per call site, and stacks.
 #[derive(Clone, Debug)]
@@ -105,12 +107,54 @@ impl Gather for SideWork {
     }
 }
 
+/// What sums are divided by, so that sides of different lengths compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Per {
+    /// The number of frames.
+    #[default]
+    Frame,
+    /// The time that a side covers, in seconds.
+    Second,
+}
+
+impl Per {
+    /// Returns what compares these sides.
+    #[must_use]
+    pub fn of(sides: [&Side<'_>; 2]) -> Self {
+        match sides.iter().all(|side| side.counts_frames()) {
+            true => Self::Frame,
+            false => Self::Second,
+        }
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Frame => "frame",
+            Self::Second => "second",
+        }
+    }
+
+    /// Returns what the sums of a side are divided by.
+    pub(super) fn divisor(self, side: &Side<'_>, result: &SideResult) -> f64 {
+        let frames = match (side.scope, side.whole_frames) {
+            (Scope::Whole, Some(frames)) => frames,
+            _ => result.scopes.frames as u64,
+        };
+        match self {
+            Self::Frame => frames.max(1) as f64,
+            Self::Second => result.scopes.time_ns.max(1) as f64 / 1e9,
+        }
+    }
+}
+
 /// Statistics of a scope on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideSums {
-    /// Time during which any of its spans was open, per frame, in nanoseconds.
+    /// Time during which any of its spans was open, per frame or [per second](Per), in nanoseconds.
     pub frame_ns: f64,
-    /// Number of its spans per frame.
+    /// Number of its spans per frame or per second.
     pub frame_count: f64,
     /// Mean duration in nanoseconds.
     pub mean_ns: f64,
@@ -136,7 +180,7 @@ pub struct MergedRow {
 }
 
 impl MergedRow {
-    /// Returns the increase in duration per frame from the left to the right side, in nanoseconds.
+    /// Returns the increase in duration per frame, or per second, from the left to the right side, in nanoseconds.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
         let [left, right] = self
@@ -176,9 +220,9 @@ pub(super) fn relation([left, right]: [f64; 2]) -> f64 {
 /// Sums of a stack on the left and on the right side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BothSums {
-    /// Time per frame in nanoseconds.
+    /// Time per frame or [per second](Per), in nanoseconds.
     pub frame_ns: [f64; 2],
-    /// Calls per frame.
+    /// Calls per frame or per second.
     pub frame_count: [f64; 2],
 }
 
@@ -263,6 +307,8 @@ fn modules_of(catalog: &Catalog) -> FxHashMap<&str, FxHashSet<&str>> {
 /// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
+    /// What its sums are divided by.
+    pub per: Per,
     /// A row per name, module path and kind, in no particular order.
     pub rows: Vec<MergedRow>,
     /// Stacks; their keys are numbers of names.
@@ -298,12 +344,17 @@ impl Merged {
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
+        per: Per,
+        divisors: [f64; 2],
     ) -> Self {
-        let mut merged = Self::default();
+        let mut merged = Self {
+            per,
+            ..Self::default()
+        };
         names.find_moved(catalogs);
-        merged.add_rows(names, catalogs, sides);
+        merged.add_rows(names, catalogs, sides, divisors);
         for (side, result) in sides.iter().enumerate() {
-            merged.add_stacks(names, catalogs[side], side, &result.stacks);
+            merged.add_stacks(names, catalogs[side], side, &result.stacks, divisors[side]);
         }
         merged.tree.put_in_order(0, usize::MAX);
         merged
@@ -314,6 +365,7 @@ impl Merged {
         names: &mut NameTable,
         catalogs: [&Catalog; 2],
         sides: [&SideResult; 2],
+        divisors: [f64; 2],
     ) {
         let mut rows: FxHashMap<(u32, TrackKind), BySide> = FxHashMap::default();
         for (side, result) in sides.iter().enumerate() {
@@ -328,10 +380,9 @@ impl Merged {
                 sums.histogram.merge(&row.histogram);
             }
         }
-        let frames = sides.map(|side| side.scopes.frames.max(1) as f64);
         let finished = |side: usize, sums: &Sums| SideSums {
-            frame_ns: sums.total_ns as f64 / frames[side],
-            frame_count: sums.count as f64 / frames[side],
+            frame_ns: sums.total_ns as f64 / divisors[side],
+            frame_count: sums.count as f64 / divisors[side],
             mean_ns: sums.durations_ns as f64 / sums.count.max(1) as f64,
             p50_ns: sums.histogram.value_at(0.50),
             p99_ns: sums.histogram.value_at(0.99),
@@ -370,8 +421,8 @@ impl Merged {
         catalog: &Catalog,
         side: usize,
         stacks: &Stacks,
+        divisor: f64,
     ) {
-        let frames = stacks.frames.max(1) as f64;
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();
         let mut node_indices: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
         for (i, node) in stacks.tree.nodes().iter().enumerate() {
@@ -394,8 +445,8 @@ impl Merged {
                 let StackSums {
                     count, total_ns, ..
                 } = node.sums;
-                sums.frame_ns[side] += total_ns as f64 / frames;
-                sums.frame_count[side] += count as f64 / frames;
+                sums.frame_ns[side] += total_ns as f64 / divisor;
+                sums.frame_count[side] += count as f64 / divisor;
             }
         }
         self.names[side].extend(numbers.into_values());

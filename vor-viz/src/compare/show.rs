@@ -8,12 +8,12 @@ use rustc_hash::FxHasher;
 use vor_capture::units;
 
 use super::Side;
-use super::merged::{BothSums, Merged, MergedRow, NameTable, SideSums, SideWork, relation};
+use super::merged::{BothSums, Merged, MergedRow, NameTable, Per, SideSums, SideWork, relation};
 use crate::icicle::boxes::{Boxes, NodeBox};
 use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, extent_switch, filter_field, frames_caption, percent};
+use crate::scopes::{Job, extent_switch, filter_field, percent, scope_caption};
 use crate::sketch::shortened;
 use crate::store::{Extent, TrackKind};
 use crate::theme::Theme;
@@ -86,6 +86,34 @@ const COLUMNS: [Column; 13] = [
     },
 ];
 
+/// Titles and hints of the columns whose values are per second where a side is a range of time.
+const PER_SECOND: [(usize, &str, &str); 5] = [
+    (1, "change", "How much longer it takes per second in B"),
+    (
+        3,
+        "A ms/s",
+        "How long any of its spans is open per second of A",
+    ),
+    (
+        4,
+        "B ms/s",
+        "How long any of its spans is open per second of B",
+    ),
+    (5, "A calls/s", "How many spans it has per second of A"),
+    (6, "B calls/s", "How many spans it has per second of B"),
+];
+
+/// Returns the columns.
+fn columns(per: Per) -> [Column; 13] {
+    let mut columns = COLUMNS;
+    if per == Per::Second {
+        for (at, title, hint) in PER_SECOND {
+            (columns[at].title, columns[at].hint) = (title, hint);
+        }
+    }
+    columns
+}
+
 /// The initial order of the rows: by the size of the change in either direction.
 const BY_CHANGE: Sort = Sort {
     column: 1,
@@ -155,7 +183,7 @@ impl Compare {
     /// Compares everything in one pass, for screenshots and tests.
     pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>, extent: Extent) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.finish(side.store, Some(side.scope()), &extent);
+            job.finish(side.store, Some(side.scope), &extent);
         }
         self.merge(left, right);
     }
@@ -171,13 +199,13 @@ impl Compare {
         theme: &Theme,
     ) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
-            job.advance(ui, side.store, None, Some(side.scope()), extent);
+            job.advance(ui, side.store, side.spans, Some(side.scope), extent);
         }
         self.merge(left, right);
         self.tools(ui, left, right, extent);
         self.sort_rows();
         if self.merged.is_none() {
-            let empty = [left, right].map(|side| side.store.frames().is_empty());
+            let empty = [left, right].map(Side::is_empty);
             ui.weak(match empty {
                 [true, _] => "A has no frames.",
                 [_, true] => "B has no frames.",
@@ -207,7 +235,10 @@ impl Compare {
             return;
         };
         let catalogs = [&**left.store.catalog(), &**right.store.catalog()];
-        self.merged = Some(Merged::new(&mut self.names, catalogs, [a, b]));
+        let per = Per::of([left, right]);
+        let divisors = [per.divisor(left, a), per.divisor(right, b)];
+        let merged = Merged::new(&mut self.names, catalogs, [a, b], per, divisors);
+        self.merged = Some(merged);
     }
 
     fn tools(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, extent: &mut Extent) {
@@ -217,7 +248,7 @@ impl Compare {
                 ui.label(format!(
                     "{}, {}",
                     side.name,
-                    frames_caption(side.store, Some(side.frames))
+                    scope_caption(side.store, Some(side.scope))
                 ));
                 if let Some(progress) = job.progress() {
                     ui.weak(format!("counting {:.0} %", progress * 100.0));
@@ -277,7 +308,7 @@ impl Compare {
         };
         let grid = Grid {
             id: ui.scope_id().with("compared"),
-            columns: &COLUMNS,
+            columns: &columns(merged.per),
             rows: rows.len(),
             selected: rows.iter().position(|row| is_selected(row)),
             dimmed: self.sides.iter().any(Job::is_dimmed),
@@ -383,7 +414,7 @@ impl Compare {
                 ));
             } else if let Some(node) = tree.node(place.node) {
                 ui.strong(shortened(name(place.node, node.key)));
-                describe(ui, &node.sums, occurs(place, node.key));
+                describe(ui, &node.sums, occurs(place, node.key), merged.per);
             }
             ui.weak("Click to zoom in, double-click to zoom out.");
         });
@@ -411,15 +442,16 @@ fn stack_change(sums: &BothSums, occurs: [bool; 2]) -> String {
 }
 
 /// Shows the card of a stack on both sides.
-fn describe(ui: &mut Ui, sums: &BothSums, occurs: [bool; 2]) {
+fn describe(ui: &mut Ui, sums: &BothSums, occurs: [bool; 2], per: Per) {
     for (letter, (ns, count)) in ["A", "B"]
         .iter()
         .zip(sums.frame_ns.iter().zip(sums.frame_count))
     {
         let calls = units::three_digits(count);
         ui.label(format!(
-            "{letter}: {} per frame in {calls} calls",
-            units::duration(*ns)
+            "{letter}: {} per {} in {calls} calls",
+            units::duration(*ns),
+            per.name()
         ));
     }
     let [left, right] = sums.frame_ns;

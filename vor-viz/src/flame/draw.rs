@@ -11,7 +11,7 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::units;
 
 use super::card::{self, HoverTarget, TypicalDurationsOf};
-use super::layout::{MIN_HEIGHT, name_of};
+use super::layout::{MIN_HEIGHT, id_of, name_of, spans_of};
 use super::{FlameChart, Frame, RULER_HEIGHT, TrackId, VisibleRow, ruler};
 use crate::store::{FrameEntry, Store, Track};
 use crate::theme::Theme;
@@ -246,8 +246,7 @@ impl FlameChart {
             action = action.or(name_of_track(
                 ui,
                 track,
-                placed.id,
-                placed.collapsed,
+                (placed.collapsed, self.is_pinned(placed.id)),
                 store,
                 theme,
                 rect.intersect(column),
@@ -265,6 +264,9 @@ impl FlameChart {
             Some(TrackAction::Collapse(id, collapsed)) => self.set_collapsed(id, collapsed),
             Some(TrackAction::CollapseAll(collapsed)) => self.set_all_collapsed(store, collapsed),
             Some(TrackAction::Shift(id, by)) => self.shift_track(store, id, by),
+            Some(TrackAction::Hide(id)) => self.set_hidden(id, true),
+            Some(TrackAction::Pin(id, pinned)) => self.set_pinned(id, pinned),
+            Some(TrackAction::ShowAll) => self.show_all_tracks(),
             None => {}
         }
     }
@@ -306,9 +308,10 @@ impl FlameChart {
                     }
                     if ui
                         .small_button("Find all")
-                        .on_hover_text("Searches for its name")
+                        .on_hover_text("Lists all calls of its scope, and searches for its name")
                         .clicked()
                     {
+                        view.wanted_calls = Some(focus.span.site);
                         store
                             .catalog()
                             .site_name(focus.span.site)
@@ -376,18 +379,21 @@ enum TrackAction {
     Collapse(TrackId, bool),
     CollapseAll(bool),
     Shift(TrackId, isize),
+    Hide(TrackId),
+    Pin(TrackId, bool),
+    ShowAll,
 }
 
 /// Draws a track's name, and its number of spans below if there is space.
 fn name_of_track(
     ui: &mut Ui,
     track: &Track,
-    id: TrackId,
-    collapsed: bool,
+    (collapsed, pinned): (bool, bool),
     store: &Store,
     theme: &Theme,
     rect: Rect,
 ) -> Option<TrackAction> {
+    let id = id_of(track);
     let name = name_of(id, store.catalog());
     let response = ui.interact(
         rect,
@@ -417,11 +423,7 @@ fn name_of_track(
     painter.galley(rect.min + vec2(18.0, 0.0), text, color);
     let second_line = rect.top() + 15.0;
     if second_line + 12.0 < rect.bottom() {
-        let spans = match store.layer() {
-            Some(layer) => layer.total_spans(track.thread, track.kind),
-            None => track.span_count() as u64,
-        };
-        let mut text = format!("{} spans", units::count(spans));
+        let mut text = format!("{} spans", units::count(spans_of(store, track)));
         if track.hidden_tasks > 0 {
             text.push_str(&format!(", {} hidden", units::count(track.hidden_tasks)));
         }
@@ -447,6 +449,14 @@ fn name_of_track(
         offer(ui, "Move up", TrackAction::Shift(id, -1));
         offer(ui, "Move down", TrackAction::Shift(id, 1));
         offer(ui, "Move to the top", TrackAction::Shift(id, isize::MIN));
+        let pin = if pinned {
+            "Unpin"
+        } else {
+            "Pin above the others"
+        };
+        offer(ui, pin, TrackAction::Pin(id, !pinned));
+        offer(ui, "Hide", TrackAction::Hide(id));
+        offer(ui, "Show all", TrackAction::ShowAll);
         offer(ui, "Collapse all", TrackAction::CollapseAll(true));
         offer(ui, "Expand all", TrackAction::CollapseAll(false));
     });

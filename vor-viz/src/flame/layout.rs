@@ -11,12 +11,45 @@ pub type TrackId = (ThreadId, TrackKind);
 /// Pixels between two tracks.
 const GAP: f32 = 5.0;
 
-/// The user's arrangement of tracks: their order, and the collapsed ones.
+/// The order of tracks that the user did not move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TrackOrder {
+    /// As the threads were recorded.
+    #[default]
+    Recorded,
+    /// By name.
+    Name,
+    /// The track with the most spans first.
+    Spans,
+}
+
+impl TrackOrder {
+    /// All variants, in the order of the menu.
+    pub const ALL: [Self; 3] = [Self::Recorded, Self::Name, Self::Spans];
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recorded => "as recorded",
+            Self::Name => "by name",
+            Self::Spans => "most spans first",
+        }
+    }
+}
+
+/// The user's arrangement of tracks: their order, and the collapsed, hidden and pinned ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrangement {
     /// The order of tracks since the user moved one; all others follow in the store's order.
     places: FxHashMap<TrackId, usize>,
+    order: TrackOrder,
     collapsed: FxHashSet<TrackId>,
+    hidden: FxHashSet<TrackId>,
+    /// Tracks above all others, which no filter hides.
+    pinned: FxHashSet<TrackId>,
+    /// Only tracks whose names contain this are shown; in lower case.
+    filter: String,
     /// Grows with each change.
     pub(super) version: u64,
 }
@@ -44,23 +77,108 @@ impl Arrangement {
 
     /// Collapses or expands a track.
     pub(super) fn set_collapsed(&mut self, id: TrackId, collapsed: bool) {
-        if collapsed {
-            self.collapsed.insert(id);
-        } else {
-            self.collapsed.remove(&id);
-        }
+        set(&mut self.collapsed, id, collapsed);
         self.version += 1;
+    }
+
+    /// Returns whether a track is hidden by itself, apart from the filter.
+    pub(super) fn is_hidden(&self, id: TrackId) -> bool {
+        self.hidden.contains(&id)
+    }
+
+    /// Hides a track, or shows it again.
+    pub(super) fn set_hidden(&mut self, id: TrackId, hidden: bool) {
+        set(&mut self.hidden, id, hidden);
+        self.version += 1;
+    }
+
+    /// Shows all tracks again.
+    pub(super) fn show_all(&mut self) {
+        self.hidden.clear();
+        self.filter.clear();
+        self.version += 1;
+    }
+
+    /// Returns whether a track is pinned above all others.
+    pub(super) fn is_pinned(&self, id: TrackId) -> bool {
+        self.pinned.contains(&id)
+    }
+
+    /// Pins a track above all others, or not.
+    pub(super) fn set_pinned(&mut self, id: TrackId, pinned: bool) {
+        set(&mut self.pinned, id, pinned);
+        self.version += 1;
+    }
+
+    /// Shows only the tracks whose names contain a text, in upper or lower case, and pinned ones.
+    pub(super) fn set_filter(&mut self, filter: &str) {
+        let filter = filter.trim().to_lowercase();
+        if self.filter != filter {
+            self.filter = filter;
+            self.version += 1;
+        }
+    }
+
+    /// Returns the order of tracks that the user did not move.
+    pub(super) fn order(&self) -> TrackOrder {
+        self.order
+    }
+
+    /// Sets the order; tracks that the user moved take their places in it.
+    pub(super) fn set_order(&mut self, order: TrackOrder) {
+        self.order = order;
+        self.places.clear();
+        self.version += 1;
+    }
+
+    /// Shows a track, whatever hid it.
+    pub(super) fn reveal(&mut self, id: TrackId, catalog: &Catalog) {
+        if self.hidden.remove(&id) {
+            self.version += 1;
+        }
+        if !self.passes(id, catalog) {
+            self.filter.clear();
+            self.version += 1;
+        }
+    }
+
+    fn passes(&self, id: TrackId, catalog: &Catalog) -> bool {
+        self.filter.is_empty()
+            || self.is_pinned(id)
+            || name_of(id, catalog).to_lowercase().contains(&self.filter)
+    }
+
+    /// Returns whether there is no filter.
+    pub(super) fn has_no_filter(&self) -> bool {
+        self.filter.is_empty()
+    }
+
+    /// Returns the number of tracks that are not shown.
+    pub(super) fn hidden_count(&self, store: &Store) -> usize {
+        let tracks = store.shown_tracks().iter();
+        tracks
+            .filter(|track| !self.shows(id_of(track), store.catalog()))
+            .count()
+    }
+
+    fn shows(&self, id: TrackId, catalog: &Catalog) -> bool {
+        !self.is_hidden(id) && self.passes(id, catalog)
     }
 
     /// Moves a track down by `by` places, or up for a negative number.
     pub(super) fn shift(&mut self, store: &Store, id: TrackId, by: isize) {
-        let mut order: Vec<TrackId> = self
-            .ordered(store)
-            .into_iter()
-            .map(|track| id_of(&store.shown_tracks()[track]))
-            .collect();
-        if let Some(from) = order.iter().position(|&other| other == id) {
-            let to = from.saturating_add_signed(by).min(order.len() - 1);
+        let tracks = store.shown_tracks();
+        let order = self.ordered(store);
+        let mut order: Vec<TrackId> = order.into_iter().map(|at| id_of(&tracks[at])).collect();
+        // A place is one of the shown tracks: a step over a hidden one would change nothing.
+        let is_shown = |one: &TrackId| self.shows(*one, store.catalog());
+        let shown: Vec<TrackId> = order.iter().copied().filter(is_shown).collect();
+        let Some(from) = shown.iter().position(|&other| other == id) else {
+            return;
+        };
+        let to = from.saturating_add_signed(by).min(shown.len() - 1);
+        let place = |wanted: TrackId| order.iter().position(|&other| other == wanted);
+        if let (Some(from), Some(to)) = (place(id), place(shown[to])) {
             let moved = order.remove(from);
             order.insert(to, moved);
             self.places = order.into_iter().zip(0..).collect();
@@ -68,25 +186,40 @@ impl Arrangement {
         }
     }
 
-    /// Returns the indices of the store's tracks in display order.
+    /// Returns the indices of all tracks of the store in display order.
     fn ordered(&self, store: &Store) -> Vec<usize> {
-        let mut tracks: Vec<usize> = (0..store.shown_tracks().len()).collect();
-        if !self.places.is_empty() {
-            let place = |track: &usize| {
-                let id = id_of(&store.shown_tracks()[*track]);
-                self.places.get(&id).copied().unwrap_or(usize::MAX)
-            };
-            tracks.sort_by_cached_key(place);
+        let all = store.shown_tracks();
+        let mut tracks: Vec<usize> = (0..all.len()).collect();
+        match self.order {
+            TrackOrder::Recorded => {}
+            TrackOrder::Name => {
+                let name = |track: &usize| name_of(id_of(&all[*track]), store.catalog());
+                tracks.sort_by_cached_key(|track| name(track).to_lowercase());
+            }
+            TrackOrder::Spans => {
+                let spans = |track: &usize| spans_of(store, &all[*track]);
+                tracks.sort_by_cached_key(|track| std::cmp::Reverse(spans(track)));
+            }
+        }
+        if !self.places.is_empty() || !self.pinned.is_empty() {
+            tracks.sort_by_cached_key(|track| {
+                let id = id_of(&all[*track]);
+                let place = self.places.get(&id).copied().unwrap_or(usize::MAX);
+                (!self.is_pinned(id), place)
+            });
         }
         tracks
     }
 
-    /// Places all tracks one below the other; returns them and the total height.
+    /// Places all shown tracks one below the other; returns them and the total height.
     pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<PlacedTrack>, f32) {
         let mut top = 0.0;
         let mut placed = Vec::with_capacity(store.shown_tracks().len());
         for track in self.ordered(store) {
             let id = id_of(&store.shown_tracks()[track]);
+            if !self.shows(id, store.catalog()) {
+                continue;
+            }
             let collapsed = self.is_collapsed(id);
             let all = store.shown_tracks()[track].rows.len().max(1);
             let rows = if collapsed { 1 } else { all };
@@ -104,6 +237,22 @@ impl Arrangement {
     }
 }
 
+fn set(tracks: &mut FxHashSet<TrackId>, id: TrackId, holds: bool) {
+    if holds {
+        tracks.insert(id);
+    } else {
+        tracks.remove(&id);
+    }
+}
+
+/// Returns the number of spans of a track; of a capture, all of them.
+pub(super) fn spans_of(store: &Store, track: &Track) -> u64 {
+    match store.layer() {
+        Some(layer) => layer.total_spans(track.thread, track.kind),
+        None => track.span_count() as u64,
+    }
+}
+
 /// Minimum height of a track: that of its name.
 pub(super) const MIN_HEIGHT: f32 = 14.0;
 
@@ -114,13 +263,18 @@ pub(super) fn id_of(track: &Track) -> TrackId {
 
 /// Returns the name of a track: the thread's name, else its number.
 pub(super) fn name_of((thread, kind): TrackId, catalog: &Catalog) -> String {
-    let name = match (catalog.thread_name(thread), catalog.thread(thread)) {
-        ("", Some(info)) if info.os_id > 0 => format!("thread {}", info.os_id),
-        ("", _) => format!("thread #{}", thread.0),
-        (name, _) => name.to_owned(),
-    };
+    let name = thread_name(thread, catalog);
     match kind {
         TrackKind::Scopes => name,
         TrackKind::Tasks => format!("{name} · tasks"),
+    }
+}
+
+/// Returns the name of a thread, else its number.
+pub(crate) fn thread_name(thread: ThreadId, catalog: &Catalog) -> String {
+    match (catalog.thread_name(thread), catalog.thread(thread)) {
+        ("", Some(info)) if info.os_id > 0 => format!("thread {}", info.os_id),
+        ("", _) => format!("thread #{}", thread.0),
+        (name, _) => name.to_owned(),
     }
 }

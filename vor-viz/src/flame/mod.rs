@@ -12,6 +12,7 @@ mod ruler;
 mod navigate;
 mod card;
 mod draw;
+mod track_menu;
 
 use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec2};
 use vor_capture::model::catalog::SiteId;
@@ -26,9 +27,10 @@ use picture::Picture;
 use search::Search;
 
 pub use card::{TypicalDurations, TypicalDurationsOf};
-pub use layout::TrackId;
-pub(crate) use navigate::locate;
+pub(crate) use layout::thread_name;
+pub use layout::{TrackId, TrackOrder};
 pub use navigate::{Direction, neighbour};
+pub(crate) use navigate::{frame_of, seek};
 
 /// Height of the ruler above the rows.
 const RULER_HEIGHT: f32 = 18.0;
@@ -72,6 +74,8 @@ pub struct FlameChart {
     color_by: ColorBy,
     row_height: f32,
     arrangement: Arrangement,
+    /// The text that names of tracks must contain, as it was typed.
+    track_filter: String,
     /// Scroll position of the tracks, in points.
     scroll: f32,
     /// The row to scroll to in the next pass.
@@ -141,6 +145,7 @@ impl Default for FlameChart {
             color_by: ColorBy::Scope,
             row_height: 16.0,
             arrangement: Arrangement::default(),
+            track_filter: String::new(),
             scroll: 0.0,
             reveal: None,
             search: Search::default(),
@@ -199,6 +204,58 @@ impl FlameChart {
             self.arrangement
                 .set_collapsed(layout::id_of(track), collapsed);
         }
+    }
+
+    /// Returns whether a track is hidden by itself, apart from the filter.
+    #[must_use]
+    pub fn is_hidden(&self, track: TrackId) -> bool {
+        self.arrangement.is_hidden(track)
+    }
+
+    /// Hides a track, or shows it again.
+    pub fn set_hidden(&mut self, track: TrackId, hidden: bool) {
+        self.arrangement.set_hidden(track, hidden);
+    }
+
+    /// Shows all tracks again.
+    pub fn show_all_tracks(&mut self) {
+        self.arrangement.show_all();
+        self.track_filter.clear();
+    }
+
+    /// Returns whether a track is pinned above all others.
+    #[must_use]
+    pub fn is_pinned(&self, track: TrackId) -> bool {
+        self.arrangement.is_pinned(track)
+    }
+
+    /// Pins a track above all others, or not.
+    pub fn set_pinned(&mut self, track: TrackId, pinned: bool) {
+        self.arrangement.set_pinned(track, pinned);
+    }
+
+    /// Shows only the tracks whose names contain a text, in upper or lower case, and pinned ones.
+    pub fn set_track_filter(&mut self, filter: &str) {
+        filter.clone_into(&mut self.track_filter);
+        self.arrangement.set_filter(filter);
+    }
+
+    /// Sets the order of the tracks; moved ones take their places in it.
+    pub fn set_track_order(&mut self, order: TrackOrder) {
+        self.arrangement.set_order(order);
+    }
+
+    /// Shows the track of a span, whatever hid it. Returns whether it was hidden.
+    fn reveal_track(&mut self, store: &Store, span: &SpanRef) -> bool {
+        let track = (span.thread, span.kind);
+        let is_placed = self.placed.iter().any(|placed| placed.id == track);
+        if !is_placed {
+            self.arrangement.reveal(track, store.catalog());
+            if self.arrangement.has_no_filter() {
+                self.track_filter.clear();
+            }
+        }
+        !is_placed
     }
 
     /// Moves a track down by `by` places, or up for a negative number.
@@ -263,6 +320,7 @@ impl FlameChart {
     fn go_to(&mut self, store: &Store, view: &mut View, span: Option<SpanRef>) -> bool {
         if let Some(span) = span {
             view.focus = Some(span);
+            self.reveal_track(store, &span);
             self.show_focus(store, view);
         }
         span.is_some()
@@ -324,7 +382,7 @@ impl FlameChart {
         let id = ui.make_persistent_id("flame chart");
         let mut response = ui.interact(axis_rect(rect), id, Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "flame chart"));
-        let (placed, all_height) = self.arrangement.place(store, self.row_height);
+        let (placed, mut all_height) = self.arrangement.place(store, self.row_height);
         self.placed = placed;
         self.search.update(&view.search, store.catalog());
         self.colors.update(store.catalog(), theme);
@@ -335,10 +393,13 @@ impl FlameChart {
         }
         self.width_px = frame.scale.width();
         if let Some((thread, kind, span)) = view.sought
-            && let Some(found) = locate(store, thread, kind, &span)
+            && let Some(found) = navigate::locate(store, thread, kind, &span)
         {
             view.sought = None;
             view.focus = Some(found);
+            if self.reveal_track(store, &found) {
+                (self.placed, all_height) = self.arrangement.place(store, self.row_height);
+            }
             self.reveal = Some(found);
         }
         self.reveal_row(frame.rows.height());

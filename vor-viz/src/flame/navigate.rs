@@ -3,7 +3,7 @@
 use vor_capture::model::catalog::ThreadId;
 
 use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
-use crate::view::SpanRef;
+use crate::view::{SpanRef, View};
 
 /// A direction from a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,38 @@ pub(crate) fn locate(
         row,
         span: *span,
     })
+}
+
+/// Shows a call in the flame chart and puts it into focus. In a running program without a selected
+/// time, its frame is pinned. Returns whether the call is still there.
+pub(crate) fn seek(
+    store: &Store,
+    view: &mut View,
+    thread: ThreadId,
+    kind: TrackKind,
+    span: &Span,
+) -> bool {
+    if view.whole().is_none() && view.time_selection().is_none() {
+        let Some(index) = frame_of(store, span) else {
+            return false;
+        };
+        view.pin(store.id_at(index));
+        view.focus = locate(store, thread, kind, span);
+        return true;
+    }
+    let margin_ns = 0.2 * (span.duration_ns as f64).max(10.0);
+    let (begin_ns, end_ns) = (span.begin_ns as f64, span.end_ns() as f64);
+    view.zoom_to(begin_ns - margin_ns, end_ns + margin_ns);
+    view.sought = Some((thread, kind, *span));
+    true
+}
+
+/// Returns the index of the frame in which a span ended, if it is still stored.
+pub(crate) fn frame_of(store: &Store, span: &Span) -> Option<usize> {
+    // A span that ends together with a frame belongs to that frame.
+    let end_ns = span.end_ns().saturating_sub(1);
+    let index = store.frame_at(end_ns)?;
+    (store.frames()[index].begin_ns <= end_ns.saturating_add(1)).then_some(index)
 }
 
 fn first_inside(row: &Row, around: &Span) -> Option<Span> {

@@ -41,6 +41,8 @@ use loader::{Delivery, Loader, Request, Side};
 
 pub use capture_file::Arriving;
 pub use loader::WindowLimits;
+#[cfg(test)]
+pub(crate) use summary::FrameSummaryRow;
 pub use summary::Summary;
 
 /// Maximum number of spans that enter the store in one pass, so that the panel stays responsive
@@ -458,7 +460,9 @@ impl ReplayState {
         let was_paused = self.panel.view().pinned().is_some();
         self.whole.choose(&mut self.panel, &mut self.driver);
         self.follow_view();
-        self.panel.show(ui, &[]);
+        if let Some(frame) = self.panel.show_capture(ui, &self.summary) {
+            self.go_to(frame);
+        }
         let is_paused = self.panel.view().pinned().is_some();
         if is_paused && !was_paused {
             self.set_follow(false);
@@ -481,7 +485,7 @@ impl ReplayState {
             return;
         };
         let middle_ns = f64::midpoint(shown.begin_ns, shown.end_ns) as i64;
-        let frame = self.summary.frame_near(middle_ns).min(self.last_frame());
+        let frame = self.summary.frame_at(middle_ns).unwrap_or(0);
         if !window.contains(&middle_ns)
             && !self.window().contains(&frame)
             && self.requested != Some(frame)
@@ -594,6 +598,7 @@ impl ReplayState {
                 self.info = *info;
                 self.catalog = catalog;
                 self.summary = Summary::default();
+                self.panel.find_mut().forget();
                 self.problem = None;
                 self.notice = Some(notice.to_owned());
                 self.put(Box::new(loader::store(self.limits)), 0);

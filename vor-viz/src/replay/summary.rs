@@ -1,19 +1,20 @@
 //! A summary of all frames of a capture: their durations, and the frames with losses.
 //!
-//! It takes 4 bytes per frame and a bounded list, for a capture of any length.
+//! It takes about 9 bytes per frame and a bounded list, for a capture of any length. The begin of a
+//! frame is stored as its distance from that of the first of 64, which is exact to 60 ns where
+//! these take a second.
 
 use crate::overview::OverviewMark;
 use crate::pyramid::MinMaxPyramid;
 
-/// Maximum number of stored durations: an hour at a thousand frames per second is a twentieth of
-/// it.
+/// Maximum number of stored frames: an hour at a thousand frames per second is a twentieth of it.
 const MAX_FRAMES: usize = 1 << 26;
 
 /// Maximum number of listed frames with losses.
 const MAX_TROUBLED: usize = 1 << 16;
 
-/// Frames between two whose begins are stored.
-const BEGIN_STEP: u64 = 64;
+/// Frames between two whose begins are stored whole.
+const BEGIN_STEP: usize = 64;
 
 /// The summary of one frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,16 +29,36 @@ pub(crate) struct FrameSummaryRow {
 }
 
 /// Columns over all frames known so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Summary {
     durations_ms: MinMaxPyramid,
-    /// The begins of some frames, with their numbers. They ascend.
-    begins_ns: Vec<(i64, u64)>,
+    /// The begin of every 64th frame, and the distance of each frame from the last of these. A lost
+    /// frame has the begin of the one before. Begins ascend.
+    bases_ns: Vec<i64>,
+    offsets_ns: Vec<f32>,
+    /// The last begin.
+    last_ns: i64,
     frames: u64,
     troubled: Vec<(u64, OverviewMark)>,
     troubled_count: u64,
     spans: u64,
     dropped_spans: u64,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            durations_ms: MinMaxPyramid::new(),
+            bases_ns: Vec::new(),
+            offsets_ns: Vec::new(),
+            last_ns: i64::MIN,
+            frames: 0,
+            troubled: Vec::new(),
+            troubled_count: 0,
+            spans: 0,
+            dropped_spans: 0,
+        }
+    }
 }
 
 impl Summary {
@@ -47,11 +68,14 @@ impl Summary {
         if self.durations_ms.len() < MAX_FRAMES {
             self.durations_ms.push(row.duration_ms);
         }
-        if frame.is_multiple_of(BEGIN_STEP)
-            && let Some(begin_ns) = row.begin_ns
-            && self.begins_ns.last().is_none_or(|last| last.0 <= begin_ns)
-        {
-            self.begins_ns.push((begin_ns, frame));
+        if self.offsets_ns.len() < MAX_FRAMES {
+            let begin_ns = row.begin_ns.unwrap_or(self.last_ns).max(self.last_ns);
+            if self.offsets_ns.len().is_multiple_of(BEGIN_STEP) {
+                self.bases_ns.push(begin_ns);
+            }
+            let base_ns = self.bases_ns.last().copied().unwrap_or(begin_ns);
+            self.offsets_ns.push(begin_ns.abs_diff(base_ns) as f32);
+            self.last_ns = begin_ns;
         }
         self.spans = self.spans.saturating_add(row.spans);
         self.dropped_spans = self.dropped_spans.saturating_add(row.dropped_spans);
@@ -82,19 +106,29 @@ impl Summary {
         &self.durations_ms
     }
 
-    /// Returns about which frame a moment belongs to, in nanoseconds since the begin of the first
-    /// frame: the estimate is off by some dozens of frames at most where frames follow one another.
+    /// Returns the begin of a frame in nanoseconds since that of the first one; of a lost frame,
+    /// that of the frame before.
     #[must_use]
-    pub fn frame_near(&self, ns: i64) -> u64 {
-        let after = self.begins_ns.partition_point(|begin| begin.0 <= ns);
-        let Some(&(from_ns, from)) = after.checked_sub(1).and_then(|at| self.begins_ns.get(at))
-        else {
-            return 0;
-        };
-        let last = (i64::MAX, self.frames.max(from));
-        let &(to_ns, to) = self.begins_ns.get(after).unwrap_or(&last);
-        let share = (ns - from_ns) as f64 / to_ns.saturating_sub(from_ns).max(1) as f64;
-        from + (share.clamp(0.0, 1.0) * (to - from) as f64) as u64
+    pub fn begin_ns(&self, frame: u64) -> Option<i64> {
+        let frame = usize::try_from(frame).ok()?;
+        let offset_ns = *self.offsets_ns.get(frame)?;
+        let base_ns = *self.bases_ns.get(frame / BEGIN_STEP)?;
+        // Casts of floats saturate.
+        Some(base_ns.saturating_add(offset_ns as i64))
+    }
+
+    /// Returns the last frame that begins by a moment, in nanoseconds since the begin of the first
+    /// one; `None` before that.
+    #[must_use]
+    pub fn frame_at(&self, ns: i64) -> Option<u64> {
+        let block = self.bases_ns.partition_point(|base_ns| *base_ns <= ns);
+        let block = block.checked_sub(1)?;
+        let (first, base_ns) = (block * BEGIN_STEP, self.bases_ns[block]);
+        let end = (first + BEGIN_STEP).min(self.offsets_ns.len());
+        let begins = self.offsets_ns.get(first..end)?;
+        let begun =
+            begins.partition_point(|offset_ns| base_ns.saturating_add(*offset_ns as i64) <= ns);
+        Some((first + begun).checked_sub(1)? as u64)
     }
 
     /// Returns the incomplete frames with the reason, counted from 0 and ascending. A very long

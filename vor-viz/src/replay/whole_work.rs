@@ -162,6 +162,7 @@ impl WholeWork {
         let range = self
             .archive
             .read(question.scope.begin_ns, question.scope.end_ns);
+        let range = range.with_args(question.needs_args);
         Some((question, range))
     }
 

@@ -5,7 +5,7 @@ use vor_capture::units;
 
 use super::histogram;
 use super::sums::{ScopeRow, SlowCall};
-use crate::flame::locate;
+use crate::flame::{frame_of, seek};
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
@@ -38,6 +38,10 @@ pub(super) fn show(
             .small_button("close")
             .on_hover_text("Closes the details of this scope")
             .clicked();
+        let all = ui.small_button("all calls");
+        if all.on_hover_text("Lists all calls of this scope").clicked() {
+            view.wanted_calls = Some(row.site);
+        }
         let percentiles = [
             ("p50", row.p50_ns),
             ("p95", row.p95_ns),
@@ -55,7 +59,7 @@ pub(super) fn show(
     let chart_width = (size.x - LIST_WIDTH).max(size.x * 0.4);
     ui.horizontal_top(|ui| {
         let height = ui.available_height();
-        histogram::show(ui, theme, row, vec2(chart_width - 12.0, height));
+        histogram::show(ui, theme, &row.into(), vec2(chart_width - 12.0, height));
         ui.vertical(|ui| {
             ui.weak(if row.slowest.len() > 1 {
                 "slowest calls"
@@ -81,7 +85,7 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
         .striped(true)
         .show(ui, |ui| {
             for (i, call) in row.slowest.iter().enumerate() {
-                let frame = frame_of(store, call);
+                let frame = frame_of(store, &call.span);
                 if view.whole().is_some() {
                     show_in_whole(ui, store, view, row, i, call);
                     ui.end_row();
@@ -96,12 +100,8 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
                     .on_hover_text("Pins this frame, and shows the call in the flame chart")
                     .on_disabled_hover_text("This frame has left")
                     .accessible_name(format!("slowest {}: {name}", i + 1));
-                if button.clicked()
-                    && let Some(index) = frame
-                {
-                    view.pin(store.id_at(index));
-                    view.focus = locate(store, call.thread, row.kind, &call.span);
-                    clicked = true;
+                if button.clicked() {
+                    clicked = seek(store, view, call.thread, row.kind, &call.span);
                 }
                 ui.strong(units::duration(call.span.duration_ns as f64));
                 let begin = frame.map_or(0, |index| store.frames()[index].begin_ns);
@@ -132,10 +132,7 @@ fn show_in_whole(
         .on_hover_text("Shows the call in the flame chart")
         .accessible_name(format!("slowest {}: {name}", i + 1));
     if button.clicked() {
-        let margin_ns = 0.2 * (call.span.duration_ns as f64).max(10.0);
-        let (begin_ns, end_ns) = (call.span.begin_ns as f64, call.span.end_ns() as f64);
-        view.zoom_to(begin_ns - margin_ns, end_ns + margin_ns);
-        view.sought = Some((call.thread, row.kind, call.span));
+        seek(store, view, call.thread, row.kind, &call.span);
     }
     ui.strong(units::duration(call.span.duration_ns as f64));
     ui.label(thread_name(store, call));
@@ -146,12 +143,4 @@ fn thread_name(store: &Store, call: &SlowCall) -> String {
         "" => format!("thread {}", call.thread.0),
         name => shortened(name).into_owned(),
     }
-}
-
-/// Returns the index of the frame in which a call ended, if it is still stored.
-fn frame_of(store: &Store, call: &SlowCall) -> Option<usize> {
-    // A span that ends together with a frame belongs to that frame.
-    let end_ns = call.span.end_ns().saturating_sub(1);
-    let index = store.frame_at(end_ns)?;
-    (store.frames()[index].begin_ns <= end_ns.saturating_add(1)).then_some(index)
 }

@@ -5,6 +5,7 @@
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
+use vor_capture::stats::Histogram;
 use vor_capture::units;
 
 use super::sums::ScopeRow;
@@ -15,6 +16,33 @@ const BAR_WIDTH: f64 = 5.0;
 
 /// Minimum distance of two labels of the time axis, in points.
 const LABEL_DISTANCE: f64 = 64.0;
+
+/// The distribution of some durations, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Distribution<'a> {
+    /// What the durations are of.
+    pub(crate) name: &'a str,
+    pub(crate) histogram: &'a Histogram,
+    pub(crate) min_ns: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p95_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+impl<'a> From<&'a ScopeRow> for Distribution<'a> {
+    fn from(row: &'a ScopeRow) -> Self {
+        Self {
+            name: &row.name,
+            histogram: &row.histogram,
+            min_ns: row.min_ns,
+            p50_ns: row.p50_ns,
+            p95_ns: row.p95_ns,
+            p99_ns: row.p99_ns,
+            max_ns: row.max_ns,
+        }
+    }
+}
 
 /// Calls with a duration from `low_ns` (inclusive) to `end_ns` (exclusive).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +67,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(row: &ScopeRow, width: f32) -> Self {
+    fn new(row: &Distribution<'_>, width: f32) -> Self {
         // The axis has a margin at both ends and covers at least a factor of two.
         let low = log(row.min_ns.max(1) as f64);
         let high = log(row.max_ns.max(1) as f64 + 1.0);
@@ -84,8 +112,8 @@ fn log(ns: f64) -> f64 {
     ns.max(0.5).log10()
 }
 
-/// Shows the histogram of a row.
-pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
+/// Shows the histogram of a distribution.
+pub(crate) fn show(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec2) {
     let size = size.max(vec2(40.0, 40.0));
     let axis = Axis::new(row, size.x);
     let bars = bars(row, &axis);
@@ -159,7 +187,7 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
     let response = shown.response;
     response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &name));
     if let Some(bar) = shown.inner {
-        let share = bar.count as f64 / row.count.max(1) as f64 * 100.0;
+        let share = bar.count as f64 / row.histogram.count().max(1) as f64 * 100.0;
         let [low, end] = [bar.low_ns, bar.end_ns].map(units::duration);
         response.on_hover_ui_at_pointer(|ui| {
             ui.label(format!("{low} to {end}"));
@@ -191,7 +219,7 @@ fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Th
 
 /// Returns the bars, ascending. A bar merges as many adjacent buckets as it needs for the minimum
 /// width.
-fn bars(row: &ScopeRow, axis: &Axis) -> Vec<Bar> {
+fn bars(row: &Distribution<'_>, axis: &Axis) -> Vec<Bar> {
     let octave = 2_f64.log10() / axis.point();
     let together = (BAR_WIDTH * 32.0 / octave.max(1e-3)).ceil().min(1024.0) as usize;
     // The number is a power of two, so that no bar crosses an octave with a bucket more than

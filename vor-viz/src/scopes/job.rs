@@ -20,6 +20,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::Duration;
 
+use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::Measured;
 
@@ -80,6 +81,26 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     /// entered.
     fn measure(&mut self, span: &Span, measured: Measured) {
         let _ = (span, measured);
+    }
+
+    /// Returns whether it needs the arguments of the spans that it [wants](Self::wants), also of
+    /// those that end after a range of time.
+    fn needs_args(options: &Self::Options) -> bool {
+        let _ = options;
+        false
+    }
+
+    /// Returns whether a span of the current track is to be [visited](Self::visit).
+    #[inline]
+    fn wants(&self, span: &Span) -> bool {
+        let _ = span;
+        false
+    }
+
+    /// Takes a wanted span with its arguments, once, before it is entered. Tasks come without
+    /// arguments.
+    fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
+        let _ = (span, depth, args);
     }
 
     /// Returns the result for `frames` frames with a total duration of `time_ns`; for a range of
@@ -457,6 +478,7 @@ impl<G: Gather> JobProgress<G> {
             {
                 let mut counted = SpanCounter {
                     gather: &mut self.gather,
+                    track,
                     spans: 0,
                 };
                 let more = walk.resume(track, STEP_SPANS.min(most), &mut counted);
@@ -485,13 +507,33 @@ impl<G: Gather> JobProgress<G> {
 /// Counts spans and forwards them.
 struct SpanCounter<'a, G> {
     gather: &'a mut G,
+    track: &'a Track,
     spans: usize,
+}
+
+impl<G: Gather> SpanCounter<'_, G> {
+    #[cold]
+    fn visit(&mut self, span: &Span, depth: usize) {
+        let rows = self.track.rows.iter();
+        let mut found = rows
+            .map(|row| row.args(span))
+            .filter(|args| !args.is_empty());
+        let args = match self.track.kind {
+            TrackKind::Scopes => found.next().unwrap_or_default(),
+            // The store's arguments of a task are vor's own.
+            TrackKind::Tasks => &[],
+        };
+        self.gather.visit(span, depth, args);
+    }
 }
 
 impl<G: Gather> SpanVisitor for SpanCounter<'_, G> {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize) {
         self.spans += 1;
+        if self.gather.wants(span) {
+            self.visit(span, depth);
+        }
         self.gather.enter(span, depth);
     }
 

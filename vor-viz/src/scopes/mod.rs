@@ -14,7 +14,7 @@ pub mod sums;
 pub(crate) mod grid;
 mod table;
 mod details;
-mod histogram;
+pub(crate) mod histogram;
 
 use vor_capture::units;
 

@@ -191,6 +191,7 @@ impl Archive {
             begin_ns,
             end_ns,
             left: self.parts.len(),
+            needs_args: false,
             read: 0,
             expected: overlapping.count(),
         }
@@ -222,7 +223,10 @@ impl Archive {
             let across = &self.across[slice(entry.across)];
             let tasks = &self.tasks_across[slice(entry.tasks_across)];
             // A span that ends within the range needs its arguments.
-            let ends_later = |one: &Across| one.span.end_ns() > range.end_ns;
+            let ends_later = |one: &Across| match range.needs_args {
+                true => one.span.begin_ns > range.end_ns,
+                false => one.span.end_ns() > range.end_ns,
+            };
             if entry.begin_ns > range.end_ns && across.iter().all(ends_later) {
                 let reaches = |begin_ns: i64| begin_ns <= range.end_ns;
                 for one in across.iter().filter(|one| reaches(one.span.begin_ns)) {
@@ -360,11 +364,18 @@ pub(crate) struct RangeRead {
     begin_ns: i64,
     end_ns: i64,
     left: usize,
+    /// Whether the arguments of spans that end after the range are needed.
+    needs_args: bool,
     read: usize,
     expected: usize,
 }
 
 impl RangeRead {
+    /// Reads also the arguments of spans that end after the range, if they are needed.
+    pub(crate) fn with_args(self, needs_args: bool) -> Self {
+        Self { needs_args, ..self }
+    }
+
     /// Returns the part that is done, from 0 to 1.
     pub(crate) fn progress(&self) -> f32 {
         (self.read as f32 / self.expected.max(1) as f32).min(1.0)

@@ -42,6 +42,8 @@ pub struct Spans {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) scope: RangeScope,
+    /// Whether the arguments of spans that end after the range are needed.
+    pub(crate) needs_args: bool,
     pub(crate) work: Box<dyn Answering>,
     shared: Arc<Shared>,
     _unanswered: Arc<()>,
@@ -109,6 +111,7 @@ impl Spans {
         let shared = Arc::new(Shared::default());
         locked(&self.questions).push_back(Question {
             scope,
+            needs_args: G::needs_args(options),
             work: Box::new(RangeGather::<G>::new(scope, options, catalog)),
             shared: Arc::clone(&shared),
             _unanswered: Arc::clone(&self.unanswered),
@@ -307,6 +310,10 @@ impl<G: Gather> Visitor for RangeSums<G> {
         if let Some(measured) = args.and_then(|args| self.measured(span.site, args)) {
             self.gather.measure(span, measured);
         }
+        if self.gather.wants(span) {
+            let args = args.map_or(&[][..], |args| &args.values);
+            self.gather.visit(span, self.depth, args);
+        }
         self.gather.enter(span, self.depth);
         self.depth += 1;
         VISITED
@@ -331,6 +338,9 @@ impl<G: Gather> Visitor for RangeSums<G> {
             site: task.site,
         };
         if self.visits(span.begin_ns, span.end_ns()) {
+            if self.gather.wants(&span) {
+                self.gather.visit(&span, 0, &[]);
+            }
             self.gather.enter(&span, 0);
             let part = SpanPart {
                 ns: self.part_ns(&span),

@@ -14,6 +14,9 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::reader::Capture;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
+mod find;
+mod why;
+
 use super::archive::Archive;
 use super::gathering::{RangeScope, Spans};
 use super::*;
@@ -180,7 +183,8 @@ impl Opened {
         let spans = Spans::default();
         let ticket = spans.ask::<G>(scope, options, self.capture.catalog());
         let mut question = spans.next().unwrap();
-        let mut range = self.archive.read(scope.begin_ns, scope.end_ns);
+        let range = self.archive.read(scope.begin_ns, scope.end_ns);
+        let mut range = range.with_args(question.needs_args);
         while self
             .archive
             .read_part(

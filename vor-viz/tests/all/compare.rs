@@ -13,6 +13,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::store::{Extent, FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
 use vor_viz::theme::Theme;
+use vor_viz::view::Scope;
 
 struct Shown {
     left: Store,
@@ -41,12 +42,16 @@ impl Shown {
             Side {
                 name: left,
                 store: &self.left,
-                frames: (0, left_last),
+                scope: Scope::Frames(0, left_last),
+                spans: None,
+                whole_frames: None,
             },
             Side {
                 name: right,
                 store: &self.right,
-                frames: (0, right_last),
+                scope: Scope::Frames(0, right_last),
+                spans: None,
+                whole_frames: None,
             },
         ]
     }
@@ -201,11 +206,15 @@ fn a_scope_around_the_frames_of_a_side_is_on_both_sides() {
     let [a, b] = shown.sides();
     let (a, b) = (
         Side {
-            frames: (1, 1),
+            scope: Scope::Frames(1, 1),
+            spans: None,
+            whole_frames: None,
             ..a
         },
         Side {
-            frames: (3, 3),
+            scope: Scope::Frames(3, 3),
+            spans: None,
+            whole_frames: None,
             ..b
         },
     );

@@ -13,7 +13,7 @@ use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
-use vor_viz::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
+use vor_viz::flame::{ColorBy, Direction, FlameChart, TrackOrder, TypicalDurations};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -535,4 +535,69 @@ fn ten_thousand_moved_tracks_keep_their_order() {
         let shown: Vec<u32> = chart.tracks().map(|(thread, _)| thread.0).collect();
         assert!(shown == expected, "the order stays from pass to pass");
     }
+}
+
+#[test]
+fn tracks_are_hidden_pinned_filtered_and_sorted() {
+    let mut harness = pinned(true);
+    let shown = |harness: &Harness<'_, App>| -> Vec<(ThreadId, TrackKind)> {
+        harness.state().chart.tracks().collect()
+    };
+    let all = shown(&harness);
+    let catalog = Arc::clone(harness.state().store.catalog());
+    let named = |name: &str| {
+        let is_it = |track: &&(ThreadId, TrackKind)| {
+            track.1 == TrackKind::Scopes && catalog.thread_name(track.0) == name
+        };
+        *all.iter().find(is_it).unwrap()
+    };
+    let (main, physics, audio) = (named("main"), named("physics"), named("audio"));
+    harness.get_by_label("collapse main").click_secondary();
+    harness.run();
+    harness.get_by_label("Hide").click();
+    harness.run();
+    assert!(!shown(&harness).contains(&main));
+    assert_eq!(shown(&harness).len(), all.len() - 1);
+    // A filter by a part of a name, and a pinned track that it does not hide.
+    harness.get_by_label("collapse physics").click_secondary();
+    harness.run();
+    harness.get_by_label("Pin above the others").click();
+    harness.run();
+    harness.state_mut().chart.set_track_filter(" UDI");
+    harness.run();
+    assert_eq!(shown(&harness), [physics, audio]);
+    // Going to a span shows its track.
+    let app = harness.state_mut();
+    let span = app.store.tracks()[0].rows[0].span_after(0).unwrap();
+    app.view.search = catalog.site_name(span.site).to_owned();
+    app.view.focus = None;
+    assert_eq!(
+        (app.store.tracks()[0].thread, app.store.tracks()[0].kind),
+        main
+    );
+    assert!(app.chart.go_to_match(&app.store, &mut app.view));
+    harness.run();
+    let focus = harness.state().view.focus.unwrap();
+    assert!(shown(&harness).contains(&(focus.thread, focus.kind)));
+    harness.state_mut().chart.show_all_tracks();
+    harness.state_mut().chart.set_track_order(TrackOrder::Name);
+    harness.run();
+    assert_eq!(shown(&harness).len(), all.len());
+    assert_eq!(shown(&harness)[0], physics, "it is pinned");
+    let sorted = shown(&harness)[1..].to_vec();
+    let names = sorted
+        .iter()
+        .map(|track| catalog.thread_name(track.0).to_lowercase());
+    // A thread without a name has its number.
+    let names = names.filter(|name| !name.is_empty());
+    assert!(names.clone().count() > 3 && names.is_sorted());
+    harness.state_mut().chart.set_pinned(physics, false);
+    harness.state_mut().chart.set_track_order(TrackOrder::Spans);
+    harness.run();
+    let spans = |track: &(ThreadId, TrackKind)| {
+        let tracks = harness.state().store.tracks().iter();
+        let mut tracks = tracks.filter(|one| (one.thread, one.kind) == *track);
+        std::cmp::Reverse(tracks.next().unwrap().span_count())
+    };
+    assert!(shown(&harness).is_sorted_by_key(spans));
 }

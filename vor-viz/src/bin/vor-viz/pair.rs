@@ -31,8 +31,7 @@ impl Pair {
         }
     }
 
-    /// Shows the differences between the frames of two captures: the selected frames, else all
-    /// loaded ones.
+    /// Shows the differences between two captures: of what is selected in each, else of all.
     fn compare(&mut self, ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
         one.poll(ui.ctx());
         other.poll(ui.ctx());
@@ -48,13 +47,8 @@ impl Pair {
 }
 
 fn side(replay: &ReplayState) -> Option<Side<'_>> {
-    let store = replay.store();
-    let selected = replay.panel().view().selection_indices(store);
-    Some(Side {
-        name: replay.name(),
-        store,
-        frames: selected.or(Some((0, store.frames().len().checked_sub(1)?)))?,
-    })
+    let frames = (!replay.is_searching()).then(|| replay.frames_total());
+    replay.panel().side(replay.name(), frames)
 }
 
 fn both(ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {

@@ -228,6 +228,36 @@ fn the_selection_is_exported_beside_the_capture() {
 }
 
 #[test]
+fn a_selected_time_is_exported_from_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "run.vor", 600);
+    let mut viewer = viewer_of(&path, Recent::default());
+    viewer.select_time(400_000_000, 450_000_000);
+    let mut harness = harness(viewer, true, 1.0);
+    harness.get_by_label("Export").click();
+    harness.run_steps(4);
+    assert!(harness.query_all_by_label("selected 50.0 ms").count() > 1);
+    harness.get_by_label("Spans as CSV").click();
+    let name = "run.time-400000000-450000000.csv";
+    for _ in 0..2000 {
+        harness.step();
+        if harness.query_by_label_contains(name).is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(harness.query_by_label_contains(name).is_some());
+    let written = fs::read_to_string(folder.path().join(name)).unwrap();
+    // Frames of a millisecond with nine spans each, and none of three.
+    assert!(
+        written.lines().count() > 400,
+        "{} lines",
+        written.lines().count()
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
 fn two_captures_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let shown = ["one.vor", "other.vor"]

@@ -20,6 +20,9 @@ pub(crate) struct Viewer {
     problem: Option<String>,
     /// The result of the latest action.
     note: Option<String>,
+    /// An export that is being written.
+    #[cfg(not(target_arch = "wasm32"))]
+    exporting: Option<std::sync::mpsc::Receiver<save::Saved>>,
 }
 
 impl Viewer {
@@ -32,6 +35,8 @@ impl Viewer {
             pair: Pair::default(),
             problem: None,
             note: None,
+            #[cfg(not(target_arch = "wasm32"))]
+            exporting: None,
         }
     }
 
@@ -39,6 +44,14 @@ impl Viewer {
     #[allow(dead_code, reason = "only the page and the tests of the window use it")]
     pub(crate) fn shown(&self) -> &[ReplayState] {
         &self.shown
+    }
+
+    /// Selects a time of the first capture, in nanoseconds.
+    #[cfg(all(test, not(target_arch = "wasm32")))]
+    pub(crate) fn select_time(&mut self, begin_ns: i64, end_ns: i64) {
+        let panel = self.shown[0].panel_mut();
+        let (store, view) = panel.parts();
+        view.select_time(store, begin_ns, end_ns);
     }
 
     /// Returns whether everything shown is completely loaded.
@@ -113,14 +126,35 @@ impl Viewer {
     /// Shows the export menu for a single capture.
     #[cfg(not(target_arch = "wasm32"))]
     fn export(&mut self, ui: &mut Ui) {
+        let done = self
+            .exporting
+            .as_ref()
+            .and_then(|saved| saved.try_recv().ok());
+        if let Some(done) = done {
+            self.exporting = None;
+            self.note_saved(done);
+        }
+        if self.exporting.is_some() {
+            ui.spinner();
+            ui.weak("exporting …");
+            return;
+        }
         let [one] = &self.shown[..] else {
             return;
         };
         match save::menu(ui, one) {
-            Some(Ok(note)) => (self.note, self.problem) = (Some(note), None),
-            Some(Err(problem)) => (self.note, self.problem) = (None, Some(problem)),
+            Some(save::Export::Done(saved)) => self.note_saved(saved),
+            Some(save::Export::Running(saved)) => self.exporting = Some(saved),
             None => {}
         }
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn note_saved(&mut self, saved: save::Saved) {
+        (self.note, self.problem) = match saved {
+            Ok(note) => (Some(note), None),
+            Err(problem) => (None, Some(problem)),
+        };
     }
 
     /// A page has no directory for exports.

@@ -1,0 +1,136 @@
+//! The fields above the list, and what they mean.
+
+use std::sync::Arc;
+
+use egui::{RichText, TextEdit, Ui};
+use vor_capture::model::catalog::{Catalog, ThreadId};
+
+use super::instances::FindOptions;
+use crate::flame::thread_name;
+use crate::theme::Theme;
+
+/// The texts of the filters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Filters {
+    pub(super) least: String,
+    pub(super) most: String,
+    pub(super) thread: String,
+    pub(super) args: String,
+    /// The threads whose names match, with the text and the number of threads that they are of.
+    threads: Option<(String, usize, Arc<[ThreadId]>)>,
+}
+
+impl Filters {
+    /// Shows the fields.
+    pub(super) fn show(&mut self, ui: &mut Ui, theme: &Theme) {
+        let hint = "A duration with its unit, such as 20us or 1.5 ms; empty for any";
+        for (text, name, placeholder) in [
+            (&mut self.least, "shortest duration", "from"),
+            (&mut self.most, "longest duration", "to"),
+        ] {
+            let is_wrong = !text.trim().is_empty() && duration_ns(text).is_none();
+            let mut field = TextEdit::singleline(text)
+                .hint_text(placeholder)
+                .desired_width(64.0);
+            if is_wrong {
+                field = field.text_color(theme.bad);
+            }
+            ui.add(field).on_hover_text(hint).accessible_name(name);
+            if is_wrong {
+                ui.label(RichText::new("needs a unit: ms").color(theme.bad));
+            }
+        }
+        for (text, name, placeholder, hint) in [
+            (
+                &mut self.thread,
+                "thread of the calls",
+                "thread",
+                "Only calls on threads whose name contains this, in upper or lower case",
+            ),
+            (
+                &mut self.args,
+                "arguments of the calls",
+                "arguments",
+                "Only calls whose arguments contain this, such as `codec = lz4`",
+            ),
+        ] {
+            let field = TextEdit::singleline(text)
+                .hint_text(placeholder)
+                .desired_width(100.0);
+            ui.add(field).on_hover_text(hint).accessible_name(name);
+        }
+    }
+
+    /// Returns whether nothing is filtered out.
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.least, &self.most, &self.thread, &self.args]
+            .iter()
+            .all(|text| text.trim().is_empty())
+    }
+
+    /// Sets the filters of some options.
+    pub(super) fn apply(&mut self, options: &mut FindOptions, catalog: &Catalog) {
+        // What cannot be read filters nothing out, and is marked.
+        let least_ns = duration_ns(&self.least).unwrap_or(0);
+        let most_ns = duration_ns(&self.most).unwrap_or(u64::MAX);
+        options.durations_ns = (least_ns, most_ns);
+        options.args = self.args.trim().to_lowercase().into();
+        let wanted = self.thread.trim().to_lowercase();
+        if wanted.is_empty() {
+            self.threads = None;
+        } else {
+            let of = (wanted, catalog.threads.len());
+            let known = self.threads.take();
+            let known = known.filter(|(text, count, _)| (text, *count) == (&of.0, of.1));
+            self.threads = Some(known.unwrap_or_else(|| {
+                let threads = (0..of.1 as u32).map(ThreadId).filter(|&thread| {
+                    let name = thread_name(thread, catalog).to_lowercase();
+                    name.contains(&of.0)
+                });
+                let threads = threads.collect();
+                (of.0, of.1, threads)
+            }));
+        }
+        let threads = self.threads.as_ref();
+        options.threads = threads.map(|(.., threads)| Arc::clone(threads));
+    }
+}
+
+/// Returns the nanoseconds of a duration such as `20us` or `1.5 ms`.
+fn duration_ns(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_at);
+    let unit_ns = match unit.trim() {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return None,
+    };
+    // Casts of floats saturate.
+    Some((number.parse::<f64>().ok()? * unit_ns).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration_ns;
+
+    #[test]
+    fn a_duration_has_a_number_and_a_unit() {
+        for (text, ns) in [
+            ("950ns", 950),
+            (" 20us ", 20_000),
+            ("12 µs", 12_000),
+            ("1.5 ms", 1_500_000),
+            (".5s", 500_000_000),
+            ("2min", 120_000_000_000),
+        ] {
+            assert_eq!(duration_ns(text), Some(ns), "{text}");
+        }
+        for text in ["", "5", "ms", "1.2.3 ms", "-1 ms", "1 m", "1 ms or so"] {
+            assert_eq!(duration_ns(text), None, "{text}");
+        }
+    }
+}

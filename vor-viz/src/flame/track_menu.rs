@@ -1,0 +1,79 @@
+//! The menu of tracks: which are shown, and in which order.
+
+use egui::containers::menu::{MenuButton, MenuConfig};
+use egui::{PopupCloseBehavior, ScrollArea, TextEdit, Ui};
+use vor_capture::units;
+
+use super::FlameChart;
+use super::layout::{TrackOrder, id_of, name_of};
+use crate::sketch::shortened;
+use crate::store::Store;
+
+/// Most tracks in the menu; the filter finds the others.
+const MAX_LISTED: usize = 200;
+
+impl FlameChart {
+    /// Shows a button with the menu.
+    pub(crate) fn track_menu(&mut self, ui: &mut Ui, store: &Store) {
+        let hidden = self.arrangement.hidden_count(store);
+        let text = match hidden {
+            0 => "Tracks".to_owned(),
+            _ => format!("Tracks ({} hidden)", units::count(hidden as u64)),
+        };
+        let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
+        let (button, _) = MenuButton::new(text).config(config).ui(ui, |ui| {
+            self.menu(ui, store);
+        });
+        button.on_hover_text("Filters, hides, pins and sorts the tracks of the flame chart");
+    }
+
+    fn menu(&mut self, ui: &mut Ui, store: &Store) {
+        let mut filter = self.track_filter.clone();
+        let field = TextEdit::singleline(&mut filter).hint_text("filter by name");
+        let field = ui.add(field).accessible_name("filter tracks");
+        if field.changed() {
+            self.set_track_filter(&filter);
+        }
+        ui.horizontal(|ui| {
+            for order in TrackOrder::ALL {
+                let is_it = self.arrangement.order() == order;
+                if ui.selectable_label(is_it, order.name()).clicked() {
+                    self.set_track_order(order);
+                }
+            }
+        });
+        if ui.button("Show all").clicked() {
+            self.show_all_tracks();
+        }
+        ui.separator();
+        let wanted = self.track_filter.trim().to_lowercase();
+        let named = store.shown_tracks().iter().map(|track| {
+            let id = id_of(track);
+            (id, name_of(id, store.catalog()))
+        });
+        let mut listed: Vec<_> = named
+            .filter(|(_, name)| wanted.is_empty() || name.to_lowercase().contains(&wanted))
+            .collect();
+        let more = listed.len().saturating_sub(MAX_LISTED);
+        listed.truncate(MAX_LISTED);
+        ScrollArea::vertical().max_height(360.0).show(ui, |ui| {
+            for (id, name) in listed {
+                ui.horizontal(|ui| {
+                    let mut is_shown = !self.is_hidden(id);
+                    if ui.checkbox(&mut is_shown, shortened(&name)).changed() {
+                        self.set_hidden(id, !is_shown);
+                    }
+                    let mut is_pinned = self.is_pinned(id);
+                    let pin = ui.toggle_value(&mut is_pinned, "pin");
+                    let pin = pin.on_hover_text("Above the others, whatever the filter is");
+                    if pin.changed() {
+                        self.set_pinned(id, is_pinned);
+                    }
+                });
+            }
+            if more > 0 {
+                ui.weak(format!("{} more", units::count(more as u64)));
+            }
+        });
+    }
+}

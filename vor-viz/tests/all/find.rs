@@ -1,0 +1,299 @@
+//! The lists of calls and of frames.
+
+use std::time::{Duration, Instant};
+
+use egui::{Key, Modifiers, pos2, vec2};
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable;
+use vor_capture::model::catalog::SiteId;
+use vor_fixtures::even::{frame_ns, make};
+use vor_viz::bars::Thresholds;
+use vor_viz::find::{Found, Order};
+use vor_viz::panel::{Panel, Tab};
+use vor_viz::replay::ReplayState;
+use vor_viz::store::{Row, Span, TrackKind};
+use vor_viz::view::SpanRef;
+
+use crate::pictures;
+use crate::pointer::hover;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Frames of the capture, and spans of each.
+const FRAMES: u64 = 1_200;
+const SPANS: u32 = 30;
+
+pub(crate) type Viewer = Harness<'static, ReplayState>;
+
+pub(crate) fn opened(dark: bool) -> Viewer {
+    let bytes = make(FRAMES, SPANS, true).bytes;
+    let replay = ReplayState::from_bytes(bytes, "game.vor").unwrap();
+    let show = move |ui: &mut egui::Ui, replay: &mut ReplayState| {
+        ui.ctx().set_theme(match dark {
+            true => egui::Theme::Dark,
+            false => egui::Theme::Light,
+        });
+        egui::CentralPanel::default().show(ui, |ui| replay.show(ui));
+    };
+    let mut viewer = pictures::builder()
+        .with_size(vec2(1280.0, 800.0))
+        .build_ui_state(show, replay);
+    viewer.state_mut().panel_mut().set_tab(Tab::Find);
+    settle(&mut viewer);
+    viewer
+}
+
+/// Runs passes until everything is read that is shown.
+pub(crate) fn settle(viewer: &mut Viewer) {
+    let began = Instant::now();
+    let mut settled = 0;
+    while settled < 4 {
+        assert!(began.elapsed() < TIMEOUT);
+        viewer.step();
+        settled = if viewer.state().is_settled() {
+            settled + 1
+        } else {
+            0
+        };
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn list(viewer: &mut Viewer, site: u32, order: Order) {
+    let find = viewer.state_mut().panel_mut().find_mut();
+    find.set_site(Some(SiteId(site)));
+    find.set_order(order);
+    settle(viewer);
+}
+
+fn found(viewer: &Viewer) -> &Found {
+    viewer.state().panel().find().found().unwrap()
+}
+
+fn press(viewer: &mut Viewer, modifiers: Modifiers, key: Key) {
+    // Keys work where the pointer is over the panel.
+    viewer.hover_at(pos2(80.0, 450.0));
+    viewer.key_press_modifiers(modifiers, key);
+    settle(viewer);
+}
+
+fn focus(viewer: &Viewer) -> Option<Span> {
+    let view = viewer.state().panel().view();
+    view.focus.map(|focus| focus.span)
+}
+
+#[test]
+fn every_call_of_the_capture_is_counted_and_reached() {
+    let mut viewer = opened(true);
+    list(&mut viewer, 2, Order::Earliest);
+    // Two of three spans are of the second scope.
+    let all = FRAMES * u64::from(SPANS) * 2 / 3;
+    assert_eq!((found(&viewer).count, found(&viewer).all), (all, all));
+    assert_eq!(found(&viewer).listed.len(), 10_000);
+    assert!(
+        found(&viewer)
+            .listed
+            .is_sorted_by_key(|call| call.span.begin_ns)
+    );
+    let last_ns = found(&viewer).listed[9_999].span.begin_ns;
+    viewer.get_by_label("›").click();
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).before, 10_000);
+    assert!(found(&viewer).listed[0].span.begin_ns > last_ns);
+    viewer.get_by_label("›").click();
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).listed.len() as u64, all - 20_000);
+    assert!(!found(&viewer).has_more());
+}
+
+#[test]
+fn keys_go_from_call_to_call_far_beyond_the_window() {
+    let mut viewer = opened(true);
+    list(&mut viewer, 1, Order::Longest);
+    let listed: Vec<Span> = found(&viewer).listed.iter().map(|call| call.span).collect();
+    assert!(listed.is_sorted_by_key(|span| std::cmp::Reverse(span.duration_ns)));
+    for span in &listed[..3] {
+        press(&mut viewer, Modifiers::NONE, Key::N);
+        assert_eq!(focus(&viewer), Some(*span));
+    }
+    press(&mut viewer, Modifiers::SHIFT, Key::N);
+    assert_eq!(focus(&viewer), Some(listed[1]));
+    // The list is still that of the whole capture.
+    assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+    // From the end of a page, they go on to the next one, and back.
+    list(&mut viewer, 2, Order::Longest);
+    let last = found(&viewer).listed[9_999].clone();
+    // Backwards from nowhere is the end of the page.
+    press(&mut viewer, Modifiers::SHIFT, Key::N);
+    assert_eq!(focus(&viewer), Some(last.span));
+    press(&mut viewer, Modifiers::NONE, Key::N);
+    assert_eq!(found(&viewer).before, 10_000);
+    assert_eq!(focus(&viewer), Some(found(&viewer).listed[0].span));
+    press(&mut viewer, Modifiers::SHIFT, Key::N);
+    assert_eq!(found(&viewer).before, 0);
+    assert_eq!(focus(&viewer), Some(last.span));
+}
+
+#[test]
+fn filters_and_a_selected_time_narrow_the_list() {
+    let mut viewer = opened(true);
+    list(&mut viewer, 1, Order::Longest);
+    let slow = FRAMES / 100;
+    // Only the frames of three milliseconds have calls that long.
+    let field = viewer.get_by_label("shortest duration");
+    field.click();
+    viewer.step();
+    viewer.get_by_label("shortest duration").type_text("200 us");
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).count, slow * u64::from(SPANS) / 3);
+    assert_eq!(found(&viewer).all, FRAMES * u64::from(SPANS) / 3);
+    assert!(found(&viewer).min_ns >= 200_000);
+    // Time with one of these frames.
+    let begin_ns: u64 = (0..950).map(frame_ns).sum();
+    let (store, view) = viewer.state_mut().panel_mut().parts();
+    view.select_time(store, begin_ns as i64, begin_ns as i64 + 60_000_000);
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).count, u64::from(SPANS) / 3);
+    assert!(viewer.query_all_by_label("selected 60.0 ms").count() > 0);
+    let field = viewer.get_by_label("thread of the calls");
+    field.click();
+    viewer.step();
+    viewer
+        .get_by_label("thread of the calls")
+        .type_text("worker");
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).count, 0);
+    viewer.get_by_label("No call passes the filters.");
+}
+
+#[test]
+fn the_slowest_frames_of_the_capture_are_listed_and_pinned() {
+    let mut viewer = opened(true);
+    viewer.get_by_label("the 1\u{202f}000 slowest of 1\u{202f}200 frames");
+    viewer.get_by_label("slow frame 199").click();
+    settle(&mut viewer);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(199));
+    assert!(replay.id_of(199).is_some());
+    // The list stays, and goes to where the window is not.
+    viewer.get_by_label("slow frame 399").click();
+    settle(&mut viewer);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(399));
+    assert!(replay.id_of(399).is_some());
+}
+
+fn drawn(dark: bool, name: &str) {
+    let mut viewer = opened(dark);
+    list(&mut viewer, 1, Order::Longest);
+    press(&mut viewer, Modifiers::NONE, Key::N);
+    viewer.snapshot(name);
+}
+
+#[test]
+fn a_list_of_calls_is_drawn_dark() {
+    drawn(true, "find_calls_dark");
+}
+
+#[test]
+fn a_list_of_calls_is_drawn_light() {
+    drawn(false, "find_calls_light");
+}
+
+#[test]
+fn all_calls_of_a_span_in_focus_are_listed() {
+    let mut viewer = opened(true);
+    let panel = viewer.state_mut().panel_mut();
+    panel.set_tab(Tab::Metrics);
+    let track = &panel.store().layer().unwrap().tracks()[0];
+    let (thread, span) = (track.thread, track.rows[0].span_after(0).unwrap());
+    panel.view_mut().focus = Some(SpanRef {
+        thread,
+        kind: TrackKind::Scopes,
+        row: 0,
+        span,
+    });
+    settle(&mut viewer);
+    viewer.get_by_label("Find all").click();
+    settle(&mut viewer);
+    let panel = viewer.state().panel();
+    assert_eq!(
+        (panel.tab(), panel.find().site()),
+        (Tab::Find, Some(span.site))
+    );
+    assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+}
+
+#[test]
+fn slow_frames_and_bars_of_the_whole_are_drawn() {
+    opened(true).snapshot("find_frames_dark");
+}
+
+/// The calls of a running program are those of the store.
+#[test]
+fn a_store_has_the_calls_of_its_rows() {
+    let store = crate::synthetic::rich_store();
+    let rows = || {
+        let tracks = store.tracks().iter();
+        tracks.flat_map(|track| track.rows.iter().map(|row| (track.kind, row)))
+    };
+    let sites: Vec<SiteId> = (1..=store.catalog().sites.len() as u32)
+        .map(SiteId)
+        .collect();
+    let mut expected = Vec::new();
+    for &site in &sites {
+        let spans = rows().flat_map(|(kind, row)| {
+            row.spans(i64::MIN, i64::MAX)
+                .map(move |span| (kind, row, span))
+        });
+        let mut spans: Vec<_> = spans.filter(|(.., span)| span.site == site).collect();
+        spans.sort_by_key(|(.., span)| std::cmp::Reverse(span.duration_ns));
+        // The arguments of tasks are vor's own.
+        let has_args = |(kind, row, span): &&(TrackKind, &Row, Span)| {
+            *kind == TrackKind::Scopes && !row.args(span).is_empty()
+        };
+        let args = spans.iter().filter(has_args).count();
+        let durations: Vec<u64> = spans.iter().map(|(.., span)| span.duration_ns).collect();
+        expected.push((durations, args));
+    }
+    assert!(expected.iter().any(|(_, args)| *args > 0));
+    let mut panel = Panel::new(store, Thresholds::default());
+    for (site, (durations, args)) in sites.into_iter().zip(expected) {
+        panel.find_mut().set_site(Some(site));
+        panel.finish();
+        let found = panel.find().found().unwrap();
+        let listed: Vec<u64> = found
+            .listed
+            .iter()
+            .map(|call| call.span.duration_ns)
+            .collect();
+        assert_eq!(listed, durations, "{site:?}");
+        assert_eq!(found.count, durations.len() as u64);
+        let with_args = found.listed.iter().filter(|call| !call.args.is_empty());
+        assert_eq!(with_args.count(), args, "{site:?}");
+    }
+}
+
+#[test]
+fn a_click_in_the_list_pins_the_frame_of_a_running_program() {
+    let show = |ui: &mut egui::Ui, panel: &mut Panel| {
+        egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
+    };
+    let mut panel = Panel::new(crate::synthetic::rich_store(), Thresholds::default());
+    panel.set_tab(Tab::Find);
+    panel.find_mut().set_site(Some(SiteId(1)));
+    let mut harness = pictures::builder()
+        .with_size(vec2(1280.0, 800.0))
+        .build_ui_state(show, panel);
+    harness.run_steps(10);
+    hover(&mut harness, pos2(30.0, 60.0));
+    harness.key_press(Key::N);
+    harness.run_steps(4);
+    let panel = harness.state();
+    let longest = &panel.find().found().unwrap().listed[0];
+    assert_eq!(
+        panel.view().focus.map(|focus| focus.span),
+        Some(longest.span)
+    );
+    assert!(panel.view().pinned().is_some());
+}
