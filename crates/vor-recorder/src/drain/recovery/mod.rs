@@ -52,12 +52,15 @@ pub struct Recovered {
     pub captured_spans: u64,
     /// Open scopes.
     pub open_scopes: u64,
-    /// Records that the process overwrote while they were read.
+    /// Slots of 16 bytes that the process reused before they were read: one per span, and more for
+    /// those with arguments.
     pub overwritten: u64,
     /// Rings of which the file says something impossible.
     pub damaged_rings: u64,
 }
 
+/// Most bytes of rings that are read before the first of them are written, while a process runs.
+const FETCHED_BYTES: u64 = 1 << 30;
 /// Bytes that are encoded before they are written.
 const GATHERED_BYTES: usize = 256 << 10;
 
@@ -197,6 +200,10 @@ impl Remains {
         let mut rings: Vec<_> = rings
             .map(|(positions, ring)| RingRecords::new(&self.file, ring, positions, &log.words))
             .collect();
+        if self.is_alive() {
+            let mut room = FETCHED_BYTES;
+            rings.iter_mut().for_each(|ring| ring.fetch(&mut room));
+        }
         let mut catalog = log.catalog;
         if let Some(completed) = &mut completed {
             completed.advance(position.capture, &mut output.encoder, &mut *output.out)?;

@@ -3,6 +3,7 @@
 //! A chunk is read as a whole. If the process runs, the chunk counts only if it was not freed until
 //! then, because the producer fills no chunk that is not free.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use vor_capture::model::batch::ThreadBatch;
@@ -112,6 +113,8 @@ pub(super) struct RingRecords<'a> {
     words: Arc<Vec<Words>>,
     /// The positions; those of what is left.
     here: Positions,
+    /// Chunks that were read early.
+    fetched: VecDeque<(u64, Vec<u8>)>,
     /// The slots of a chunk that are left, and the position of the first one.
     part: Vec<Slot>,
     at: usize,
@@ -137,6 +140,7 @@ impl<'a> RingRecords<'a> {
             ring,
             words: Arc::clone(words),
             here: positions,
+            fetched: VecDeque::new(),
             part: Vec::new(),
             at: 0,
             position: 0,
@@ -233,8 +237,40 @@ impl<'a> RingRecords<'a> {
         )
     }
 
-    /// Reads the next chunk that is still there. Returns `false` if there is none.
+    /// Reads the chunks that are left, before the process overwrites them, as far as they fit into
+    /// `room` bytes. Subtracts what they take.
+    pub(super) fn fetch(&mut self, room: &mut u64) {
+        let chunk_bytes = self.ring.entry.chunk_slots * SLOT_BYTES;
+        while *room >= chunk_bytes {
+            let Some(chunk) = self.next_chunk() else {
+                break;
+            };
+            *room -= chunk_bytes;
+            self.fetched.push_back(chunk);
+        }
+    }
+
+    /// Takes the next chunk that is still there. Returns `false` if there is none.
     fn read_chunk(&mut self) -> bool {
+        let fetched = self.fetched.pop_front();
+        let Some((sequence, bytes)) = fetched.or_else(|| self.next_chunk()) else {
+            return false;
+        };
+        self.part.clear();
+        self.part
+            .extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
+                [0, 8].map(|at| {
+                    let word = slot[at..].first_chunk().copied().unwrap_or_default();
+                    u64::from_ne_bytes(word)
+                })
+            }));
+        self.at = 0;
+        self.position = sequence.saturating_mul(self.ring.entry.chunk_slots);
+        true
+    }
+
+    /// Reads the next chunk that is still there and has records: its sequence number and its bytes.
+    fn next_chunk(&mut self) -> Option<(u64, Vec<u8>)> {
         let RingEntry {
             chunk_slots, slots, ..
         } = self.ring.entry;
@@ -257,29 +293,14 @@ impl<'a> RingRecords<'a> {
             let at = slots.checked_add(chunk * chunk_slots * SLOT_BYTES);
             let bytes = at.and_then(|at| self.file.read(at, (used * SLOT_BYTES) as usize));
             let freed = self.file.words::<1>(self.ring.entry.freed);
-            let (Some(bytes), Some([freed])) = (bytes, freed) else {
-                self.is_damaged = true;
-                continue;
-            };
-            if sequence < freed {
-                self.overwritten += used;
-                continue;
-            }
-            self.part.clear();
-            self.part
-                .extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
-                    [0, 8].map(|at| {
-                        let word = slot[at..].first_chunk().copied().unwrap_or_default();
-                        u64::from_ne_bytes(word)
-                    })
-                }));
-            self.at = 0;
-            self.position = sequence.saturating_mul(chunk_slots);
-            if used > 0 {
-                return true;
+            match (bytes, freed) {
+                (Some(_), Some([freed])) if sequence < freed => self.overwritten += used,
+                (Some(bytes), Some(_)) if !bytes.is_empty() => return Some((sequence, bytes)),
+                (Some(_), Some(_)) => {}
+                _ => self.is_damaged = true,
             }
         }
-        false
+        None
     }
 
     /// Keeps the texts of records that are in the capture, for spans that are not.
