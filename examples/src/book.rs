@@ -24,6 +24,7 @@ pages! {
     #[cfg(all(feature = "locks", feature = "tokio"))]
     Locks = "docs/locks.md";
     Dumps = "docs/dumps.md";
+    Recover = "docs/recover.md";
     Scopes = "docs/scopes.md";
     #[cfg(feature = "book")]
     Live = "docs/live.md";

@@ -122,7 +122,14 @@ def _is_command() -> bool:
 
 
 # The variables switch recording on without a call, as `enable()` does in a Rust program.
-_STARTERS = ("VOR_RECORD", "VOR_RECORD_LAST", "VOR_COUNT_SCOPES", "VOR_WATCHDOG_MS", "VOR_LISTEN")
+_STARTERS = (
+    "VOR_RECORD",
+    "VOR_RECORD_LAST",
+    "VOR_RECORD_SHM",
+    "VOR_COUNT_SCOPES",
+    "VOR_WATCHDOG_MS",
+    "VOR_LISTEN",
+)
 _started = [_name for _name in _STARTERS if _os.environ.get(_name)]
 if _started and not _is_command():
     if _core.RECORDS:

@@ -98,6 +98,7 @@ def enable(
     dump_on: str | None = None,
     scopes: str | None = None,
     scope_budget: float | None = None,
+    shared_memory: bool | None = None,
     listen: str | None = None,
 ) -> None:
     """Switch recording on, with these settings or those of the environment variables.
@@ -131,6 +132,8 @@ def enable(
         `set_scopes`.
     scope_budget: count a scope instead of recording it while that takes more than this share of a
         core, as in 0.01.
+    shared_memory: keep the rings where `vor recover` finds the last spans if the process is killed,
+        and `vor attach` those of one that hangs (Unix).
     listen: let `vor view`, `tail`, `top` and `record` watch the program, at "unix" (the process
         number finds it), "unix:PATH" or "HOST:PORT", with the token of VOR_LISTEN_TOKEN if it is
         set.

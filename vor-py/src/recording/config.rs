@@ -19,7 +19,7 @@ use crate::recording::object::{repr_text, type_name};
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, \
     ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, waits, scheduler, \
     inline_drain, drain_interval_ms, max_spans_per_frame, watchdog_ms, signals, segment, \
-    keep, last, dump_on, scopes, scope_budget, listen";
+    keep, last, dump_on, scopes, scope_budget, shared_memory, listen";
 
 /// Switches recording on: with the environment variables if there are no keywords, otherwise with
 /// the keywords only.
@@ -94,6 +94,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
                 config.scopes(&rules.to_string())
             }
             "scope_budget" => config.scope_budget(keyword.share()?),
+            "shared_memory" => config.shared_memory(keyword.flag()?),
             "dump_on" => config.dump_on(keyword.setting(str::parse)?),
             "listen" => config.listen(keyword.setting(listen)?),
             _ => {

@@ -137,8 +137,8 @@ fn report(remains: &Remains, args: &CaptureArgs, path: &Path, recovered: &Recove
     ));
     if recovered.overwritten > 0 {
         warn(&format!(
-            "{} records were overwritten while they were read; the process goes on recording",
-            recovered.overwritten
+            "{} of records were overwritten before they were read; the process goes on recording",
+            units::bytes(16 * recovered.overwritten)
         ));
     }
     if recovered.damaged_rings > 0 {

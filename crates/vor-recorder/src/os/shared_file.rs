@@ -112,13 +112,6 @@ pub(crate) struct Pages {
     pub(crate) offset: u64,
 }
 
-// SAFETY: It is an address, and its users say who may access the memory there.
-#[cfg_attr(
-    not(all(unix, not(miri))),
-    expect(unsafe_code, reason = "an address is not `Send` by itself")
-)]
-unsafe impl Send for Pages {}
-
 impl SharedFile {
     /// Makes the file of this process in a folder, for this user alone. If an earlier process with
     /// this number has left one, it is kept, and the new one gets another name.
@@ -270,7 +263,7 @@ fn test_lock(file: &File) -> bool {
     let mut lock = whole_file(libc::F_WRLCK as libc::c_int);
     // SAFETY: as in `lock`; this command only writes the argument.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
-    done == 0 && i32::from(lock.l_type) != libc::F_UNLCK as i32
+    done == 0 && libc::c_int::from(lock.l_type) != libc::F_UNLCK as libc::c_int
 }
 
 #[cfg(all(unix, not(miri)))]

@@ -785,6 +785,20 @@ mod tests {
         assert_eq!(set("captures/", "25MB", "100MB").1, [""; 0]);
     }
 
+    #[test]
+    fn rings_are_in_shared_memory_as_the_variable_says() {
+        let set = |value| from(&[("VOR_RECORD_SHM", value)]);
+        for (value, expected) in [
+            ("", None),
+            ("0", None),
+            ("1", Some(SharedMemory::Default)),
+            ("/run/app/", Some(SharedMemory::In("/run/app/".into()))),
+        ] {
+            let (config, lines) = set(value);
+            assert_eq!((config.shared_memory, lines), (expected, vec![]), "{value}");
+        }
+    }
+
     #[cfg(all(feature = "live", not(target_family = "wasm")))]
     #[test]
     fn a_program_listens_as_the_variables_say() {

@@ -103,14 +103,20 @@ fn a_process_is_attached_to_and_then_recovered() {
     );
     let refused = recover("recover", &file, &[]);
     assert!(refused.refusal().contains("-o FILE"), "{refused:?}");
-    let refused = recover("recover", &file, &[o, &whole, with, &now]);
-    // The attached one has the identity of the capture, and is longer: it is complete as well.
-    assert_eq!(refused.code, 0, "{refused:?}");
-    std::fs::remove_file(&whole).unwrap();
-
     let recovered = recover("recover", &file, &[o, &alone]);
     assert_eq!(recovered.code, 0);
     assert!(recovered.stderr.contains("`--capture "), "{recovered:?}");
+    let refused = recover("recover", &file, &[o, &whole, with, &alone]);
+    assert!(
+        refused.refusal().contains("is not the capture"),
+        "{refused:?}"
+    );
+    let refused = recover("recover", &file, &[o, &alone, with, &alone]);
+    assert!(
+        refused.refusal().contains("is the capture itself"),
+        "{refused:?}"
+    );
+    assert!(!whole.exists());
     let recovered = recover("recover", &file, &[o, &whole, with, &capture, delete]);
     assert_eq!(recovered.code, 0, "{recovered:?}");
     assert!(!file.exists());

@@ -31,8 +31,9 @@ use crate::clock;
 use crate::drain::collect::MAX_SPANS;
 use crate::drain::shared_memory;
 use crate::os::shared_file::ENDING;
-use file::SharedFile;
-use ring::RingRecords;
+use completed::Completed;
+use file::{Position, Ring, SharedFile};
+use ring::{Damaged, Positions, RingRecords};
 
 /// The file of shared memory of a process.
 #[derive(Debug)]
@@ -51,12 +52,15 @@ pub struct Recovered {
     pub captured_spans: u64,
     /// Open scopes.
     pub open_scopes: u64,
-    /// Records that the process overwrote while they were read.
+    /// Slots of 16 bytes that the process reused before they were read: one per span, and more for
+    /// those with arguments.
     pub overwritten: u64,
     /// Rings of which the file says something impossible.
     pub damaged_rings: u64,
 }
 
+/// Most bytes of rings that are read before the first of them are written, while a process runs.
+const FETCHED_BYTES: u64 = 1 << 30;
 /// Bytes that are encoded before they are written.
 const GATHERED_BYTES: usize = 256 << 10;
 
@@ -165,31 +169,47 @@ impl Remains {
     /// The file or the capture cannot be read, the capture is not the one that the process was
     /// writing, or the output cannot be written.
     pub fn write(&self, capture: Option<&Path>, out: &mut dyn Write) -> Result<Recovered, Error> {
-        let mut recovered = Recovered::default();
-        let position = self.file.position();
-        let contents = self.file.log()?;
-        let mut catalog = contents.catalog;
         let mut output = Output {
             encoder: Encoder::new(self.file.header),
             bytes: Vec::new(),
             out,
         };
-        if let Some(path) = capture {
-            let already = completed::Completed::open(path, position.capture)?;
-            output.encoder = Encoder::new(already.header());
-            recovered.captured_spans =
-                already.copy(&mut catalog, &mut output.encoder, &mut *output.out)?;
-        } else {
-            output.encoder.header(&mut output.bytes);
+        let mut completed = match capture {
+            Some(path) => {
+                // Most of it before the positions are read, because a running process goes on.
+                let mut completed = Completed::open(path, self.file.position().capture)?;
+                output.encoder = completed.begin()?;
+                completed.advance(None, &mut output.encoder, &mut *output.out)?;
+                Some(completed)
+            }
+            None => {
+                output.encoder.header(&mut output.bytes);
+                None
+            }
+        };
+        let known = self.file.log()?;
+        let (position, positions) = self.positions(&known.rings);
+        // Once more: what was declared before the records of these positions.
+        let log = self.file.log()?;
+        let mut recovered = Recovered {
+            damaged_rings: positions.iter().filter(|ring| ring.is_err()).count() as u64,
+            ..Recovered::default()
+        };
+        let rings = positions.into_iter().zip(&log.rings);
+        let rings = rings.filter_map(|(positions, ring)| Some((positions.ok()?, ring)));
+        let mut rings: Vec<_> = rings
+            .map(|(positions, ring)| RingRecords::new(&self.file, ring, positions, &log.words))
+            .collect();
+        if self.is_alive() {
+            let mut room = FETCHED_BYTES;
+            rings.iter_mut().for_each(|ring| ring.fetch(&mut room));
+        }
+        let mut catalog = log.catalog;
+        if let Some(completed) = &mut completed {
+            completed.advance(position.capture, &mut output.encoder, &mut *output.out)?;
+            recovered.captured_spans = completed.add_to(&mut catalog);
         }
         output.declare(&catalog)?;
-        let mut rings = Vec::new();
-        for entry in &contents.rings {
-            match RingRecords::read(&self.file, entry, position.epoch, &contents.words) {
-                Ok(ring) => rings.push(ring),
-                Err(_) => recovered.damaged_rings += 1,
-            }
-        }
         let mut last_ticks = catalog.timeline.syncs().last().map_or(0, |sync| sync.ticks);
         let catalog = Arc::new(catalog);
         // A share of each thread at a time, as the drain does.
@@ -231,6 +251,25 @@ impl Remains {
         }
         output.close(&catalog)?;
         Ok(recovered)
+    }
+
+    /// Reads the positions of all rings that belong to one state of the outputs.
+    ///
+    /// A ring has two settled positions, so one of them belongs to this state unless the process has
+    /// settled twice meanwhile.
+    fn positions(&self, rings: &[Ring]) -> (Position, Vec<Result<Positions, Damaged>>) {
+        const TRIES: u32 = 100;
+        let mut tries = 0;
+        loop {
+            let position = self.file.position();
+            let read = |ring: &Ring| Positions::read(&self.file, &ring.entry, position.epoch);
+            let all = rings.iter().map(read).collect();
+            tries += 1;
+            let now = self.file.position().epoch;
+            if now <= position.epoch.saturating_add(1) || tries == TRIES {
+                return (position, all);
+            }
+        }
     }
 
     /// Returns when the open scopes were open: now if the process runs and has the same counter,

@@ -3,6 +3,7 @@
 //! A chunk is read as a whole. If the process runs, the chunk counts only if it was not freed until
 //! then, because the producer fills no chunk that is not free.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use vor_capture::model::batch::ThreadBatch;
@@ -34,44 +35,26 @@ const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 #[derive(Debug)]
 pub(super) struct Damaged;
 
-/// Reads the records of one ring.
-pub(super) struct RingRecords<'a> {
-    file: &'a SharedFile,
-    ring: &'a Ring,
-    words: Arc<Vec<Words>>,
+/// The positions of a ring at one moment, and its open scopes.
+pub(super) struct Positions {
     /// The order of chunks: their numbers and used slots.
     order: Vec<[u64; 2]>,
-    /// The next chunk, by its sequence number, and the number of those that were started.
+    /// The first chunk that is not free, by its sequence number, and the number of those that were
+    /// started.
     sequence: u64,
     started: u64,
     /// The cursor, in slots.
     cursor: u64,
     /// Records before this position are in the capture; texts of them are needed.
     settled: u64,
-    /// The slots of a chunk that are left, and the position of the first one.
-    part: Vec<Slot>,
-    at: usize,
-    position: u64,
-    texts: PendingTexts,
-    text_owner: Option<u32>,
-    interner: Interner,
-    spare: SpareValues,
-    /// Records that were dropped and not reported.
+    /// Records that were dropped since.
     dropped: u64,
     open: Vec<(SiteId, u64)>,
-    pub(super) overwritten: u64,
-    pub(super) is_damaged: bool,
 }
 
-impl<'a> RingRecords<'a> {
-    /// Reads the positions of a ring and its open scopes. `epoch` is the published one.
-    pub(super) fn read(
-        file: &'a SharedFile,
-        ring: &'a Ring,
-        epoch: u64,
-        words: &Arc<Vec<Words>>,
-    ) -> Result<Self, Damaged> {
-        let entry = &ring.entry;
+impl Positions {
+    /// Reads them. `epoch` is the published one.
+    pub(super) fn read(file: &SharedFile, entry: &RingEntry, epoch: u64) -> Result<Self, Damaged> {
         let RingEntry {
             slot_count,
             chunk_slots,
@@ -110,19 +93,54 @@ impl<'a> RingRecords<'a> {
                 u64::from_ne_bytes(word)
             })
         });
-        let order: Vec<_> = order.collect();
-        let freed = word(entry.freed)?;
-        let sequence = freed.max(started.saturating_sub(chunks));
-        let dropped = word(entry.dropped)?.saturating_sub(settled[2]);
+        let order = order.collect();
         Ok(Self {
-            file,
-            ring,
-            words: Arc::clone(words),
             order,
-            sequence,
+            sequence: word(entry.freed)?.max(started.saturating_sub(chunks)),
             started,
             cursor: cursor.wrapping_sub(entry.slots_address) / SLOT_BYTES,
             settled: settled[1],
+            dropped: word(entry.dropped)?.saturating_sub(settled[2]),
+            open,
+        })
+    }
+}
+
+/// Reads the records of one ring.
+pub(super) struct RingRecords<'a> {
+    file: &'a SharedFile,
+    ring: &'a Ring,
+    words: Arc<Vec<Words>>,
+    /// The positions; those of what is left.
+    here: Positions,
+    /// Chunks that were read early.
+    fetched: VecDeque<(u64, Vec<u8>)>,
+    /// The slots of a chunk that are left, and the position of the first one.
+    part: Vec<Slot>,
+    at: usize,
+    position: u64,
+    texts: PendingTexts,
+    text_owner: Option<u32>,
+    interner: Interner,
+    spare: SpareValues,
+    pub(super) overwritten: u64,
+    pub(super) is_damaged: bool,
+}
+
+impl<'a> RingRecords<'a> {
+    /// Begins at the oldest record. `ring` and `words` were read after the positions.
+    pub(super) fn new(
+        file: &'a SharedFile,
+        ring: &'a Ring,
+        positions: Positions,
+        words: &Arc<Vec<Words>>,
+    ) -> Self {
+        Self {
+            file,
+            ring,
+            words: Arc::clone(words),
+            here: positions,
+            fetched: VecDeque::new(),
             part: Vec::new(),
             at: 0,
             position: 0,
@@ -130,11 +148,9 @@ impl<'a> RingRecords<'a> {
             text_owner: None,
             interner: Interner::default(),
             spare: SpareValues::default(),
-            dropped,
-            open,
             overwritten: 0,
             is_damaged: false,
-        })
+        }
     }
 
     /// Returns the next records of one thread; `None` when there are no more.
@@ -147,12 +163,12 @@ impl<'a> RingRecords<'a> {
                 {
                     batch.thread = ThreadId(owner);
                 }
-                batch.dropped_spans = std::mem::take(&mut self.dropped);
+                batch.dropped_spans = std::mem::take(&mut self.here.dropped);
                 break;
             }
             let (owner, until) = self.owner(self.position);
-            let until = if self.position < self.settled {
-                until.min(self.settled)
+            let until = if self.position < self.here.settled {
+                until.min(self.here.settled)
             } else {
                 until
             };
@@ -164,7 +180,7 @@ impl<'a> RingRecords<'a> {
             }
             let part = std::mem::take(&mut self.part);
             let slots = &part[self.at..self.at + len];
-            let taken = if self.position < self.settled {
+            let taken = if self.position < self.here.settled {
                 self.keep_texts(slots);
                 len
             } else if let Some(owner) = owner {
@@ -191,7 +207,7 @@ impl<'a> RingRecords<'a> {
     /// Returns the open scopes that have not ended, with their thread.
     pub(super) fn take_open(&mut self) -> Option<(ThreadId, Vec<(SiteId, u64)>)> {
         let (owner, _) = self.owner(u64::MAX);
-        let open = std::mem::take(&mut self.open);
+        let open = std::mem::take(&mut self.here.open);
         match owner {
             Some(owner) if !open.is_empty() => Some((ThreadId(owner), open)),
             _ => None,
@@ -203,7 +219,7 @@ impl<'a> RingRecords<'a> {
         if Some(batch.thread.0) != self.owner(u64::MAX).0 {
             return;
         }
-        self.open.retain(|(site, start)| {
+        self.here.open.retain(|(site, start)| {
             let mut ended = batch.sites.iter().zip(&batch.start_ticks);
             !ended.any(|ended| ended == (site, start))
         });
@@ -221,53 +237,70 @@ impl<'a> RingRecords<'a> {
         )
     }
 
-    /// Reads the next chunk that is still there. Returns `false` if there is none.
+    /// Reads the chunks that are left, before the process overwrites them, as far as they fit into
+    /// `room` bytes. Subtracts what they take.
+    pub(super) fn fetch(&mut self, room: &mut u64) {
+        let chunk_bytes = self.ring.entry.chunk_slots * SLOT_BYTES;
+        while *room >= chunk_bytes {
+            let Some(chunk) = self.next_chunk() else {
+                break;
+            };
+            *room -= chunk_bytes;
+            self.fetched.push_back(chunk);
+        }
+    }
+
+    /// Takes the next chunk that is still there. Returns `false` if there is none.
     fn read_chunk(&mut self) -> bool {
+        let fetched = self.fetched.pop_front();
+        let Some((sequence, bytes)) = fetched.or_else(|| self.next_chunk()) else {
+            return false;
+        };
+        self.part.clear();
+        self.part
+            .extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
+                [0, 8].map(|at| {
+                    let word = slot[at..].first_chunk().copied().unwrap_or_default();
+                    u64::from_ne_bytes(word)
+                })
+            }));
+        self.at = 0;
+        self.position = sequence.saturating_mul(self.ring.entry.chunk_slots);
+        true
+    }
+
+    /// Reads the next chunk that is still there and has records: its sequence number and its bytes.
+    fn next_chunk(&mut self) -> Option<(u64, Vec<u8>)> {
         let RingEntry {
             chunk_slots, slots, ..
         } = self.ring.entry;
-        let chunks = self.order.len() as u64;
-        while self.sequence < self.started {
-            let sequence = self.sequence;
-            self.sequence += 1;
-            let [chunk, used] = self.order[(sequence % chunks) as usize];
+        let chunks = self.here.order.len() as u64;
+        while self.here.sequence < self.here.started {
+            let sequence = self.here.sequence;
+            self.here.sequence += 1;
+            let [chunk, used] = self.here.order[(sequence % chunks) as usize];
             if chunk >= chunks {
                 self.is_damaged = true;
                 continue;
             }
-            let used = if self.sequence < self.started {
+            let used = if self.here.sequence < self.here.started {
                 used.min(chunk_slots)
             } else {
                 // A cursor that is still in the previous chunk is outside of this one.
-                let used = self.cursor.wrapping_sub(chunk * chunk_slots);
+                let used = self.here.cursor.wrapping_sub(chunk * chunk_slots);
                 if used <= chunk_slots { used } else { 0 }
             };
             let at = slots.checked_add(chunk * chunk_slots * SLOT_BYTES);
             let bytes = at.and_then(|at| self.file.read(at, (used * SLOT_BYTES) as usize));
             let freed = self.file.words::<1>(self.ring.entry.freed);
-            let (Some(bytes), Some([freed])) = (bytes, freed) else {
-                self.is_damaged = true;
-                continue;
-            };
-            if sequence < freed {
-                self.overwritten += used;
-                continue;
-            }
-            self.part.clear();
-            self.part
-                .extend(bytes.as_chunks::<16>().0.iter().map(|slot| {
-                    [0, 8].map(|at| {
-                        let word = slot[at..].first_chunk().copied().unwrap_or_default();
-                        u64::from_ne_bytes(word)
-                    })
-                }));
-            self.at = 0;
-            self.position = sequence.saturating_mul(chunk_slots);
-            if used > 0 {
-                return true;
+            match (bytes, freed) {
+                (Some(_), Some([freed])) if sequence < freed => self.overwritten += used,
+                (Some(bytes), Some(_)) if !bytes.is_empty() => return Some((sequence, bytes)),
+                (Some(_), Some(_)) => {}
+                _ => self.is_damaged = true,
             }
         }
-        false
+        None
     }
 
     /// Keeps the texts of records that are in the capture, for spans that are not.

@@ -487,7 +487,10 @@ impl Ring {
         let begin = chunk * self.chunk_slots;
         if at + needed > begin + self.chunk_slots {
             let next = if needed <= self.chunk_slots {
-                self.take_free().filter(|next| self.has_memory(*next))
+                self.take_free().filter(|next| match &self.file {
+                    None => true,
+                    Some(file) => self.has_memory(file, *next),
+                })
             } else {
                 None
             };
@@ -520,7 +523,10 @@ impl Ring {
         self.limit.store(end.min(touched), Ordering::Relaxed);
         let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
         let full = self.order.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
-        let full = full.saturating_sub(self.kept());
+        let full = match &self.file {
+            None => full,
+            Some(_) => full.saturating_sub(self.kept()),
+        };
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
         if used >= self.high_watermark() {
             Room::Filling
@@ -545,12 +551,10 @@ impl Ring {
 
     /// Returns whether a chunk that was taken has memory. If the file cannot get any, the chunk is
     /// given back.
-    fn has_memory(&self, chunk: u64) -> bool {
+    #[cold]
+    fn has_memory(&self, file: &Reserve, chunk: u64) -> bool {
         let bytes = self.chunk_slots * SLOT_BYTES;
-        let has = match &self.file {
-            Some(file) => file.reserve(chunk * bytes, bytes),
-            None => true,
-        };
+        let has = file.reserve(chunk * bytes, bytes);
         if !has {
             self.set_free(chunk);
         }
@@ -563,10 +567,8 @@ impl Ring {
 
     /// Returns the number of chunks that were read and are not free. An estimate if called by the
     /// producer.
+    #[cold]
     fn kept(&self) -> u64 {
-        if self.file.is_none() {
-            return 0;
-        }
         let read = self.shared.sequence.load(Ordering::Relaxed);
         read.saturating_sub(self.shared.freed.load(Ordering::Relaxed))
     }
