@@ -34,7 +34,8 @@ const WAITS: u64 = 200;
 const YIELDS: u32 = 4;
 
 fn cpu_ns() -> u64 {
-    vor::thread_cpu_ns().expect("this system reports the CPU time of a thread")
+    // A system that does not report it has differences of 0.
+    vor::thread_cpu_ns().unwrap_or(0)
 }
 
 /// Runs `work` with this thread, and those that it starts, on one processor.
