@@ -138,7 +138,8 @@ impl CallSite {
         self
     }
 
-    /// Measures the CPU time of its scopes, and for how long they waited for a processor.
+    /// Measures the CPU time of its scopes, for how long they waited for a processor, and how often
+    /// they got one again.
     #[must_use]
     pub const fn with_waits(mut self) -> Self {
         self.measures = self.measures.union(Measures::WAITS);

@@ -413,7 +413,8 @@ impl Config {
 
     /// Also measures what a scope waited for while its thread was off the CPU: for a processor (the
     /// argument [`run_queue_ns`](vor_capture::model::measures::RUN_QUEUE_NS) of its span), or for
-    /// something else. On Linux, and where the system does not report it, one line says so. Once
+    /// something else. Also counts how often the thread got a processor again
+    /// ([`context_switches`](vor_capture::model::measures::CONTEXT_SWITCHES)). On Linux, and where the system does not report it, one line says so. Once
     /// on, it stays on until the process ends.
     ///
     /// A scope whose thread was not switched out pays nothing more than for its CPU time; otherwise

@@ -15,7 +15,7 @@ use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
 use crate::locks_support::{LENGTH, Point, Recording, let_others_wait, named, read, start};
-use crate::locks_waits::{check_names, check_schedule, held_by_another};
+use crate::locks_waits::{check_crowd, check_names, check_schedule, held_by_another};
 
 fn args(recording: &Recording) -> Vec<String> {
     recording.waits().map(|wait| wait.args.join(", ")).collect()
@@ -56,6 +56,13 @@ fn no_wait_names_a_scope_in_which_the_lock_was_not_held() {
     own_process!();
     static BUSY: Mutex<u64> = Mutex::named("busy", 0);
     check_names(|| BUSY.lock());
+}
+
+#[test]
+fn a_crowd_of_readers_and_a_writer_name_each_other() {
+    own_process!();
+    static BUSY: RwLock<u64> = RwLock::named("crowded", 0);
+    check_crowd(|| BUSY.read(), || BUSY.write());
 }
 
 #[test]

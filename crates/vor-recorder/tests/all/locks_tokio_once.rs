@@ -136,7 +136,7 @@ fn another_task_takes_the_place_of_one_that_fails_to_initialise() {
     assert_eq!(ready(next.as_mut()), Ok(&5));
     // One that is dropped leaves the cell to others too.
     let cell = OnceCell::<u32>::new();
-    let mut dropped = Box::pin(cell.get_or_init(|| std::future::pending()));
+    let mut dropped = Box::pin(cell.get_or_init(std::future::pending));
     pending(dropped.as_mut());
     drop(dropped);
     assert_eq!(*ready(pin!(cell.get_or_init(|| async { 3 }))), 3);

@@ -3,7 +3,7 @@
 #![cfg(not(feature = "off"))]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::DerefMut;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
@@ -318,6 +318,84 @@ pub(crate) fn check_names<G: DerefMut<Target = u64>>(lock: impl Fn() -> G + Copy
     }
 }
 
+#[test]
+fn a_crowd_of_readers_and_a_writer_name_each_other() {
+    own_process!();
+    static BUSY: RwLock<u64> = RwLock::named("crowded", 0);
+    check_crowd(|| BUSY.read().unwrap(), || BUSY.write().unwrap());
+}
+
+/// Readers crowd a lock, also in each other's holds, and a writer comes between them.
+pub(crate) fn check_crowd<R: Deref<Target = u64>, W: DerefMut<Target = u64>>(
+    read_lock: impl Fn() -> R + Copy + Send + 'static,
+    write_lock: impl Fn() -> W + Copy + Send + 'static,
+) {
+    const READERS: usize = 6;
+    let (_folder, path) = start(Config::new().ring_kib(4096));
+    let writes = rounds(2_000) as u64;
+    let is_done = &*Box::leak(Box::new(AtomicBool::new(false)));
+    let read_in_crowd = move || {
+        let mut last = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            {
+                profile_scope!("outside");
+            }
+            profile_scope!("reads");
+            let value = read_lock();
+            // No value comes back.
+            assert!(*value >= last, "{} after {last}", *value);
+            last = *value;
+            // Holds that last over a switch of threads overlap.
+            std::thread::yield_now();
+        }
+    };
+    let readers: Vec<_> = (0..READERS)
+        .map(|reader| named(&format!("reader-{reader}"), read_in_crowd))
+        .collect();
+    let writer = named("writer", move || {
+        for _ in 0..writes {
+            {
+                profile_scope!("outside");
+            }
+            profile_scope!("writes");
+            let mut value = write_lock();
+            *value += 1;
+            std::thread::yield_now();
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    writer.join().unwrap();
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+    assert_eq!(*read_lock(), writes);
+    let recording = read(&path);
+    let mut names: BTreeMap<(String, String, String), u64> = BTreeMap::new();
+    for wait in recording.waits() {
+        let [_, holder, scope] = &wait.args[..] else {
+            panic!("{wait:?}")
+        };
+        assert_ne!(holder, &wait.thread, "a thread waits for itself");
+        let kind = wait
+            .thread
+            .trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let key = (kind.to_owned(), holder.clone(), scope.clone());
+        *names.entry(key).or_default() += 1;
+    }
+    println!("{} dropped, waits: {names:?}", recording.dropped);
+    let by = |waiter: &str| names.keys().filter(|key| key.0 == waiter).count();
+    assert!(by("writer") > 0 && by("reader-") > 0, "{names:?}");
+    for (waiter, holder, scope) in names.keys() {
+        let is_right = match &**holder {
+            "writer" => waiter != "writer" && ["writes", "unknown"].contains(&&**scope),
+            RELEASED | "unknown" => scope.is_empty(),
+            holder if holder.starts_with("reader-") => ["reads", "unknown"].contains(&&**scope),
+            holder => holder.starts_with("(lost"),
+        };
+        assert!(is_right, "{waiter}, {holder}, {scope}");
+    }
+}
+
 /// Returns when a thread of this process sleeps in a system call.
 #[cfg(target_os = "linux")]
 fn until_blocked(os_id: i32) {
@@ -481,20 +559,33 @@ fn a_lock_without_a_name_has_that_of_its_place() {
     static LOCK: Mutex<u64> = Mutex::new(0);
     let (_folder, path) = start(Config::new());
     let local: &Mutex<u64> = Box::leak(Box::default());
+    // Each use of a constant is another lock with the place of the constant.
+    #[expect(clippy::declare_interior_mutable_const, reason = "it makes locks")]
+    const MADE: RwLock<u64> = RwLock::new(0);
+    const MADE_LINE: u32 = line!() - 1;
+    static SOME: [RwLock<u64>; 2] = [MADE; 2];
+    for lock in &SOME {
+        held_by_another(|| lock.write().unwrap(), || *lock.write().unwrap() += 1);
+        assert_eq!(*lock.read().unwrap(), 1);
+    }
     held_by_another(|| LOCK.lock().unwrap(), || *LOCK.lock().unwrap() += 1);
     held_by_another(|| local.lock().unwrap(), || *local.lock().unwrap() += 1);
     let recording = read(&path);
     let names: BTreeSet<_> = recording.waits().map(|wait| wait.name.as_str()).collect();
-    let place = format!("wait: {}:{LINE}", file!());
+    let [place, made] = [LINE, MADE_LINE].map(|line| format!("wait: {}:{line}", file!()));
     assert!(
-        names.contains(place.as_str()) && names.len() == 2,
+        names.contains(place.as_str()) && names.contains(made.as_str()) && names.len() == 3,
         "{names:?}"
     );
     let args: Vec<_> = recording
         .waits()
         .map(|wait| wait.args[0].as_str())
         .collect();
-    assert!(place.ends_with(args[0]), "{args:?}");
+    assert!(
+        made.ends_with(args[0]) && made.ends_with(args[1]),
+        "{args:?}"
+    );
+    assert!(place.ends_with(args[2]), "{args:?}");
 }
 
 #[test]

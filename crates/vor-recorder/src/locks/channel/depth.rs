@@ -103,6 +103,10 @@ impl Lanes {
     #[inline(never)]
     fn add_elsewhere(&self, me: u64, messages: u64) {
         let first = first_lane(me);
+        if self.owners.value[first].load(Ordering::Relaxed) == 0 {
+            // A thread has one lane, here the one that it finds faster.
+            self.leave(me);
+        }
         let mut lanes = (first..first + LANES).map(|lane| lane % LANES);
         match lanes.find(|lane| self.is_owned(*lane, me)) {
             Some(lane) => add_alone(&self.counts[lane].value, messages),
@@ -237,4 +241,40 @@ impl<R: Received> Depth<R> {
 fn add_alone(count: &AtomicU64, messages: u64) {
     let next = count.load(Ordering::Relaxed).wrapping_add(messages);
     count.store(next, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// More threads than lanes, of which some begin to look for a lane at the same one.
+    #[test]
+    fn messages_of_all_threads_count_whether_they_have_a_lane_or_not() {
+        let threads = [1, 2, 5, 6, 9, 10].map(|page: u64| page << 12);
+        let depth = Depth::<Lanes>::new();
+        let send = |threads: &[u64]| {
+            for me in threads {
+                depth.add_sent(*me);
+                depth.add_sent(*me);
+                depth.add_received(*me, 1);
+            }
+        };
+        send(&threads);
+        assert_eq!(depth.read(), 6);
+        // The first two leave, and the last two take their lanes.
+        let (first, others) = threads.split_at(2);
+        first.iter().for_each(|me| depth.leave_sending(*me));
+        send(others);
+        assert_eq!(depth.read(), 10);
+        let owners = &depth.sent.owners.value;
+        let owned = |me: &u64| {
+            owners
+                .iter()
+                .any(|owner| owner.load(Ordering::Relaxed) == *me)
+        };
+        assert_eq!(
+            threads.map(|me| owned(&me)),
+            [false, false, true, true, true, true]
+        );
+    }
 }
