@@ -222,6 +222,15 @@ fn all_calls_of_a_span_in_focus_are_listed() {
         (Tab::Find, Some(span.site))
     );
     assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+    // A pinned frame does not narrow the list; selected frames do.
+    viewer.state_mut().go_to(7);
+    settle(&mut viewer);
+    assert!(viewer.state().panel().view().pinned().is_some());
+    assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+    let (store, view) = viewer.state_mut().panel_mut().parts();
+    view.select(store, 3, 5);
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).count, u64::from(SPANS));
 }
 
 #[test]
