@@ -17,7 +17,7 @@ use web_time::Instant;
 use crate::bars::{self, Thresholds};
 use crate::capture_bars;
 use crate::compare::Compare;
-use crate::find::{Find, FindAction};
+use crate::find::{Find, FindAction, slowest_frames};
 use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
@@ -268,7 +268,11 @@ impl Panel {
             && !egui::Popup::is_any_open(ui.ctx())
         {
             while let Some(command) = keys::pressed(ui) {
-                self.run_command(command);
+                let slowest = summary.filter(|_| command == Command::SlowestFrame);
+                match slowest.and_then(|summary| self.slowest_in_sight(summary)) {
+                    Some(frame) => self.chosen_frame = Some(frame),
+                    None => self.run_command(command),
+                }
             }
         }
         let theme = Theme::of(ui.visuals());
@@ -583,6 +587,18 @@ impl Panel {
             .show(ui, |ui| {
                 self.plots.show(ui, store, view, theme, &all);
             });
+    }
+
+    /// Returns the slowest frame of a capture in the time that its bars show; `None` where they show
+    /// the frames of the store.
+    fn slowest_in_sight(&self, summary: &Summary) -> Option<u64> {
+        let view = &self.view;
+        let shown = view
+            .shows_all_bars(&self.store)
+            .then(|| view.flame_axis(&self.store))?;
+        let time_ns = (shown.begin_ns as i64, shown.end_ns as i64);
+        let slowest = slowest_frames(summary, Some(time_ns), 1);
+        slowest.first().map(|frame| frame.number)
     }
 
     /// Runs the command of a key.
