@@ -5,6 +5,8 @@
 //! `PanelState` fills it from the running program, [`ReplayState`](crate::replay::ReplayState) from
 //! a capture.
 
+mod compared;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,18 +16,19 @@ use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
 use crate::capture_bars;
-use crate::compare::{Compare, Side};
-use crate::find::{Find, FindAction};
+use crate::compare::Compare;
+use crate::find::{Find, FindAction, slowest_frames};
 use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
 use crate::plots::{MetricRow, Plots};
 use crate::replay::Summary;
-use crate::scopes::{ScopeTable, scope_caption};
-use crate::store::{FrameEntry, FrameId, Store};
+use crate::scopes::ScopeTable;
+use crate::store::{FrameEntry, Store};
 use crate::theme::Theme;
-use crate::view::{Scope, View};
+use crate::view::View;
 use crate::why::Why;
+use compared::Kept;
 
 /// Height of the bars, in points.
 const BARS_HEIGHT: f32 = 72.0;
@@ -58,33 +61,6 @@ impl Tab {
         (Self::Compare, "Compare"),
         (Self::Find, "Find"),
     ];
-}
-
-/// What was kept for a comparison. It stays the same when frames come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    Frames(FrameId, FrameId),
-    /// A range of time, or the whole capture.
-    Range(Scope),
-}
-
-impl Kept {
-    fn new(store: &Store, scope: Scope) -> Self {
-        match scope {
-            Scope::Frames(first, last) => Self::Frames(store.id_at(first), store.id_at(last)),
-            _ => Self::Range(scope),
-        }
-    }
-
-    /// Returns what it is now; `None` if it has left the store.
-    fn scope(self, store: &Store) -> Option<Scope> {
-        Some(match self {
-            Self::Frames(first, last) => {
-                Scope::Frames(store.index_of(first)?, store.index_of(last)?)
-            }
-            Self::Range(scope) => scope,
-        })
-    }
 }
 
 /// Number of the next panel.
@@ -292,7 +268,11 @@ impl Panel {
             && !egui::Popup::is_any_open(ui.ctx())
         {
             while let Some(command) = keys::pressed(ui) {
-                self.run_command(command);
+                let slowest = summary.filter(|_| command == Command::SlowestFrame);
+                match slowest.and_then(|summary| self.slowest_in_sight(summary)) {
+                    Some(frame) => self.chosen_frame = Some(frame),
+                    None => self.run_command(command),
+                }
             }
         }
         let theme = Theme::of(ui.visuals());
@@ -546,18 +526,7 @@ impl Panel {
                 self.scopes.show(ui, store, view, theme);
             }
             Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
-            Tab::Compare => {
-                ui.horizontal(|ui| {
-                    ui.selectable_value(&mut self.explains, false, "With what was kept")
-                        .on_hover_text("Other frames, or another selected time");
-                    ui.selectable_value(&mut self.explains, true, "Why this frame")
-                        .on_hover_text("The pinned frame beside the median frame");
-                });
-                match self.explains {
-                    true => self.why.show(ui, &self.store, &self.view, theme, summary),
-                    false => self.compare(ui, theme, summary.map(Summary::frames)),
-                }
-            }
+            Tab::Compare => self.compared(ui, theme, summary),
             Tab::Find => {
                 let (store, view) = (&self.store, &mut self.view);
                 if let Some(FindAction::GoTo(frame)) =
@@ -567,66 +536,6 @@ impl Panel {
                 }
             }
         }
-    }
-
-    /// Returns what a comparison covers, as a side of it; `None` while there is nothing.
-    /// `whole_frames` is the number of frames of the whole capture, if that is known.
-    #[must_use]
-    pub fn side<'a>(&'a self, name: &'a str, whole_frames: Option<u64>) -> Option<Side<'a>> {
-        Some(Side {
-            name,
-            store: &self.store,
-            scope: self.view.scope(&self.store)?,
-            spans: self.view.spans(),
-            whole_frames,
-        })
-    }
-
-    /// Draws the comparison of what is selected with the baseline.
-    fn compare(&mut self, ui: &mut Ui, theme: &Theme, whole_frames: Option<u64>) {
-        let Some(scope) = self.view.scope(&self.store) else {
-            ui.weak("There are no frames to compare yet.");
-            return;
-        };
-        let now = scope_caption(&self.store, Some(scope));
-        let baseline = self.baseline.and_then(|kept| kept.scope(&self.store));
-        ui.horizontal(|ui| {
-            let hover = "Keeps what is selected or pinned: select something else, and they stand \
-                beside each other";
-            if ui
-                .button(format!("Keep {now}"))
-                .on_hover_text(hover)
-                .clicked()
-            {
-                self.baseline = Some(Kept::new(&self.store, scope));
-            }
-            match baseline {
-                Some(baseline) => {
-                    let caption = scope_caption(&self.store, Some(baseline));
-                    ui.label(format!("kept: {caption}"));
-                }
-                None => {
-                    ui.weak(
-                        "Keep some frames or a selected time, then select others to compare them \
-                        with.",
-                    );
-                }
-            }
-        });
-        let Some(baseline) = baseline.filter(|baseline| *baseline != scope) else {
-            return;
-        };
-        let mut extent = self.view.extent;
-        let side = |name, scope| Side {
-            name,
-            store: &self.store,
-            scope,
-            spans: self.view.spans(),
-            whole_frames,
-        };
-        let (kept, now) = (side("kept", baseline), side("now", scope));
-        self.compare.show(ui, &kept, &now, &mut extent, theme);
-        self.view.extent = extent;
     }
 
     /// Draws the metrics of the frames and those of the caller.
@@ -678,6 +587,18 @@ impl Panel {
             .show(ui, |ui| {
                 self.plots.show(ui, store, view, theme, &all);
             });
+    }
+
+    /// Returns the slowest frame of a capture in the time that its bars show; `None` where they show
+    /// the frames of the store.
+    fn slowest_in_sight(&self, summary: &Summary) -> Option<u64> {
+        let view = &self.view;
+        let shown = view
+            .shows_all_bars(&self.store)
+            .then(|| view.flame_axis(&self.store))?;
+        let time_ns = (shown.begin_ns as i64, shown.end_ns as i64);
+        let slowest = slowest_frames(summary, Some(time_ns), 1);
+        slowest.first().map(|frame| frame.number)
     }
 
     /// Runs the command of a key.

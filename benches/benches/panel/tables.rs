@@ -162,10 +162,12 @@ fn passes(c: &mut Criterion) {
             b.iter(|| headless.pass(|ui| icicle.show(ui, &data, &mut view, &theme)));
         });
         let mut compare = Compare::default();
-        let side = |name, frames| Side {
+        let side = |name, (first, last)| Side {
             name,
             store: &data,
-            frames,
+            scope: Scope::Frames(first, last),
+            spans: None,
+            whole_frames: None,
         };
         let (left, right) = (side("left", (0, 49)), side("right", (50, 99)));
         compare.finish(&left, &right, Extent::Clipped);

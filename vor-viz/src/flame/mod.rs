@@ -206,58 +206,6 @@ impl FlameChart {
         }
     }
 
-    /// Returns whether a track is hidden by itself, apart from the filter.
-    #[must_use]
-    pub fn is_hidden(&self, track: TrackId) -> bool {
-        self.arrangement.is_hidden(track)
-    }
-
-    /// Hides a track, or shows it again.
-    pub fn set_hidden(&mut self, track: TrackId, hidden: bool) {
-        self.arrangement.set_hidden(track, hidden);
-    }
-
-    /// Shows all tracks again.
-    pub fn show_all_tracks(&mut self) {
-        self.arrangement.show_all();
-        self.track_filter.clear();
-    }
-
-    /// Returns whether a track is pinned above all others.
-    #[must_use]
-    pub fn is_pinned(&self, track: TrackId) -> bool {
-        self.arrangement.is_pinned(track)
-    }
-
-    /// Pins a track above all others, or not.
-    pub fn set_pinned(&mut self, track: TrackId, pinned: bool) {
-        self.arrangement.set_pinned(track, pinned);
-    }
-
-    /// Shows only the tracks whose names contain a text, in upper or lower case, and pinned ones.
-    pub fn set_track_filter(&mut self, filter: &str) {
-        filter.clone_into(&mut self.track_filter);
-        self.arrangement.set_filter(filter);
-    }
-
-    /// Sets the order of the tracks; moved ones take their places in it.
-    pub fn set_track_order(&mut self, order: TrackOrder) {
-        self.arrangement.set_order(order);
-    }
-
-    /// Shows the track of a span, whatever hid it. Returns whether it was hidden.
-    fn reveal_track(&mut self, store: &Store, span: &SpanRef) -> bool {
-        let track = (span.thread, span.kind);
-        let is_placed = self.placed.iter().any(|placed| placed.id == track);
-        if !is_placed {
-            self.arrangement.reveal(track, store.catalog());
-            if self.arrangement.has_no_filter() {
-                self.track_filter.clear();
-            }
-        }
-        !is_placed
-    }
-
     /// Moves a track down by `by` places, or up for a negative number.
     pub fn shift_track(&mut self, store: &Store, track: TrackId, by: isize) {
         self.arrangement.shift(store, track, by);

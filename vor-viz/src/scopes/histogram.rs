@@ -1,6 +1,6 @@
 //! The distribution of a scope's durations: bars over a logarithmic time axis.
 //!
-//! The buckets of [`Histogram`](vor_capture::stats::Histogram) are 1/32 of their time wide.
+//! The buckets of [`Histogram`] are 1/32 of their time wide.
 //! Neighbours are merged until a bar has the minimum width. A bar's height is its number of calls.
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};

@@ -15,7 +15,7 @@ use vor_viz::store::{Row, Span, TrackKind};
 use vor_viz::view::SpanRef;
 
 use crate::pictures;
-use crate::pointer::hover;
+use crate::pointer::{click, hover};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -222,6 +222,45 @@ fn all_calls_of_a_span_in_focus_are_listed() {
         (Tab::Find, Some(span.site))
     );
     assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+    // A pinned frame does not narrow the list; selected frames do.
+    viewer.state_mut().go_to(7);
+    settle(&mut viewer);
+    assert!(viewer.state().panel().view().pinned().is_some());
+    assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
+    let (store, view) = viewer.state_mut().panel_mut().parts();
+    view.select(store, 3, 5);
+    settle(&mut viewer);
+    assert_eq!(found(&viewer).count, u64::from(SPANS));
+}
+
+#[test]
+fn the_slowest_frame_in_sight_is_of_all_frames() {
+    let mut viewer = opened(true);
+    let begin_ns: u64 = (0..500).map(frame_ns).sum();
+    let end_ns: u64 = (0..800).map(frame_ns).sum();
+    let view = viewer.state_mut().panel_mut().view_mut();
+    view.zoom_to(begin_ns as f64, end_ns as f64);
+    settle(&mut viewer);
+    press(&mut viewer, Modifiers::NONE, Key::M);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(599));
+    assert!(replay.id_of(599).is_some());
+}
+
+/// A click on a bar goes to the longest frame of its column, far beyond the window.
+#[test]
+fn a_click_on_a_bar_of_the_whole_goes_to_its_frame() {
+    let mut viewer = opened(true);
+    let bars = viewer.get_by_label("frame bars").rect();
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    let before_ns: u64 = (0..1_099).map(frame_ns).sum();
+    let share = (before_ns as f32 + 1.5e6) / all_ns as f32;
+    let place = pos2(bars.left() + share * bars.width(), bars.center().y);
+    click(&mut viewer, place, Modifiers::NONE);
+    settle(&mut viewer);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(1_099));
+    assert!(replay.id_of(1_099).is_some());
 }
 
 #[test]
