@@ -320,7 +320,7 @@ fn many_events_within_a_time_are_dumped() {
         }
         vor::frame_mark();
         vor::flush();
-        assert_eq!(captures(&dumps()), [PathBuf::new(); 0]);
+        assert!(captures(&dumps()).is_empty());
         drop(vor::scope("retry"));
         vor::flush();
         wait_for("dump", || {
