@@ -117,6 +117,10 @@ impl RingEntry {
         ]
     }
 
+    #[cfg_attr(
+        not(feature = "reader"),
+        expect(dead_code, reason = "only the recovery needs it")
+    )]
     pub(crate) fn from_words(words: [u64; RING_WORDS]) -> Self {
         let [
             slots,
