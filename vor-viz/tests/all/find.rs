@@ -187,6 +187,8 @@ fn drawn(dark: bool, name: &str) {
     let mut viewer = opened(dark);
     list(&mut viewer, 1, Order::Longest);
     press(&mut viewer, Modifiers::NONE, Key::N);
+    // Scrolling and fading end, however many steps the reading took.
+    viewer.run_steps(60);
     viewer.snapshot(name);
 }
 
@@ -265,7 +267,9 @@ fn a_click_on_a_bar_of_the_whole_goes_to_its_frame() {
 
 #[test]
 fn slow_frames_and_bars_of_the_whole_are_drawn() {
-    opened(true).snapshot("find_frames_dark");
+    let mut viewer = opened(true);
+    viewer.run_steps(60);
+    viewer.snapshot("find_frames_dark");
 }
 
 /// The calls of a running program are those of the store.

@@ -83,6 +83,7 @@ fn a_slow_frame_differs_from_the_median_of_the_capture() {
     }
     viewer.state_mut().go_to(699);
     settle(&mut viewer);
+    viewer.run_steps(60);
     viewer.snapshot("why_dark");
 }
 
