@@ -21,6 +21,7 @@ use vor_capture::units;
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::json::{self, DamageJson};
+use crate::command::lock_holds::{HoldJson, Holds};
 use crate::command::progress::Progress;
 use crate::command::slowest;
 use crate::command::source::{Source, WalkResult, no_spans};
@@ -32,7 +33,8 @@ use crate::command::wait_tasks::{EndedWait, WaitTasks};
 ///
 /// A row has the waits of one scope for one lock while one scope of one thread held it. The program
 /// uses the locks of `vor::sync` (feature `locks`) in place of those of `std::sync`. The holder is
-/// `released meanwhile` if it unlocked before its scope could be read.
+/// `released meanwhile` if it unlocked before its scope could be read. A second table has how long
+/// locks were held that record it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
@@ -62,6 +64,7 @@ struct LocksJson<'a> {
     total_ns: u64,
     dropped_spans: u64,
     rows: Vec<RowJson<'a>>,
+    holds: Vec<HoldJson<'a>>,
     damage: DamageJson,
 }
 
@@ -126,6 +129,7 @@ struct Waits {
     rows: HashMap<Key, Sums>,
     wait_spans: WaitSpans,
     wait_tasks: WaitTasks,
+    holds: Holds,
     pending: HashMap<ThreadId, Pending>,
     /// Waits whose parents were too late.
     orphans: u64,
@@ -166,6 +170,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             total_ns,
             dropped_spans: waits.dropped_spans,
             rows: rows.iter().map(row_json).collect(),
+            holds: waits.holds.json(),
             damage: DamageJson::new(&walked.damage),
         };
         json::write_pretty(out, &report)?;
@@ -182,6 +187,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         writeln!(out, "{summary}{for_locks}, {total} in total").map_err(Failure::output)?;
         print_table(&rows, args.limit, out)?;
     }
+    if !args.json {
+        waits.holds.print(args.limit, out)?;
+    }
     Ok(Outcome::Success)
 }
 
@@ -196,6 +204,7 @@ fn gather(source: &mut Source, all: bool) -> Result<(Waits, WalkResult), Failure
             Piece::Batch(batch) => {
                 for thread in &batch.threads {
                     waits.add_thread(&batch.catalog, thread);
+                    waits.holds.add_thread(&batch.catalog, thread);
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {

@@ -47,6 +47,7 @@ mod export;
 mod merge;
 mod diff;
 mod heap;
+mod lock_holds;
 mod locks;
 mod wait_origins;
 mod wait_spans;

@@ -1,4 +1,5 @@
-//! Recorded waits: the spans and tasks `wait: NAME` of locks, channels and conditions.
+//! Recorded waits: the spans and tasks `wait: NAME` of locks, channels and conditions; and the tasks
+//! `hold: NAME` of locks.
 //!
 //! A wait of a thread for something that another holds has the holder in its first arguments. The
 //! category tells waits from a scope of the program that has such a name.
@@ -11,6 +12,10 @@ pub const PREFIX: &str = "wait: ";
 pub const HELD: &str = "lock";
 /// The category of any other wait.
 pub const NO_HOLDER: &str = "wait";
+/// The text before a name in the name of its holds.
+pub const HOLD_PREFIX: &str = "hold: ";
+/// The category of a task that lasts as long as a lock is held.
+pub const HOLD: &str = "hold";
 /// The first arguments of a wait that has a holder: the name of the lock, of the thread that held
 /// it, and of that thread's innermost scope. Measures may follow.
 pub const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
@@ -51,4 +56,24 @@ impl<'a> Wait<'a> {
         let has_holder = site.category == HELD || has_names();
         (has_holder || site.category == NO_HOLDER).then_some(Self { name, has_holder })
     }
+}
+
+/// Returns the name of the lock whose holds a call site records, or `None` for any other site.
+///
+/// # Examples
+///
+/// ```
+/// use vor_capture::filled;
+/// use vor_capture::model::catalog::SiteInfo;
+/// use vor_capture::model::waits::held_lock;
+///
+/// let site = filled!(SiteInfo { name: "hold: cache".into(), category: "hold".into() });
+/// assert_eq!(held_lock(&site), Some("cache"));
+/// let own = filled!(SiteInfo { name: "hold: the line".into() });
+/// assert_eq!(held_lock(&own), None);
+/// ```
+#[must_use]
+pub fn held_lock(site: &SiteInfo) -> Option<&str> {
+    let name = site.name.strip_prefix(HOLD_PREFIX)?;
+    (site.category == HOLD).then_some(name)
 }

@@ -4,6 +4,7 @@ use vor_capture::model::catalog::SiteId;
 use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
 
 use super::holder::HolderWord;
+use super::holds::Holds;
 use super::waiters::Waiters;
 use crate::hot::args::{KIND_BITS, TEXT};
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
@@ -25,16 +26,38 @@ pub struct LockInfo {
     site: NamedSite,
     pub(super) holder: HolderWord,
     pub(super) waiters: Waiters,
+    holds: Holds,
 }
 
 impl LockInfo {
     pub(super) const fn new(name: ValueName) -> Self {
+        Self::with_holds(name, false)
+    }
+
+    /// Makes the parts of a lock of which it is recorded how long it is held, if `holds` is set.
+    pub(super) const fn with_holds(name: ValueName, holds: bool) -> Self {
         Self {
             name,
             site: NamedSite::new(SHAPE),
             holder: HolderWord::new(),
             waiters: Waiters::new(),
+            holds: Holds::new(holds),
         }
+    }
+
+    /// The calling thread holds the lock now.
+    #[inline(always)]
+    pub(super) fn begin_hold(&self, token: ThreadToken) {
+        self.holder.set(token);
+        self.holds.begin();
+    }
+
+    /// The calling thread, the only holder, is about to unlock.
+    #[inline(always)]
+    pub(super) fn end_hold(&self) {
+        self.holds.end(self.name);
+        self.waiters.before_unlock();
+        self.holder.clear();
     }
 
     /// Returns the name of the lock.

@@ -25,6 +25,7 @@
 //! | `condvar`, `barrier`, `semaphore` | waits without a holder |
 //! | `channel` | channels: waits for messages and for room |
 //! | `parking_lot` | the locks of the crate `parking_lot` |
+//! | `holds` | how long a lock is held, where the program wants to know |
 //! | `holder` | the word with the holder's token |
 //! | `waiters` | the arrow from an unlock to a wait |
 //! | `info` | the parts of a lock beside the lock of the standard library |
@@ -35,6 +36,8 @@
 
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod holder;
+#[cfg(not(loom))]
+mod holds;
 #[cfg(not(loom))]
 mod waiters;
 #[cfg(not(loom))]

@@ -54,7 +54,7 @@ pub(super) struct Hold<'a> {
 impl<'a> Hold<'a> {
     #[inline(always)]
     pub(super) fn new(info: &'a LockInfo, token: ThreadToken) -> Self {
-        info.holder.set(token);
+        info.begin_hold(token);
         Self { info }
     }
 
@@ -67,8 +67,7 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.waiters.before_unlock();
-        self.info.holder.clear();
+        self.info.end_hold();
     }
 }
 
@@ -84,6 +83,27 @@ impl<T> Mutex<T> {
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
         Self::with_name(ValueName::Named(name), value)
+    }
+
+    /// Makes an unlocked mutex with a name, of which it is recorded how long it is held: each hold
+    /// is a task `hold: NAME` from the lock to the unlock. `vor locks` sums them up. A lock and
+    /// unlock then cost what a scope does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub mod sync { pub use vor_recorder::locks::mutex::Mutex; } }
+    /// use vor::sync::Mutex;
+    ///
+    /// static CACHE: Mutex<Vec<u32>> = Mutex::named_with_holds("cache", Vec::new());
+    /// CACHE.lock().unwrap().push(3);
+    /// ```
+    #[inline]
+    pub const fn named_with_holds(name: &'static str, value: T) -> Self {
+        Self {
+            info: LockInfo::with_holds(ValueName::Named(name), true),
+            inner: sync::Mutex::new(value),
+        }
     }
 
     pub(super) const fn with_name(name: ValueName, value: T) -> Self {

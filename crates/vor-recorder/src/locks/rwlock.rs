@@ -84,6 +84,16 @@ impl<T> RwLock<T> {
         Self::with_name(ValueName::Named(name), value)
     }
 
+    /// Makes an unlocked lock with a name, of which it is recorded how long writers hold it, as
+    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does.
+    #[inline]
+    pub const fn named_with_holds(name: &'static str, value: T) -> Self {
+        Self {
+            info: LockInfo::with_holds(ValueName::Named(name), true),
+            inner: sync::RwLock::new(value),
+        }
+    }
+
     const fn with_name(name: ValueName, value: T) -> Self {
         Self {
             info: LockInfo::new(name),

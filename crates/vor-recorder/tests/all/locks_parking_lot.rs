@@ -14,6 +14,7 @@ use vor_recorder::locks::parking_lot::{
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
+use crate::locks_holds::check_holds;
 use crate::locks_support::{LENGTH, Point, Recording, let_others_wait, named, read, start};
 use crate::locks_waits::{check_crowd, check_names, check_schedule, held_by_another};
 
@@ -304,4 +305,28 @@ fn threads_that_come_during_an_initialisation_wait_for_it() {
     START.call_once(|| unreachable!());
     first.join().unwrap();
     assert_eq!(args(&read(&path)), ["start, first, initialises"]);
+}
+
+#[test]
+fn holds_of_a_mutex_have_their_times() {
+    own_process!();
+    static PAGES: Mutex<u64> = Mutex::named_with_holds("pages", 0);
+    check_holds("pages", |run| {
+        let mut pages = PAGES.lock();
+        run();
+        *pages += 1;
+    });
+}
+
+#[test]
+fn holds_of_a_writer_end_where_it_becomes_a_reader() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    check_holds("limit", |run| {
+        drop((LIMIT.read(), LIMIT.upgradable_read()));
+        let mut limit = RwLockUpgradableReadGuard::upgrade(LIMIT.upgradable_read());
+        run();
+        *limit += 1;
+        drop(RwLockWriteGuard::downgrade(limit));
+    });
 }

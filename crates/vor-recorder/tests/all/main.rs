@@ -38,6 +38,8 @@ mod locks_channel_many_like;
 mod locks_condvar;
 #[cfg(feature = "locks")]
 mod locks_foreign;
+#[cfg(feature = "locks")]
+mod locks_holds;
 #[cfg(all(
     feature = "crossbeam",
     feature = "flume",

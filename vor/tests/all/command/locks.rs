@@ -378,3 +378,57 @@ fn a_recorded_wait_of_a_task_has_a_row() {
     );
     assert_eq!(json["waits"], 1);
 }
+
+#[test]
+fn holds_have_a_table_of_their_own() {
+    let mut catalog = Catalog::clone(&made::catalog(&[
+        scope("hold: cache", 0, 0),
+        scope("hold: log", 0, 0),
+        // No hold, whatever its name says.
+        scope("hold: the line", 3, 0),
+    ]));
+    for site in &mut Arc::make_mut(&mut catalog.sites)[..2] {
+        Arc::<SiteInfo>::make_mut(site.as_mut().unwrap()).category = "hold".into();
+    }
+    let catalog = Arc::new(catalog);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    let mut sink = CaptureSink::create(&path, CaptureOptions::default()).unwrap();
+    let mut thread = ThreadBatch::default();
+    for (id, (site, ticks)) in (1..).zip([(1, 2 * MS), (2, 9 * MS), (1, 5 * MS), (3, MS)]) {
+        thread.async_spans.push(filled!(AsyncSpan {
+            id,
+            site: SiteId(site),
+            start_ticks: id * MS,
+            duration_ticks: ticks,
+        }));
+    }
+    made::end(&mut thread, 0, 20 * MS, 3);
+    let batch = filled!(SpanBatch {
+        catalog: Arc::clone(&catalog),
+        threads: vec![thread],
+    });
+    sink.accept_batch(&batch).unwrap();
+    sink.finish().unwrap();
+
+    let shown = run("locks", &path, &[]).stdout;
+    let lines: Vec<&str> = shown.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "",
+            "lock   holds     held     mean      max",
+            "log        1  9.00 ms  9.00 ms  9.00 ms",
+            "cache      2  7.00 ms  3.50 ms  5.00 ms",
+        ]
+    );
+    let json = run("locks", &path, &["--json"]).json();
+    assert_eq!(json["waits"], 0);
+    let cache = &json["holds"][1];
+    assert_eq!(
+        (&cache["lock"], &cache["holds"]),
+        (&"cache".into(), &2.into())
+    );
+    let ns = ["total_ns", "mean_ns", "max_ns"].map(|name| cache[name].as_f64());
+    assert_eq!(ns, [7e6, 3.5e6, 5e6].map(Some));
+}

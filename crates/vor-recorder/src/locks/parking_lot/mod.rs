@@ -89,7 +89,7 @@ impl LockWatch for LockInfo {
 
     #[inline(always)]
     fn locked(&self, token: Token) {
-        self.holder.set(token.0);
+        self.begin_hold(token.0);
     }
 
     fn wait(&self, holders: Holders, token: Token, block: impl FnOnce() -> bool) -> bool {
@@ -100,7 +100,7 @@ impl LockWatch for LockInfo {
         let wait = Wait::begin(self, absent);
         let is_locked = block();
         if is_locked {
-            self.locked(token);
+            self.begin_hold(token.0);
             drop(wait);
         } else {
             wait.give_up();
@@ -110,8 +110,7 @@ impl LockWatch for LockInfo {
 
     #[inline(always)]
     fn unlocking(&self) {
-        self.waiters.before_unlock();
-        self.holder.clear();
+        self.end_hold();
     }
 
     #[inline(always)]
@@ -153,8 +152,20 @@ macro_rules! named_locks {
                 Self::with_name(ValueName::Named(name), value)
             }
 
+            /// Makes an unlocked lock with a name, of which it is recorded how long its only holder
+            /// holds it, as
+            /// [`Mutex::named_with_holds`](crate::locks::mutex::Mutex::named_with_holds) does.
+            #[inline]
+            pub const fn named_with_holds(name: &'static str, value: T) -> Self {
+                Self::with_info(LockInfo::with_holds(ValueName::Named(name), true), value)
+            }
+
             const fn with_name(name: ValueName, value: T) -> Self {
-                let raw = Watched::new($raw, LockInfo::new(name));
+                Self::with_info(LockInfo::new(name), value)
+            }
+
+            const fn with_info(info: LockInfo, value: T) -> Self {
+                let raw = Watched::new($raw, info);
                 Self {
                     lock: $make(raw, $($part,)? value),
                 }
