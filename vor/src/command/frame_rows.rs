@@ -9,6 +9,7 @@ use vor_capture::reader::Recovered;
 use vor_capture::units;
 
 use crate::command::failure::Failure;
+use crate::command::frame_waits::Waits;
 use crate::command::json::Values;
 use crate::command::table::{Column, Kind, Layout, printable, room};
 
@@ -24,6 +25,9 @@ pub(crate) struct FrameJson {
     lost_records: u64,
     system: Values,
     user: Values,
+    /// Absent unless waits were measured in the frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<Waits>,
     /// Present with `--slowest`, if the frame has spans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_scope: Option<TopScope>,
@@ -50,6 +54,7 @@ impl FrameJson {
             lost_records: recovered.lost_records,
             system: Values(values(frame, true)),
             user: Values(values(frame, false)),
+            waits: None,
             top_scope: None,
         }
     }
@@ -73,6 +78,7 @@ pub(crate) struct FrameTable {
     layout: Layout,
     /// Metrics that have a column, as indices into the catalog's columns.
     metrics: Vec<usize>,
+    with_waits: bool,
     with_top_scope: bool,
     /// Start times are relative to this one.
     origin_ns: i64,
@@ -82,7 +88,12 @@ pub(crate) struct FrameTable {
 const MAX_METRICS: usize = 24;
 
 impl FrameTable {
-    pub(crate) fn new(catalog: &Catalog, with_top_scope: bool, origin_ns: i64) -> Self {
+    pub(crate) fn new(
+        catalog: &Catalog,
+        with_waits: bool,
+        with_top_scope: bool,
+        origin_ns: i64,
+    ) -> Self {
         // For the slowest frames, the scope matters more than the start.
         let start_rank = if with_top_scope { 2 } else { 0 };
         let mut columns = vec![
@@ -91,6 +102,10 @@ impl FrameTable {
             Column::new("duration", Kind::Number, 0).at_least(9),
             Column::new("spans", Kind::Number, 3).at_least(9),
         ];
+        if with_waits {
+            columns.push(Column::new("queued", Kind::Number, 3).at_least(8));
+            columns.push(Column::new("blocked", Kind::Number, 3).at_least(8));
+        }
         if with_top_scope {
             columns.push(Column::new("most time in", Kind::Text, 1).at_least(30));
         }
@@ -112,6 +127,7 @@ impl FrameTable {
         Self {
             layout: Layout::new(&columns, &[], room()),
             metrics,
+            with_waits,
             with_top_scope,
             origin_ns,
         }
@@ -125,6 +141,7 @@ impl FrameTable {
         &self,
         out: &mut impl Write,
         recovered: &Recovered,
+        waits: Option<Waits>,
         top_scope: Option<&TopScope>,
     ) -> Result<(), Failure> {
         let frame = &recovered.frame;
@@ -139,6 +156,13 @@ impl FrameTable {
             units::duration(duration_ns.max(0) as f64),
             units::count(frame.span_count),
         ];
+        if self.with_waits {
+            let cell = |ns: fn(Waits) -> u64| {
+                waits.map_or_else(|| "-".to_owned(), |waits| units::duration(ns(waits) as f64))
+            };
+            cells.push(cell(|waits| waits.queued_ns));
+            cells.push(cell(|waits| waits.blocked_ns));
+        }
         if self.with_top_scope {
             cells.push(top_scope.map_or_else(String::new, |top| top.describe(duration_ns)));
         }

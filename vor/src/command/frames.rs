@@ -14,6 +14,7 @@ use vor_export::thread_label;
 use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::frame_rows::{FrameJson, FrameTable, TopScope};
+use crate::command::frame_waits::{FrameWaits, Waits, are_measured};
 use crate::command::json;
 use crate::command::patterns::unknown;
 use crate::command::progress::Progress;
@@ -79,13 +80,22 @@ fn all(
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
     let mut listing = Listing::new(args);
+    let mut waits = FrameWaits::default();
+    listing.with_waits = are_measured(source.capture.catalog());
+    let with_waits = listing.with_waits;
     // Rows and a progress bar on the same terminal would overwrite each other.
     let mut progress = Progress::new("reading", std::io::stdout().is_terminal());
     let walked = source.walk(&mut progress, |piece| {
-        if let Piece::Frame(recovered) = piece
-            && recovered.frame.frame_set == set
-        {
-            listing.write(out, &recovered, None)?;
+        match piece {
+            Piece::Batch(batch) if with_waits => {
+                for thread in &batch.threads {
+                    waits.add_thread(&batch.catalog, thread);
+                }
+            }
+            Piece::Frame(recovered) if recovered.frame.frame_set == set => {
+                listing.write(out, &recovered, waits.end_frame(), None)?;
+            }
+            _ => {}
         }
         Ok(
             if args
@@ -127,7 +137,7 @@ fn slowest(
             .recovered(position)
             .map_err(|error| source.failure(error))?;
         let top = top_scope(&recovered.frame);
-        listing.write(out, &recovered, top)?;
+        listing.write(out, &recovered, None, top)?;
     }
     listing.end(out)?;
     source.warn_of(&slowest.damage);
@@ -159,6 +169,7 @@ struct Listing<'a> {
     args: &'a Args,
     table: Option<FrameTable>,
     origin_ns: Option<i64>,
+    with_waits: bool,
     with_top_scope: bool,
     written: u64,
 }
@@ -169,6 +180,7 @@ impl<'a> Listing<'a> {
             args,
             table: None,
             origin_ns: None,
+            with_waits: false,
             with_top_scope: false,
             written: 0,
         }
@@ -178,6 +190,7 @@ impl<'a> Listing<'a> {
         &mut self,
         out: &mut impl Write,
         recovered: &Recovered,
+        waits: Option<Waits>,
         top: Option<TopScope>,
     ) -> Result<(), Failure> {
         let frame = &recovered.frame;
@@ -189,6 +202,7 @@ impl<'a> Listing<'a> {
                 out.write_all(b",\n").map_err(Failure::output)?;
             }
             let mut row = FrameJson::new(recovered);
+            row.waits = waits;
             row.top_scope = top;
             return json::write_line(out, &row);
         }
@@ -197,12 +211,17 @@ impl<'a> Listing<'a> {
             None => {
                 let first_ns = frame.catalog.unix_ns(frame.start_ticks);
                 let origin_ns = self.origin_ns.unwrap_or(first_ns);
-                let table = FrameTable::new(&frame.catalog, self.with_top_scope, origin_ns);
+                let table = FrameTable::new(
+                    &frame.catalog,
+                    self.with_waits,
+                    self.with_top_scope,
+                    origin_ns,
+                );
                 table.write_heads(out)?;
                 self.table.insert(table)
             }
         };
-        table.write_frame(out, recovered, top.as_ref())
+        table.write_frame(out, recovered, waits, top.as_ref())
     }
 
     fn begin_json(&self, out: &mut impl Write) -> Result<(), Failure> {

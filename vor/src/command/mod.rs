@@ -32,6 +32,7 @@ mod patterns;
 mod slowest;
 mod modes;
 mod frame_rows;
+mod frame_waits;
 
 mod info;
 mod stats;

@@ -243,12 +243,12 @@ impl Printer {
             // A new metric gets a column, and the heads are printed again.
             _ => {
                 self.columns = catalog.columns.len();
-                let table = FrameTable::new(catalog, false, self.origin_ns.unwrap_or(0));
+                let table = FrameTable::new(catalog, false, false, self.origin_ns.unwrap_or(0));
                 table.write_heads(out)?;
                 self.table.insert(table)
             }
         };
-        table.write_frame(out, recovered, None)
+        table.write_frame(out, recovered, None, None)
     }
 }
 

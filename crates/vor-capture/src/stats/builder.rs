@@ -90,6 +90,12 @@ impl StatsBuilder {
     /// in their order.
     pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         self.add(&catalog.timeline, batch);
+        self.add_measures(catalog, batch);
+    }
+
+    /// Adds the measures of spans that [`add`](Self::add) or [`add_each`](Self::add_each) has
+    /// added.
+    pub fn add_measures(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         self.measured.add(catalog, batch);
     }
 

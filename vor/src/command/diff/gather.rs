@@ -102,6 +102,7 @@ fn gather_once(
                             blocks.of(site).add(duration_ns, self_ns);
                         },
                     );
+                    stats.add_measures(&batch.catalog, thread);
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {

@@ -7,6 +7,7 @@ use std::io::Write;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 use vor_capture::model::catalog::Catalog;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::ScopeStats;
 use vor_capture::units;
 
@@ -77,7 +78,7 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
         .min(24);
     let mut columns = vec![Column::new("scope", Kind::Text, 0).shrinking_to(name_width)];
     let heads = heads(args, comparison);
-    let mut ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7];
+    let mut ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7, 2, 2];
     // The column by which the rows are sorted is always shown.
     if let Some(sorted) = sorting_column(args.sort) {
         ranks[sorted] = 0;
@@ -195,7 +196,8 @@ fn names(comparison: &Comparison, rows: &[Row]) -> Vec<String> {
     rows.iter().map(named).collect()
 }
 
-fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
+/// Returns the heads of the columns after the name; the last two only if waits were measured.
+fn heads(args: &Args, comparison: &Comparison) -> Vec<String> {
     let measure = match args.metric {
         Metric::Mean => "mean",
         Metric::P50 => "p50",
@@ -208,7 +210,7 @@ fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
     } else {
         "self"
     };
-    [
+    let mut heads = vec![
         format!("Δ self/{}", unit(comparison)),
         format!("Δ {measure}"),
         "95 % interval".into(),
@@ -218,7 +220,34 @@ fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
         "count".into(),
         "total".into(),
         own.into(),
-    ]
+    ];
+    if has_waits(comparison) {
+        heads.extend(["queued".into(), "blocked".into()]);
+    }
+    heads
+}
+
+/// Returns whether a scope of either side was divided into running and waiting.
+fn has_waits(comparison: &Comparison) -> bool {
+    let sides = |row: &Row| {
+        row.pair.before().is_some_and(is_divided) || row.pair.after().is_some_and(is_divided)
+    };
+    comparison.rows.iter().any(sides)
+}
+
+fn is_divided(stats: &ScopeStats) -> bool {
+    stats.measures.has(Measures::WAIT)
+}
+
+/// Returns how long a call was queued for a processor, and how long it was blocked, in the mean.
+fn mean_waits_ns(stats: &ScopeStats) -> Option<[f64; 2]> {
+    let Measured {
+        off_cpu_ns,
+        run_queue_ns,
+        ..
+    } = stats.measured;
+    let sums = [run_queue_ns, off_cpu_ns.saturating_sub(run_queue_ns)];
+    is_divided(stats).then(|| sums.map(|ns| ns as f64 / stats.count.max(1) as f64))
 }
 
 /// Returns the index in [`heads`] of the column that an order uses; names have none.
@@ -257,7 +286,7 @@ fn row_cells(args: &Args, comparison: &Comparison, row: &Row) -> Vec<String> {
     let known = row.change.and_then(|change| change.interval);
     let own_mean =
         |stats: &ScopeStats| units::duration(stats.self_ns as f64 / stats.count.max(1) as f64);
-    vec![
+    let mut cells = vec![
         signed_duration(row.self_change_ns),
         change,
         known.map_or_else(|| "–".into(), interval),
@@ -270,7 +299,16 @@ fn row_cells(args: &Args, comparison: &Comparison, row: &Row) -> Vec<String> {
             Metric::Own => own_mean(stats),
             _ => ns(stats.self_ns),
         }),
-    ]
+    ];
+    if has_waits(comparison) {
+        cells.extend([0, 1].map(|part| {
+            cell(&|stats| match mean_waits_ns(stats) {
+                Some(ns) => units::duration(ns[part]),
+                None => "–".into(),
+            })
+        }));
+    }
+    cells
 }
 
 fn signed_duration(ns: f64) -> String {
@@ -357,6 +395,11 @@ struct ScopeJson<'a> {
     mean_ns: f64,
     p50_ns: u64,
     p99_ns: u64,
+    /// Absent unless waits were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    off_cpu_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_queue_ns: Option<u64>,
 }
 
 impl<'a> DiffJson<'a> {
@@ -441,6 +484,8 @@ impl<'a> ScopeJson<'a> {
             mean_ns: stats.mean_ns,
             p50_ns: stats.p50_ns,
             p99_ns: stats.p99_ns,
+            off_cpu_ns: is_divided(stats).then_some(stats.measured.off_cpu_ns),
+            run_queue_ns: is_divided(stats).then_some(stats.measured.run_queue_ns),
         }
     }
 }

@@ -260,6 +260,8 @@ fn an_unknown_name_is_one_line() {
 /// Of a program that records.
 #[cfg(all(feature = "locks", not(feature = "off")))]
 mod recorded {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -280,21 +282,27 @@ mod recorded {
     fn the_path_of_a_call_names_all_that_held_the_lock() {
         own_process!();
         static LOCK: Mutex<()> = Mutex::named("queue", ());
-        const HOLD: Duration = Duration::from_millis(30);
+        const HOLD: Duration = Duration::from_millis(60);
+        static ASKS: AtomicBool = AtomicBool::new(false);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
         vor::Config::new().capture(&path).enable();
         thread::scope(|threads| {
+            let (holds, held) = mpsc::channel();
             let first = thread::Builder::new().name("first".into());
-            let first = first.spawn_scoped(threads, || {
+            let first = first.spawn_scoped(threads, move || {
                 vor::profile_scope!("reads");
                 let _guard = LOCK.lock().unwrap();
+                holds.send(()).unwrap();
+                while !ASKS.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
                 spin(HOLD);
             });
-            thread::sleep(HOLD / 3);
+            held.recv().unwrap();
             vor::profile_scope!("asks");
-            let _guard = LOCK.lock().unwrap();
-            spin(HOLD / 10);
+            ASKS.store(true, Ordering::Relaxed);
+            drop(LOCK.lock().unwrap());
             first.unwrap().join().unwrap();
         });
         vor::frame_mark();

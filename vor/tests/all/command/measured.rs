@@ -87,6 +87,30 @@ fn waits_are_divided_into_queued_and_blocked() {
     // A recorder before switches were counted.
     assert!(!text.contains("switches"), "{text}");
     assert!(scope("outer").get("context_switches").is_none());
+
+    let frames = run("frames", &path, &["--json"]).json();
+    let waits = &frames["frames"][0]["waits"];
+    // That of `outer`, which has those of `inner`.
+    assert_eq!(waits["queued_ns"], 20_000, "{frames}");
+    assert_eq!(waits["blocked_ns"], 30_000);
+    let text = run("frames", &path, &[]).stdout;
+    assert!(
+        text.contains("queued") && text.contains("20.0 µs"),
+        "{text}"
+    );
+
+    let later = folder.path().join("later.vor");
+    write(&later, &names, &[90_000, 20_000], &[30_000, 5_000]);
+    let later = later.to_str().unwrap();
+    let json = run("diff", &path, &[later, "--format", "json"]).json();
+    let rows = json["scopes"].as_array().unwrap();
+    let outer = rows.iter().find(|row| row["name"] == "outer").unwrap();
+    assert_eq!(outer["before"]["off_cpu_ns"], 50_000);
+    assert_eq!(outer["after"]["off_cpu_ns"], 90_000);
+    assert_eq!(outer["after"]["run_queue_ns"], 20_000);
+    let text = run("diff", &path, &[later, "--format", "markdown"]).stdout;
+    assert!(text.contains("| queued | blocked |"), "{text}");
+    assert!(text.contains("| 30.0 µs → 70.0 µs |"), "{text}");
 }
 
 #[test]
