@@ -25,6 +25,8 @@
 //! | `dur_ns` | integer | its duration |
 //! | `self_ns` | integer | its duration minus the spans directly inside it, in any frame |
 //! | `args` | map of text to text | its arguments, `args['size']`; null without arguments |
+//! | `queued_ns` | integer | how long its thread was runnable and had no processor, the spans inside it included; null unless waits were measured |
+//! | `blocked_ns` | integer | how long its thread waited for something else, likewise |
 //!
 //! Arguments are text, because arguments with one name can have several types, and JSON has neither
 //! NaN nor all of `u64`. A second argument with the same name is called `arg` and its position.

@@ -10,6 +10,7 @@ use vor_capture::Error;
 use vor_capture::model::batch::{ArgValue, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::sink::Interest;
 use vor_capture::stats::{SpanMapper, SpanTimes};
 
@@ -78,6 +79,10 @@ struct Rows {
     arg_definition: Vec<i16>,
     arg_repetition: Vec<i16>,
     arg_bytes: usize,
+    queued_ns: Vec<i64>,
+    blocked_ns: Vec<i64>,
+    /// Whether each row has both: 0 or 1.
+    waits_definition: Vec<i16>,
 }
 
 impl Table for SpanTable {
@@ -99,7 +104,9 @@ impl Table for SpanTable {
                 required binary key (STRING);
                 required binary value (STRING);
             }
-        }";
+        }
+        optional int64 queued_ns;
+        optional int64 blocked_ns;";
 
     fn new(origin: OriginColumns) -> Self {
         Self {
@@ -226,7 +233,7 @@ impl SpanTable {
         }
         let catalog = &*self.catalog;
         let zeros = vec![0; rows.len()];
-        let mut columns = Vec::with_capacity(18);
+        let mut columns = Vec::with_capacity(20);
         self.origin.push(&catalog.process, &zeros, &mut columns);
         let labels: Vec<_> = rows
             .thread_ids
@@ -253,6 +260,9 @@ impl SpanTable {
         };
         columns.push(Column::NestedTexts(&rows.arg_keys, levels));
         columns.push(Column::NestedTexts(&rows.arg_values, levels));
+        for ns in [&rows.queued_ns, &rows.blocked_ns] {
+            columns.push(Column::OptionalInts(ns, &rows.waits_definition));
+        }
         let result = output.write(rows.period.unix_ns, &columns);
         rows.clear();
         result
@@ -340,6 +350,20 @@ impl Rows {
         let rows = self.arg_definition.len() + count;
         self.arg_definition.resize(rows, 0);
         self.arg_repetition.resize(rows, 0);
+        let rows = self.waits_definition.len() + count;
+        self.waits_definition.resize(rows, 0);
+    }
+
+    /// Appends the waits of a row with arguments.
+    fn push_waits(&mut self, site: Option<&SiteInfo>, values: &[ArgValue]) {
+        let site = site.filter(|site| Measures::of(site).has(Measures::WAIT));
+        if let Some(site) = site {
+            let measured = Measured::of(site, values);
+            let blocked_ns = measured.off_cpu_ns.saturating_sub(measured.run_queue_ns);
+            self.queued_ns.push(saturated(measured.run_queue_ns));
+            self.blocked_ns.push(saturated(blocked_ns));
+        }
+        self.waits_definition.push(i16::from(site.is_some()));
     }
 
     /// Appends the arguments of a row whose site was pushed before.
@@ -347,6 +371,7 @@ impl Rows {
         if values.is_empty() {
             return self.skip_args(1);
         }
+        self.push_waits(site, values);
         let names = &mut self.arg_names[self.sites[row] as usize];
         if names.len() < values.len() {
             let keys = arg_keys(site, values.len()).into_iter();
@@ -385,5 +410,8 @@ impl Rows {
         self.arg_definition.clear();
         self.arg_repetition.clear();
         self.arg_bytes = 0;
+        self.queued_ns.clear();
+        self.blocked_ns.clear();
+        self.waits_definition.clear();
     }
 }

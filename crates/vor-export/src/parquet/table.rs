@@ -45,6 +45,8 @@ pub enum Column<'a> {
     Doubles(&'a [f64]),
     /// Texts at any depth of a list or map.
     NestedTexts(&'a [ByteArray], Levels<'a>),
+    /// A number or none per row: the numbers, and for each row how many it has.
+    OptionalInts(&'a [i64], &'a [i16]),
     /// Numbers at any depth of a list or map.
     NestedInts(&'a [i64], Levels<'a>),
 }
@@ -255,6 +257,11 @@ fn write_plain<W: Write + Send>(
             texts,
             Some(levels.definition),
             Some(levels.repetition),
+        )?),
+        Column::OptionalInts(ints, definition) => drop(column.typed::<Int64Type>().write_batch(
+            ints,
+            Some(definition),
+            None,
         )?),
         Column::NestedInts(ints, levels) => drop(column.typed::<Int64Type>().write_batch(
             ints,

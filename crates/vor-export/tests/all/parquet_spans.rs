@@ -13,6 +13,7 @@ use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_capture::model::measures::Measures;
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::sink::{FrameSink, Interest};
 use vor_capture::stats::StatsBuilder;
@@ -290,6 +291,61 @@ fn one_thread(catalog: &Arc<Catalog>, batch: ThreadBatch) -> Piece {
         catalog: Arc::clone(catalog),
         threads: vec![batch],
     }))
+}
+
+#[test]
+fn waits_have_columns_where_they_were_measured() {
+    let mut catalog = vor_fixtures::catalog();
+    let arg_names = |names: &[&'static str]| names.iter().map(|name| (*name).into()).collect();
+    let waits: Vec<&'static str> = Measures::WAITS.arg_names().collect();
+    let sites = [arg_names(&waits), arg_names(&["n"])];
+    let sites = sites.map(|arg_names| Some(Arc::new(filled!(SiteInfo { arg_names }))));
+    catalog.sites = Arc::new(sites.to_vec());
+    let measured = |span, off_cpu_ns, run_queue_ns| {
+        let value = |name: &&str| match *name {
+            "off_cpu_ns" => off_cpu_ns,
+            "run_queue_ns" => run_queue_ns,
+            _ => 0,
+        };
+        filled!(SpanArgs {
+            span,
+            values: waits
+                .iter()
+                .map(|name| ArgValue::U64(value(name)))
+                .collect()
+        })
+    };
+    let rows = span_rows(&[one_thread(
+        &Arc::new(catalog),
+        filled!(ThreadBatch {
+            start_ticks: vec![1000, 1010, 1020, 1030],
+            duration_ticks: vec![5; 4],
+            sites: [1, 2, 2, 1].map(SiteId).to_vec(),
+            args: vec![
+                measured(0, 70, 20),
+                filled!(SpanArgs {
+                    span: 1,
+                    values: vec![ArgValue::U64(9)],
+                }),
+                measured(3, 5, 5),
+            ]
+        }),
+    )]);
+    let columns = ["queued_ns", "blocked_ns"];
+    let found: Vec<_> = (rows.iter())
+        .map(|row| columns.map(|column| optional(row, column)))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            [Some(20), Some(50)],
+            [None, None],
+            [None, None],
+            [Some(5), Some(0)]
+        ]
+    );
+    let names: Vec<String> = args(&rows[0]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, waits);
 }
 
 #[test]
