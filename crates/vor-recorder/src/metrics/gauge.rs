@@ -24,12 +24,25 @@ pub trait Gauge: Send + Sync {
 
     /// Returns the number.
     fn read(&self) -> f64;
+
+    /// Returns the name of a second metric, for a gauge that also counts events since the last
+    /// mark. It has the same unit.
+    fn count_name(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the number of these events, and begins to count again.
+    fn take_count(&self) -> f64 {
+        0.0
+    }
 }
 
 struct Entry {
     gauge: Weak<dyn Gauge>,
     /// The number of the user column; `None` before the first mark.
     column: Option<u32>,
+    /// The column of the events that it counts, if it does.
+    count_column: Option<u32>,
 }
 
 /// The gauges that exist.
@@ -68,6 +81,7 @@ pub fn register(gauge: Weak<dyn Gauge>) -> GaugeRegistration {
         let entry = Entry {
             gauge,
             column: None,
+            count_column: None,
         };
         gauges.all.insert(gauges.next, entry);
         GaugeRegistration(gauges.next)
@@ -96,8 +110,14 @@ pub(super) fn read_all(metrics: &mut Metrics) -> Readings {
         let Some(gauge) = entry.gauge.upgrade() else {
             return true;
         };
-        entry.column = entry.column.or_else(|| declare(metrics, &*gauge));
+        if entry.column.is_none() {
+            entry.column = declare(metrics, &gauge.name(), gauge.unit());
+            let name = gauge.count_name();
+            entry.count_column = name.and_then(|name| declare(metrics, &name, gauge.unit()));
+        }
         values.extend(entry.column.map(|column| (column, gauge.read())));
+        let count = entry.count_column;
+        values.extend(count.map(|column| (column, gauge.take_count())));
         gauges.push(gauge);
         entry.column.is_some()
     });
@@ -111,10 +131,9 @@ pub(super) fn read_all(metrics: &mut Metrics) -> Readings {
     Readings { values, gauges }
 }
 
-fn declare(metrics: &mut Metrics, gauge: &dyn Gauge) -> Option<u32> {
-    let name = gauge.name();
-    let name = crate::hot::args::cut(&name, super::MAX_NAME_BYTES);
-    let unit = || gauge.unit().to_owned();
+fn declare(metrics: &mut Metrics, name: &str, unit: &str) -> Option<u32> {
+    let name = crate::hot::args::cut(name, super::MAX_NAME_BYTES);
+    let unit = || unit.to_owned();
     metrics.units.entry(name.into()).or_insert_with(unit);
     Some(metrics.named(name)?.column)
 }

@@ -68,6 +68,14 @@ fn each_frame_has_the_depth_at_its_mark() {
     let expected = depths.map(|depth| Some(f64::from(depth)));
     let expected: Vec<_> = expected.into_iter().chain([Some(0.0), None]).collect();
     assert_eq!(metric(&path, "depth: jobs"), expected);
+    // As many as make the depths smaller.
+    let before = [0].into_iter().chain(depths);
+    let received = before
+        .zip(depths)
+        .map(|(before, depth): (u32, u32)| before.saturating_sub(depth));
+    let expected = received.map(|count| Some(f64::from(count)));
+    let expected: Vec<_> = expected.chain([Some(0.0), None]).collect();
+    assert_eq!(metric(&path, "received: jobs"), expected);
 }
 
 #[test]

@@ -602,14 +602,20 @@ fn the_depth_of_a_channel_is_a_metric_and_so_is_what_receivers_missed() {
     while let Some(event) = reader.next_event().unwrap() {
         if let vor_capture::reader::Event::Frame(frame) = event {
             let metric = |name| frame.frame.metric(name);
-            frames.push(["depth: jobs", "depth: events", "lagged: news"].map(metric));
+            let names = [
+                "depth: jobs",
+                "received: jobs",
+                "depth: events",
+                "lagged: news",
+            ];
+            frames.push(names.map(metric));
         }
     }
     assert_eq!(
         frames,
         [
-            [Some(7.0), Some(2.0), Some(3.0)],
-            [Some(0.0), Some(0.0), Some(0.0)]
+            [Some(7.0), Some(1.0), Some(2.0), Some(3.0)],
+            [Some(0.0), Some(7.0), Some(0.0), Some(0.0)]
         ]
     );
 }

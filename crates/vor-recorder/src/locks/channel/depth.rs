@@ -215,6 +215,12 @@ impl<R: Received> Depth<R> {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the number of messages that were received.
+    #[cfg_attr(loom, expect(dead_code, reason = "only marks read it"))]
+    pub(in crate::locks) fn received(&self) -> u64 {
+        self.received.sum()
+    }
+
     /// Returns the number of messages that were sent and not received.
     pub(in crate::locks) fn read(&self) -> u64 {
         if self.is_closed.load(Ordering::Relaxed) {

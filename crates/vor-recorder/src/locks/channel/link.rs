@@ -1,6 +1,6 @@
 //! The parts of a channel beside the channel below: its name, its depth, the sites of its waits.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 
 use super::depth::{Depth, Received};
@@ -19,6 +19,8 @@ pub(in crate::locks) struct ChannelInfo<R> {
     pub(in crate::locks) to_send: NamedSite,
     /// Receivers that are there. The last one to go sees the others gone (acquire and release).
     live_receivers: AtomicUsize,
+    /// Messages that were received until the last mark. Written and read by marks (relaxed).
+    received_before: AtomicU64,
     _registration: Option<GaugeRegistration>,
 }
 
@@ -42,6 +44,7 @@ pub(in crate::locks) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, Re
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
         live_receivers: AtomicUsize::new(1),
+        received_before: AtomicU64::new(0),
         _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
     });
     (SenderLink::new(&info), ReceiverLink { info })
@@ -58,6 +61,16 @@ impl<R: Received> Gauge for ChannelInfo<R> {
 
     fn read(&self) -> f64 {
         self.depth.read() as f64
+    }
+
+    fn count_name(&self) -> Option<String> {
+        Some(format!("received: {}", self.name))
+    }
+
+    fn take_count(&self) -> f64 {
+        let received = self.depth.received();
+        let before = self.received_before.swap(received, Ordering::Relaxed);
+        received.wrapping_sub(before) as f64
     }
 }
 
