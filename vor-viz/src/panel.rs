@@ -589,8 +589,8 @@ impl Panel {
             });
     }
 
-    /// Returns the slowest frame of a capture in the time that its bars show; `None` where they show
-    /// the frames of the store.
+    /// Returns the slowest frame of a capture in the time that its bars show; `None` where they
+    /// show the frames of the store.
     fn slowest_in_sight(&self, summary: &Summary) -> Option<u64> {
         let view = &self.view;
         let shown = view

@@ -1,4 +1,5 @@
-//! The CPU time of a wait for a lock that another thread holds, beside that of the standard library.
+//! The CPU time of a wait for a lock that another thread holds, beside that of the standard
+//! library.
 //!
 //! The holder tells the waiter to ask for the lock, lets it run, and unlocks:
 //!
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! Both read their own CPU clock around the parts in brackets, whose sum is the cost of the wait:
-//! the system calls and, with vor, what is recorded. The time asleep does not count. A wait for which
-//! the waiter had not asked before the unlock is left out.
+//! the system calls and, with vor, what is recorded. The time asleep does not count. A wait for
+//! which the waiter had not asked before the unlock is left out.
 //!
 //! Both run on one processor, so that no interrupt of another one is part of the cost: in a virtual
 //! machine that takes longer than the rest, and differs from wait to wait.

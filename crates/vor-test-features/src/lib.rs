@@ -1,1 +1,2 @@
-//! Turns on the features whose tests `cargo test --workspace --no-default-features` runs; see `Cargo.toml`.
+//! Turns on the features whose tests `cargo test --workspace --no-default-features` runs; see
+//! `Cargo.toml`.

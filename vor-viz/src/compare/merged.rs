@@ -107,7 +107,7 @@ impl Gather for SideWork {
     }
 }
 
-/// What sums are divided by, so that sides of different lengths compare.
+/// The number by which sums are divided, so that sides of different lengths compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Per {
     /// The number of frames.
@@ -180,7 +180,8 @@ pub struct MergedRow {
 }
 
 impl MergedRow {
-    /// Returns the increase in duration per frame, or per second, from the left to the right side, in nanoseconds.
+    /// Returns the increase in duration per frame, or per second, from the left to the right side,
+    /// in nanoseconds.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
         let [left, right] = self
@@ -307,7 +308,7 @@ fn modules_of(catalog: &Catalog) -> FxHashMap<&str, FxHashSet<&str>> {
 /// Both sides, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
-    /// What its sums are divided by.
+    /// The number by which its sums are divided.
     pub per: Per,
     /// A row per name, module path and kind, in no particular order.
     pub rows: Vec<MergedRow>,

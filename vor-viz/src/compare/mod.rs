@@ -29,7 +29,7 @@ pub struct Side<'a> {
     pub name: &'a str,
     /// The store of its frames.
     pub store: &'a Store,
-    /// What it covers.
+    /// The part that it covers.
     pub scope: Scope,
     /// The spans of a capture of which the store holds a part; ranges of time are asked of them.
     pub spans: Option<&'a Spans>,

@@ -70,7 +70,7 @@ impl Filters {
 
     /// Sets the filters of some options.
     pub(super) fn apply(&mut self, options: &mut FindOptions, catalog: &Catalog) {
-        // What cannot be read filters nothing out, and is marked.
+        // A text that cannot be read filters nothing out, and is marked.
         let least_ns = duration_ns(&self.least).unwrap_or(0);
         let most_ns = duration_ns(&self.most).unwrap_or(u64::MAX);
         options.durations_ns = (least_ns, most_ns);

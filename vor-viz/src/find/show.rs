@@ -98,7 +98,7 @@ pub struct Find {
     slow: SlowFrames,
 }
 
-/// What the user chose in the tab.
+/// The choices in the tab.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FindAction {
     /// A frame of the capture, counted from 0.

@@ -104,7 +104,7 @@ fn slowest(frames: impl Iterator<Item = SlowFrame>, most: usize) -> Vec<SlowFram
         .collect()
 }
 
-/// What a list is of.
+/// The things that a list depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Inputs {
     /// A capture: the time, and the number of known frames.

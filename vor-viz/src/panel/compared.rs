@@ -10,7 +10,7 @@ use crate::store::{FrameId, Store};
 use crate::theme::Theme;
 use crate::view::Scope;
 
-/// What was kept for a comparison. It stays the same when frames come and go.
+/// The part that was kept for a comparison. It stays the same when frames come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Frames(FrameId, FrameId),

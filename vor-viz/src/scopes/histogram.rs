@@ -20,7 +20,7 @@ const LABEL_DISTANCE: f64 = 64.0;
 /// The distribution of some durations, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Distribution<'a> {
-    /// What the durations are of.
+    /// The things that have the durations.
     pub(crate) name: &'a str,
     pub(crate) histogram: &'a Histogram,
     pub(crate) min_ns: u64,

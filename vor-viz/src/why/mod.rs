@@ -1,4 +1,4 @@
-//! What makes a frame slow: its scopes beside those of the median frame, one by one.
+//! The reasons of a slow frame: its scopes beside those of the median frame, one by one.
 //!
 //! The median is that of many frames: of all in a running program, and of a capture of those that
 //! are [spread evenly](SAMPLE) over it. A scope's time in each frame comes from the spans

@@ -65,7 +65,7 @@ const COLUMNS: [Column; 9] = [
     },
 ];
 
-/// What the frames were chosen from.
+/// The frames to choose from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Inputs {
     pinned: FrameId,
@@ -90,7 +90,7 @@ impl Default for Why {
         Self {
             job: Job::default(),
             options: None,
-            // What took longer by itself explains the rest.
+            // A scope that took longer by itself explains the others.
             sort: Sort {
                 column: 5,
                 descending: true,

@@ -49,7 +49,7 @@ impl Measures {
     pub const WAIT: Self = Self(8);
     /// Switches between threads: [`CONTEXT_SWITCHES`]. It goes with [`WAIT`](Self::WAIT).
     pub const SWITCHES: Self = Self(16);
-    /// What a thread waited for, in all: [`CPU`](Self::CPU), [`WAIT`](Self::WAIT) and
+    /// All that a thread waited for: [`CPU`](Self::CPU), [`WAIT`](Self::WAIT) and
     /// [`SWITCHES`](Self::SWITCHES).
     pub const WAITS: Self = Self(1 | 8 | 16);
 

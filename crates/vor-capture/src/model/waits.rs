@@ -1,5 +1,5 @@
-//! Recorded waits: the spans and tasks `wait: NAME` of locks, channels and conditions; and the tasks
-//! `hold: NAME` of locks.
+//! Recorded waits: the spans and tasks `wait: NAME` of locks, channels and conditions, and the
+//! tasks `hold: NAME` of locks.
 //!
 //! A wait of a thread for something that another holds has the holder in its first arguments. The
 //! category tells waits from a scope of the program that has such a name.

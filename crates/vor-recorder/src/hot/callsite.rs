@@ -650,8 +650,8 @@ impl Registry {
         self.name_id_with(name, 0, measures, SiteInfo::default)
     }
 
-    /// Returns the id of a name made at run time, for scopes with arguments of these kinds and these
-    /// measures. A new name is described by `info`, to which the name is added.
+    /// Returns the id of a name made at run time, for scopes with arguments of these kinds and
+    /// these measures. A new name is described by `info`, to which the name is added.
     pub(crate) fn name_id_with(
         &mut self,
         name: &str,

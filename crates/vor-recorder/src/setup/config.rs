@@ -414,8 +414,9 @@ impl Config {
     /// Also measures what a scope waited for while its thread was off the CPU: for a processor (the
     /// argument [`run_queue_ns`](vor_capture::model::measures::RUN_QUEUE_NS) of its span), or for
     /// something else. Also counts how often the thread got a processor again
-    /// ([`context_switches`](vor_capture::model::measures::CONTEXT_SWITCHES)). On Linux, and where the system does not report it, one line says so. Once
-    /// on, it stays on until the process ends.
+    /// ([`context_switches`](vor_capture::model::measures::CONTEXT_SWITCHES)). On Linux, and where
+    /// the system does not report it, one line says so. Once on, it stays on until the process
+    /// ends.
     ///
     /// A scope whose thread was not switched out pays nothing more than for its CPU time; otherwise
     /// reading the kernel's count takes about a microsecond.
@@ -611,8 +612,8 @@ impl Config {
     /// states of threads, and Perfetto finds critical paths by them.
     ///
     /// It needs root, tracefs and an x86-64 processor, and a process that is in no container of
-    /// its own. Otherwise one line says why there are no events. The kernel writes 72 bytes for each
-    /// switch of a thread.
+    /// its own. Otherwise one line says why there are no events. The kernel writes 72 bytes for
+    /// each switch of a thread.
     ///
     /// # Examples
     ///

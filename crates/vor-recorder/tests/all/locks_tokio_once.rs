@@ -189,7 +189,7 @@ fn a_timed_send_waits_no_longer_than_its_time() {
     );
 }
 
-/// What is free is taken before the budget is asked, and given back if the future is dropped.
+/// A free lock is taken before the budget is asked, and given back if the future is dropped.
 #[test]
 fn a_future_that_is_dropped_for_want_of_budget_has_taken_nothing() {
     own_process!();

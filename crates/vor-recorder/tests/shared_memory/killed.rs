@@ -82,7 +82,7 @@ fn step(number: u64) {
     }
 }
 
-/// What a capture has of a thread.
+/// The records of a thread in a capture.
 #[derive(Debug, Default)]
 struct Spans {
     /// Numbers of the numbered spans, with the texts of some, in the order of the file.

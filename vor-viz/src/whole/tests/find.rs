@@ -9,7 +9,7 @@ use super::{Given, PART_BYTES, RangeScope, made, opened, shape};
 use crate::find::{FindOptions, Instance, Instances, Order};
 use crate::store::Extent;
 
-/// What is compared of a call: duration, begin and thread.
+/// The compared values of a call: duration, begin and thread.
 type Call = (u64, i64, ThreadId);
 
 /// Sorts as the order wants it; ties are by begin and thread.

@@ -340,7 +340,7 @@ fn tasks_that_wait_have_rows_with_the_scope_in_which_the_lock_was_taken() {
     assert_eq!(json["rows"][0]["holder_scope"], "evict");
 }
 
-/// What the recorder writes is what the command reads.
+/// The command reads what the recorder writes.
 #[test]
 #[cfg(all(feature = "locks", feature = "tokio", not(feature = "off")))]
 fn a_recorded_wait_of_a_task_has_a_row() {

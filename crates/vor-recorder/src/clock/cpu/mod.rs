@@ -188,7 +188,7 @@ pub(crate) const fn without_run_queue(measures: Measures) -> Measures {
     measures.without(Measures::WAIT.union(Measures::SWITCHES))
 }
 
-/// What the kernel counts when it gives a thread a processor, summed over the thread's life.
+/// The kernel's counts for a thread that gets a processor, summed over the thread's life.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queued {
     /// The time for which the thread was runnable and had no processor.

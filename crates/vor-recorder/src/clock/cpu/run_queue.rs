@@ -3,8 +3,8 @@
 //!
 //! Linux has them in `/proc/thread-self/schedstat`, whose second and third number it updates when a
 //! thread gets a processor. Reading the file takes about a microsecond. They cannot have grown
-//! unless the thread was switched out, and then the thread's off-CPU time has grown too, so the file
-//! is read once for each growth of that. Each thread keeps its file open.
+//! unless the thread was switched out, and then the thread's off-CPU time has grown too, so the
+//! file is read once for each growth of that. Each thread keeps its file open.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -28,7 +28,7 @@ struct Last {
     /// The thread's off-CPU time at that moment.
     off_cpu_ticks: Cell<u64>,
     queued: Cell<Queued>,
-    /// What the thread of the parent had queued at a fork.
+    /// The time that the thread of the parent had been queued at a fork.
     of_parent: Cell<Queued>,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Position {
     pub(super) capture: Option<(u64, u64)>,
 }
 
-/// What the log declares.
+/// The declarations of the log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) catalog: Catalog,

@@ -255,8 +255,8 @@ impl Remains {
 
     /// Reads the positions of all rings that belong to one state of the outputs.
     ///
-    /// A ring has two settled positions, so one of them belongs to this state unless the process has
-    /// settled twice meanwhile.
+    /// A ring has two settled positions, so one of them belongs to this state unless the process
+    /// has settled twice meanwhile.
     fn positions(&self, rings: &[Ring]) -> (Position, Vec<Result<Positions, Damaged>>) {
         const TRIES: u32 = 100;
         let mut tries = 0;

@@ -195,8 +195,8 @@ struct Shared {
     /// Slots of that chunk that were consumed. Read and written by the consumer alone (relaxed).
     offset: AtomicU64,
     /// Sequence number of the first chunk that is not free, in a ring that lies in a file. Written
-    /// by the consumer (relaxed), before it sets the bits in `free`; read by the producer (relaxed),
-    /// for which it is a hint.
+    /// by the consumer (relaxed), before it sets the bits in `free`; read by the producer
+    /// (relaxed), for which it is a hint.
     freed: AtomicU64,
     /// The last two settled positions. Read and written by the consumer alone (relaxed; the epoch
     /// is published with a release store).
@@ -313,8 +313,8 @@ impl Ring {
         Shape::of(slots).order_bytes() + Shape::of(slots).slots as usize * size_of::<Slot>()
     }
 
-    /// Returns how many of these bytes must have memory from the beginning: the order of chunks, and
-    /// two chunks, between which the producer can change for ever.
+    /// Returns how many of these bytes must have memory from the beginning: the order of chunks,
+    /// and two chunks, between which the producer can change for ever.
     pub(crate) fn first_bytes_in_pages(slots: usize) -> usize {
         let shape = Shape::of(slots);
         shape.order_bytes() + 2 * shape.chunk_slots as usize * size_of::<Slot>()
@@ -768,8 +768,8 @@ impl Ring {
         }
     }
 
-    /// Returns how many chunks are kept after they were read: a part of all of them, and none if the
-    /// producer needs them because the file gets no more memory.
+    /// Returns how many chunks are kept after they were read: a part of all of them, and none if
+    /// the producer needs them because the file gets no more memory.
     fn chunks_to_keep(&self, divisor: u64) -> u64 {
         match &self.file {
             Some(file) if !file.is_short() => self.order.len() as u64 / divisor,
@@ -777,8 +777,8 @@ impl Ring {
         }
     }
 
-    /// Returns the position of the next record, as [`settle`](Self::settle) counts. Called while the
-    /// ring has no producer.
+    /// Returns the position of the next record, as [`settle`](Self::settle) counts. Called while
+    /// the ring has no producer.
     pub(crate) fn pushed_position(&self) -> u64 {
         let at = (self.cursor.load(Ordering::Relaxed) - address(&self.slots)) / SLOT_BYTES;
         let offset = at - self.chunk.load(Ordering::Relaxed) * self.chunk_slots;

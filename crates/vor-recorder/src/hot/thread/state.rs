@@ -422,8 +422,8 @@ impl ThreadState {
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// Returns the open scopes, to restore them with [`restore_open`](Self::restore_open). Called by
-    /// the thread alone.
+    /// Returns the open scopes, to restore them with [`restore_open`](Self::restore_open). Called
+    /// by the thread alone.
     #[cfg(unix)]
     pub(super) fn save_open(&self) -> (u32, u32, Vec<(u64, u32)>) {
         let depth = self.depth(Ordering::Relaxed);
@@ -594,9 +594,9 @@ impl ThreadState {
         false
     }
 
-    /// Reads the innermost open scope as it was at a moment at which `holds` returned `true`. Called
-    /// by any thread. `holds` loads with acquire what the thread stored with release. A scope of the
-    /// site `except` is skipped.
+    /// Reads the innermost open scope as it was at a moment at which `holds` returned `true`.
+    /// Called by any thread. `holds` loads with acquire what the thread stored with release. A
+    /// scope of the site `except` is skipped.
     ///
     /// The thread closes no scope between two readings of its progress that agree, because each
     /// close changes the progress before it frees the scope's place. Two readings of the stack that
@@ -630,9 +630,9 @@ impl ThreadState {
         (pushed, self.slow_closes.load(Ordering::Acquire))
     }
 
-    /// Reads the height of the stack and the innermost scope of another site than `except`, or site 0
-    /// if there is none. Returns `None` while a scope opens or closes, and while scopes too deep for
-    /// the stack may be open.
+    /// Reads the height of the stack and the innermost scope of another site than `except`, or site
+    /// 0 if there is none. Returns `None` while a scope opens or closes, and while scopes too deep
+    /// for the stack may be open.
     #[cfg(feature = "locks")]
     fn read_innermost(&self, except: SiteId) -> Option<(u32, (SiteId, u64))> {
         let top = self.top.load(Ordering::Acquire);

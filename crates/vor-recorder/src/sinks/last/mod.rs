@@ -117,7 +117,7 @@ pub(crate) struct LastOptions {
     pub(crate) signals: bool,
 }
 
-/// What the sink and [`dump`] share.
+/// The parts that the sink and [`dump`] share.
 #[derive(Debug)]
 struct Shared {
     memory: Mutex<Memory>,

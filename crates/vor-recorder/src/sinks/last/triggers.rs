@@ -1,4 +1,5 @@
-//! Which frames, scopes and messages ask for a dump: they take longer than a limit, or are too many.
+//! Which frames, scopes and messages ask for a dump: they take longer than a limit, or are too
+//! many.
 
 use std::collections::VecDeque;
 use std::time::Duration;
