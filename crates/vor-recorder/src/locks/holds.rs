@@ -57,16 +57,7 @@ impl Holds {
     }
 
     /// The calling thread, the only holder, is about to unlock.
-    #[inline(always)]
     pub(super) fn end(&self, name: ValueName) {
-        if self.is_on {
-            self.end_slow(name);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_slow(&self, name: ValueName) {
         let began = self.began.load(Ordering::Relaxed);
         if began != 0 && record_state::keeps_spans() && !thread::is_busy() {
             let end_ticks = clock::ticks();

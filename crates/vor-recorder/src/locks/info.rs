@@ -40,7 +40,7 @@ impl LockInfo {
             name,
             site: NamedSite::new(SHAPE),
             holder: HolderWord::new(),
-            waiters: Waiters::new(),
+            waiters: Waiters::with_holds(holds),
             holds: Holds::new(holds),
         }
     }
@@ -55,9 +55,18 @@ impl LockInfo {
     /// The calling thread, the only holder, is about to unlock.
     #[inline(always)]
     pub(super) fn end_hold(&self) {
+        // One branch: with another, compilers no longer keep a guard in registers.
+        if self.waiters.need_care() {
+            self.end_hold_slow();
+        }
+        self.holder.clear();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_hold_slow(&self) {
         self.holds.end(self.name);
         self.waiters.before_unlock();
-        self.holder.clear();
     }
 
     /// Returns the name of the lock.
