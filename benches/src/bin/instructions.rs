@@ -50,6 +50,18 @@ fn counted_phase(passes: u64) {
     }
 }
 
+/// A lock that is free, and its unlock.
+#[cfg(feature = "lock")]
+#[inline(never)]
+fn counted_lock(passes: u64) {
+    static LOCK: vor::sync::Mutex<u64> = vor::sync::Mutex::named("free", 0);
+    for i in 0..passes {
+        if let Ok(mut value) = black_box(&LOCK).lock() {
+            *value += i;
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let kind = args.next().unwrap_or_default();
@@ -63,10 +75,12 @@ fn main() -> ExitCode {
         "scope-ruled-off" | "scope-ruled" => (counted_scope, true),
         "two-args" => (counted_two_args, true),
         "phase" => (counted_phase, true),
+        #[cfg(feature = "lock")]
+        "lock" => (counted_lock, true),
         _ => {
             eprintln!(
                 "instructions: expected empty, scope, scope-shared, scope-counted, scope-off, \
-                scope-ruled, scope-ruled-off, two-args or phase, found `{kind}`"
+                scope-ruled, scope-ruled-off, two-args, phase or lock, found `{kind}`"
             );
             return ExitCode::from(2);
         }
