@@ -40,7 +40,7 @@ impl LockInfo {
             name,
             site: NamedSite::new(SHAPE),
             holder: HolderWord::new(),
-            waiters: Waiters::with_holds(holds),
+            waiters: Waiters::new(holds),
             holds: Holds::new(holds),
         }
     }

@@ -20,12 +20,8 @@ pub(super) struct Waiters {
 const HOLDS: u32 = 1 << 31;
 
 impl Waiters {
-    pub(super) const fn new() -> Self {
-        Self::with_holds(false)
-    }
-
-    /// Does the same for a lock whose holds are recorded, if `holds` is set.
-    pub(super) const fn with_holds(holds: bool) -> Self {
+    /// Makes the part of a lock whose holds are recorded, if `holds` is set.
+    pub(super) const fn new(holds: bool) -> Self {
         Self {
             count: AtomicU32::new(if holds { HOLDS } else { 0 }),
             released: AtomicU64::new(0),

@@ -71,7 +71,7 @@ impl HeldInfo {
             blocked: NamedSite::new(BLOCKED),
             holder: AtomicU32::new(FREE),
             absent,
-            waiters: Waiters::new(),
+            waiters: Waiters::new(false),
         }
     }
 
