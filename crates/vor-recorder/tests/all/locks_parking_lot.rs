@@ -323,7 +323,9 @@ fn holds_of_a_writer_end_where_it_becomes_a_reader() {
     own_process!();
     static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
     check_holds("limit", |run| {
-        drop((LIMIT.read(), LIMIT.upgradable_read()));
+        // One after the other: a reader that waits for the upgradable lock stops an upgrade.
+        drop(LIMIT.read());
+        drop(LIMIT.upgradable_read());
         let mut limit = RwLockUpgradableReadGuard::upgrade(LIMIT.upgradable_read());
         run();
         *limit += 1;
