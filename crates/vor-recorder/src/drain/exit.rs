@@ -125,7 +125,7 @@ pub(crate) enum End {
 /// the thread that ends the process and read by it.
 static END: AtomicU64 = AtomicU64::new(NOT_YET);
 const NOT_YET: u64 = 0;
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[cfg(all(any(unix, windows), not(all(target_os = "linux", target_env = "gnu"))))]
 const UNREPORTED: u64 = 1;
 const FIRST_CODE: u64 = 2;
 

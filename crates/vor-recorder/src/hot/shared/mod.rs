@@ -419,6 +419,7 @@ pub(crate) fn settle(settle: impl FnOnce(u64) -> bool, release: impl FnOnce()) {
 }
 
 /// Removes the file's name at the end of the process, when the outputs have everything.
+#[cfg(any(unix, windows))]
 pub(crate) fn end() {
     if let Some(shared) = &*lock(&FILE) {
         shared.file.unlink();
