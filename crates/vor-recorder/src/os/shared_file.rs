@@ -125,7 +125,7 @@ impl SharedFile {
             let path = folder.join(name);
             match create_new(&path) {
                 Ok(file) => {
-                    lock(&file)?;
+                    lock(&file).inspect_err(|_| unlink(&path))?;
                     return Ok(Self {
                         file: Arc::new(file),
                         path,
@@ -180,8 +180,7 @@ impl SharedFile {
 
     /// Removes the file's name. The memory stays until the process ends.
     pub(crate) fn unlink(&self) {
-        // It may be gone: someone cleans the folder.
-        let _ = std::fs::remove_file(&self.path);
+        unlink(&self.path);
     }
 
     /// Gives this process, the child of a fork, a copy of its own at the same addresses, so that
@@ -192,6 +191,12 @@ impl SharedFile {
             map_private(&self.file, address, bytes, offset);
         }
     }
+}
+
+/// Removes the name of a file.
+pub(crate) fn unlink(path: &Path) {
+    // It may be gone: someone cleans the folder.
+    let _ = std::fs::remove_file(path);
 }
 
 /// Writes zeros in pieces.

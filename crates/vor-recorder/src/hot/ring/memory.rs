@@ -28,7 +28,7 @@ enum Owner {
     Pages,
     /// This value: a boxed slice.
     Box,
-    /// Whoever made the pages, which are never unmapped.
+    /// The maker of the pages, who never unmaps them.
     Other,
 }
 

@@ -60,107 +60,64 @@ pub(crate) const OWNER: u32 = 4;
 /// The capture that the process writes: its identity, and the bytes of its path.
 pub(crate) const CAPTURE: u32 = 5;
 
-/// Words of the entry of a ring.
-pub(crate) const RING_WORDS: usize = 18;
+/// Declares a structure of words, with its conversions to and from an array of them.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        struct $Name:ident: $count:ident { $($(#[$field_meta:meta])* $field:ident,)* }
+    ) => {
+        /// Words of the structure.
+        pub(crate) const $count: usize = [$(stringify!($field)),*].len();
 
-/// Where everything of a ring is in the file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RingEntry {
-    pub(crate) slots: u64,
-    /// The address of the slots in the process, from which the cursor counts.
-    pub(crate) slots_address: u64,
-    pub(crate) slot_count: u64,
-    pub(crate) chunk_slots: u64,
-    /// Entries of two words: the number of the chunk, and the slots that are used in it.
-    pub(crate) order: u64,
-    pub(crate) cursor: u64,
-    pub(crate) started: u64,
-    pub(crate) freed: u64,
-    /// Twice: an epoch, a position, and the records that were dropped.
-    pub(crate) settled: u64,
-    pub(crate) dropped: u64,
-    /// The height of the stack of open scopes: their number times the bytes of an entry.
-    pub(crate) top: u64,
-    /// A byte: whether the thread has ended.
-    pub(crate) exited: u64,
-    pub(crate) open: u64,
-    pub(crate) open_count: u64,
-    pub(crate) open_bytes: u64,
-    /// In an entry of the stack: the start, and the site in 32 bits.
-    pub(crate) open_start: u64,
-    pub(crate) open_site: u64,
-    /// The number of the ring.
-    pub(crate) number: u64,
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $Name {
+            $($(#[$field_meta])* pub(crate) $field: u64,)*
+        }
+
+        impl $Name {
+            pub(crate) fn words(&self) -> [u64; $count] {
+                [$(self.$field),*]
+            }
+
+            #[cfg_attr(
+                not(feature = "reader"),
+                expect(dead_code, reason = "only the recovery needs it")
+            )]
+            pub(crate) fn from_words([$($field),*]: [u64; $count]) -> Self {
+                Self { $($field),* }
+            }
+        }
+    };
 }
 
-impl RingEntry {
-    pub(crate) fn words(&self) -> [u64; RING_WORDS] {
-        [
-            self.slots,
-            self.slots_address,
-            self.slot_count,
-            self.chunk_slots,
-            self.order,
-            self.cursor,
-            self.started,
-            self.freed,
-            self.settled,
-            self.dropped,
-            self.top,
-            self.exited,
-            self.open,
-            self.open_count,
-            self.open_bytes,
-            self.open_start,
-            self.open_site,
-            self.number,
-        ]
-    }
-
-    #[cfg_attr(
-        not(feature = "reader"),
-        expect(dead_code, reason = "only the recovery needs it")
-    )]
-    pub(crate) fn from_words(words: [u64; RING_WORDS]) -> Self {
-        let [
-            slots,
-            slots_address,
-            slot_count,
-            chunk_slots,
-            order,
-            cursor,
-            started,
-            freed,
-            settled,
-            dropped,
-            top,
-            exited,
-            open,
-            open_count,
-            open_bytes,
-            open_start,
-            open_site,
-            number,
-        ] = words;
-        Self {
-            slots,
-            slots_address,
-            slot_count,
-            chunk_slots,
-            order,
-            cursor,
-            started,
-            freed,
-            settled,
-            dropped,
-            top,
-            exited,
-            open,
-            open_count,
-            open_bytes,
-            open_start,
-            open_site,
-            number,
-        }
+words! {
+    /// Where everything of a ring is in the file.
+    struct RingEntry: RING_WORDS {
+        slots,
+        /// The address of the slots in the process, from which the cursor counts.
+        slots_address,
+        slot_count,
+        chunk_slots,
+        /// Entries of two words: the number of the chunk, and the slots that are used in it.
+        order,
+        cursor,
+        started,
+        freed,
+        /// Twice: an epoch, a position, and the records that were dropped.
+        settled,
+        dropped,
+        /// The height of the stack of open scopes: their number times the bytes of an entry.
+        top,
+        /// A byte: whether the thread has ended.
+        exited,
+        open,
+        open_count,
+        open_bytes,
+        /// In an entry of the stack: the start, and the site in 32 bits.
+        open_start,
+        open_site,
+        /// The number of the ring.
+        number,
     }
 }

@@ -81,58 +81,24 @@ pub(crate) fn begin(folder: &Path, header: Header) -> io::Result<bool> {
     if place.is_some() {
         return Ok(false);
     }
-    let mut file = SharedFile::create(folder)?;
-    let begun = begin_in(&mut file, header);
-    let (words, encoder) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            file.unlink();
-            return Err(error);
+    let file = SharedFile::create(folder)?;
+    let path = file.path().to_owned();
+    let begun = Shared::begin(file, header).and_then(|(words, mut shared)| {
+        for (id, (info, words)) in (1..).zip(registry.after(0)) {
+            shared.put_site(id, info, *words)?;
         }
-    };
-    let mut shared = Shared {
-        file,
-        block_at: LOG_AT,
-        block_bytes: shared_file::AREA_BYTES,
-        used: 0,
-        encoder,
-        rings: 0,
-        has_failed: false,
-    };
-    let mut bytes = Vec::new();
-    shared.encoder.header(&mut bytes);
-    shared.put(layout::DECLARATION, &bytes)?;
-    for (id, (info, words)) in (1..).zip(registry.after(0)) {
-        shared.put_site(id, info, *words)?;
-    }
-    for (number, info) in (0..).zip(threads.infos()) {
-        shared.put_thread(number, info)?;
-    }
+        for (number, info) in (0..).zip(threads.infos()) {
+            shared.put_thread(number, info)?;
+        }
+        Ok((words, shared))
+    });
+    let (words, shared) = begun.inspect_err(|_| shared_file::unlink(&path))?;
     // The last word: a file without it is not complete.
     set(words, word::MAGIC, layout::MAGIC);
     WORDS.store(words.as_ptr(), Ordering::Relaxed);
     *place = Some(shared);
     IS_ON.store(true, Ordering::Relaxed);
     Ok(true)
-}
-
-/// Makes the header and the first block of the log.
-fn begin_in(file: &mut SharedFile, header: Header) -> io::Result<(NonNull<AtomicU64>, Encoder)> {
-    let pages = file.map_area(HEADER_BYTES, HEADER_BYTES)?;
-    let log_at = file.add_area(shared_file::AREA_BYTES, shared_file::AREA_BYTES)?;
-    debug_assert_eq!(log_at, LOG_AT);
-    let words = pages.first.cast();
-    set(words, word::VERSION, layout::VERSION);
-    set(words, word::PID, u64::from(header.pid));
-    set(
-        words,
-        word::HAS_HARDWARE_TICKS,
-        u64::from(clock::is_hardware()),
-    );
-    set(words, word::FILE_ID, header.file_id);
-    set(words, word::START_UNIX_NS, header.start_unix_ns as u64);
-    set(words, word::START_TICKS, header.start_ticks);
-    Ok((words, Encoder::new(header)))
 }
 
 /// Stores a word of the header.
@@ -154,6 +120,37 @@ fn words() -> Option<NonNull<AtomicU64>> {
 }
 
 impl Shared {
+    /// Makes the header and the first block of the log.
+    fn begin(mut file: SharedFile, header: Header) -> io::Result<(NonNull<AtomicU64>, Self)> {
+        let pages = file.map_area(HEADER_BYTES, HEADER_BYTES)?;
+        let block_at = file.add_area(shared_file::AREA_BYTES, shared_file::AREA_BYTES)?;
+        debug_assert_eq!(block_at, LOG_AT);
+        let words = pages.first.cast();
+        set(words, word::VERSION, layout::VERSION);
+        set(words, word::PID, u64::from(header.pid));
+        set(
+            words,
+            word::HAS_HARDWARE_TICKS,
+            u64::from(clock::is_hardware()),
+        );
+        set(words, word::FILE_ID, header.file_id);
+        set(words, word::START_UNIX_NS, header.start_unix_ns as u64);
+        set(words, word::START_TICKS, header.start_ticks);
+        let mut shared = Self {
+            file,
+            block_at,
+            block_bytes: shared_file::AREA_BYTES,
+            used: 0,
+            encoder: Encoder::new(header),
+            rings: 0,
+            has_failed: false,
+        };
+        let mut bytes = Vec::new();
+        shared.encoder.header(&mut bytes);
+        shared.put(layout::DECLARATION, &bytes)?;
+        Ok((words, shared))
+    }
+
     /// Appends an entry to the log.
     fn put(&mut self, kind: u32, payload: &[u8]) -> io::Result<()> {
         let mut entry = Vec::with_capacity(8 + payload.len());

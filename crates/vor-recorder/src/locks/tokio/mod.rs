@@ -1,7 +1,7 @@
 //! The locks and channels of `tokio::sync` that record who waited for what.
 //!
-//! Each is one of tokio's with a name beside it, so it is as fair and as cooperative. What is free
-//! is taken at once; otherwise a future of tokio is polled. A future that waits holds no thread, so
+//! Each has a name and one of tokio's inside, so it is as fair and as cooperative. A free lock is
+//! taken at once; otherwise a future of tokio is polled. A future that waits holds no thread, so
 //! its wait is a task and not a scope:
 //!
 //! ```text
