@@ -1,23 +1,16 @@
 //! How long the scopes of a frame waited for a processor, and how long they were blocked.
 //!
 //! A measured span has the waits of the spans inside it too. Each span counts without them, in the
-//! frame in which it ended, so the frames together have each wait once. Spans come in the order of
-//! their ends: those inside a span are the ones before it that began no earlier, which each
-//! thread has on a stack, ascending by start.
-
-use std::collections::HashMap;
+//! frame in which it ended, so the frames together have each wait once.
 
 use serde::Serialize;
 use vor_capture::model::batch::ThreadBatch;
-use vor_capture::model::catalog::{Catalog, ThreadId};
-use vor_capture::model::measures::{Measured, Measures};
-
-/// Most spans of a thread that wait for the end of the span around them. If there are more, the
-/// older half counts as if there was none.
-const MAX_PENDING: usize = 1 << 20;
+use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::measures::Measures;
+use vor_capture::stats::StatsBuilder;
 
 /// The waits of all threads in a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Waits {
     /// Runnable, and without a processor, in nanoseconds.
     pub(crate) queued_ns: u64,
@@ -25,28 +18,9 @@ pub(crate) struct Waits {
     pub(crate) blocked_ns: u64,
 }
 
-impl Waits {
-    fn add(&mut self, other: Self) {
-        self.queued_ns = self.queued_ns.saturating_add(other.queued_ns);
-        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
-    }
-
-    fn without(self, inner: Self) -> Self {
-        Self {
-            queued_ns: self.queued_ns.saturating_sub(inner.queued_ns),
-            blocked_ns: self.blocked_ns.saturating_sub(inner.blocked_ns),
-        }
-    }
-}
-
 /// Adds up the waits of the spans since the last frame.
 #[derive(Debug, Default)]
-pub(crate) struct FrameWaits {
-    /// Begins of the spans of each thread, with all waits within them.
-    pending: HashMap<ThreadId, Vec<(u64, Waits)>>,
-    sum: Waits,
-    is_measured: bool,
-}
+pub(crate) struct FrameWaits(StatsBuilder);
 
 /// Returns whether a capture has a call site whose waits are measured.
 pub(crate) fn are_measured(catalog: &Catalog) -> bool {
@@ -58,42 +32,22 @@ pub(crate) fn are_measured(catalog: &Catalog) -> bool {
 
 impl FrameWaits {
     pub(crate) fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
-        let mut args = thread.args.iter().peekable();
-        let pending = self.pending.entry(thread.thread).or_default();
-        for i in 0..thread.len() {
-            let args = args.next_if(|args| args.span as usize == i);
-            let mut inner = Waits::default();
-            while let Some((_, waits)) =
-                pending.pop_if(|(start, _)| *start >= thread.start_ticks[i])
-            {
-                inner.add(waits);
-            }
-            let site = catalog.site(thread.sites[i]);
-            let site = site.filter(|site| Measures::of(site).has(Measures::WAIT));
-            let measured = site
-                .zip(args)
-                .map(|(site, args)| Measured::of(site, &args.values));
-            // A span without a measurement passes on the waits inside it.
-            let mut waits = inner;
-            if let Some(measured) = measured {
-                self.is_measured = true;
-                waits = Waits {
-                    queued_ns: measured.run_queue_ns,
-                    blocked_ns: measured.off_cpu_ns.saturating_sub(measured.run_queue_ns),
-                };
-                self.sum.add(waits.without(inner));
-            }
-            pending.push((thread.start_ticks[i], waits));
-        }
-        if pending.len() > MAX_PENDING {
-            pending.drain(..MAX_PENDING / 2);
-        }
+        self.0.add_measures(catalog, thread);
     }
 
     /// Ends a frame, and returns its waits; `None` if none of its spans was measured.
-    pub(crate) fn end_frame(&mut self) -> Option<Waits> {
-        let sum = std::mem::take(&mut self.sum);
-        std::mem::take(&mut self.is_measured).then_some(sum)
+    pub(crate) fn end_frame(&mut self, catalog: &Catalog) -> Option<Waits> {
+        let has_waits = |site: SiteId| {
+            let site = catalog.site(site);
+            site.is_some_and(|site| Measures::of(site).has(Measures::WAIT))
+        };
+        let measured = self.0.self_measured(has_waits);
+        self.0.restart();
+        let measured = measured?;
+        Some(Waits {
+            queued_ns: measured.run_queue_ns,
+            blocked_ns: measured.off_cpu_ns.saturating_sub(measured.run_queue_ns),
+        })
     }
 }
 
@@ -159,13 +113,13 @@ mod tests {
             &catalog,
             &thread(&[(10, 5, Some((1, 2))), (20, 5, Some((3, 0))), (5, 30, None)]),
         );
-        let first = waits.end_frame().unwrap();
+        let first = waits.end_frame(&catalog).unwrap();
         assert_eq!((first.queued_ns, first.blocked_ns), (4, 2));
         // The outer one ends in the next frame, with the rest.
         waits.add_thread(&catalog, &thread(&[(0, 50, Some((10, 12)))]));
-        let second = waits.end_frame().unwrap();
+        let second = waits.end_frame(&catalog).unwrap();
         assert_eq!((second.queued_ns, second.blocked_ns), (6, 10));
         waits.add_thread(&catalog, &thread(&[(60, 5, None)]));
-        assert_eq!(waits.end_frame(), None);
+        assert_eq!(waits.end_frame(&catalog), None);
     }
 }

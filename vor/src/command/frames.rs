@@ -93,7 +93,12 @@ fn all(
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == set => {
-                listing.write(out, &recovered, waits.end_frame(), None)?;
+                listing.write(
+                    out,
+                    &recovered,
+                    waits.end_frame(&recovered.frame.catalog),
+                    None,
+                )?;
             }
             _ => {}
         }

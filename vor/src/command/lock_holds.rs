@@ -10,18 +10,12 @@ use vor_capture::model::waits::held_lock;
 use vor_capture::units;
 
 use crate::command::failure::Failure;
+use crate::command::locks::Sums;
 use crate::command::table::{Column, Kind, printable, write_table};
 
 /// The holds of all locks that record them.
 #[derive(Debug, Default)]
 pub(super) struct Holds(BTreeMap<String, Sums>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    holds: u64,
-    total_ns: u64,
-    max_ns: u64,
-}
 
 #[derive(Debug, Serialize)]
 pub(super) struct HoldJson<'a> {
@@ -32,12 +26,6 @@ pub(super) struct HoldJson<'a> {
     max_ns: u64,
 }
 
-impl Sums {
-    fn mean_ns(self) -> f64 {
-        self.total_ns as f64 / self.holds.max(1) as f64
-    }
-}
-
 impl Holds {
     /// Adds the holds that ended on a thread.
     pub(super) fn add_thread(&mut self, catalog: &Catalog, thread: &ThreadBatch) {
@@ -45,16 +33,11 @@ impl Holds {
             let Some(lock) = lock_of(catalog, span.site) else {
                 continue;
             };
-            if !self.0.contains_key(lock) {
-                self.0.insert(lock.to_owned(), Sums::default());
-            }
-            let Some(sums) = self.0.get_mut(lock) else {
-                continue;
-            };
             let ns = (catalog.timeline).duration_ns(span.start_ticks, span.duration_ticks);
-            sums.holds = sums.holds.saturating_add(1);
-            sums.total_ns = sums.total_ns.saturating_add(ns);
-            sums.max_ns = sums.max_ns.max(ns);
+            match self.0.get_mut(lock) {
+                Some(sums) => sums.add(Sums::of(ns)),
+                None => _ = self.0.insert(lock.to_owned(), Sums::of(ns)),
+            }
         }
     }
 
@@ -70,7 +53,7 @@ impl Holds {
         let rows = self.rows().into_iter();
         let json = rows.map(|(lock, sums)| HoldJson {
             lock,
-            holds: sums.holds,
+            holds: sums.count,
             total_ns: sums.total_ns,
             mean_ns: sums.mean_ns(),
             max_ns: sums.max_ns,
@@ -95,7 +78,7 @@ impl Holds {
         let cells = |(lock, sums): &(&str, Sums)| {
             vec![
                 printable(lock),
-                units::count(sums.holds),
+                units::count(sums.count),
                 units::duration(sums.total_ns as f64),
                 units::duration(sums.mean_ns()),
                 units::duration(sums.max_ns as f64),

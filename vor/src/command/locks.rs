@@ -92,10 +92,10 @@ struct Key {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    waits: u64,
-    total_ns: u64,
-    max_ns: u64,
+pub(super) struct Sums {
+    pub(super) count: u64,
+    pub(super) total_ns: u64,
+    pub(super) max_ns: u64,
 }
 
 /// The waits of a thread whose parents have not ended yet.
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         ));
     }
     let rows = rows(&waits, &walked.catalog);
-    let count = saturating_sum(rows.iter().map(|row| row.sums.waits));
+    let count = saturating_sum(rows.iter().map(|row| row.sums.count));
     let total_ns = saturating_sum(rows.iter().map(|row| row.sums.total_ns));
     if args.json {
         let report = LocksJson {
@@ -309,23 +309,28 @@ impl Waits {
             return;
         }
         let sums = self.rows.entry(Key { cause, waiter }).or_default();
-        sums.add(Sums {
-            waits: 1,
-            total_ns: duration_ns,
-            max_ns: duration_ns,
-        });
+        sums.add(Sums::of(duration_ns));
     }
 }
 
 impl Sums {
-    fn add(&mut self, other: Self) {
-        self.waits = self.waits.saturating_add(other.waits);
+    /// Returns the sums of one duration.
+    pub(super) fn of(duration_ns: u64) -> Self {
+        Self {
+            count: 1,
+            total_ns: duration_ns,
+            max_ns: duration_ns,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    fn mean_ns(self) -> f64 {
-        self.total_ns as f64 / self.waits.max(1) as f64
+    pub(super) fn mean_ns(self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64
     }
 }
 
@@ -358,7 +363,7 @@ fn row_json<'a>(row: &Row<'a>) -> RowJson<'a> {
         holder_thread: &row.cause.thread,
         holder_scope: &row.cause.scope,
         waiter_scope: row.waiter,
-        waits: row.sums.waits,
+        waits: row.sums.count,
         total_ns: row.sums.total_ns,
         mean_ns: row.sums.mean_ns(),
         max_ns: row.sums.max_ns,
@@ -383,7 +388,7 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
                 "" => "(outside of scopes)".to_owned(),
                 name => printable(name),
             },
-            units::count(row.sums.waits),
+            units::count(row.sums.count),
             units::duration(row.sums.total_ns as f64),
             units::duration(row.sums.mean_ns()),
             units::duration(row.sums.max_ns as f64),

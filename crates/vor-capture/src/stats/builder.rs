@@ -18,7 +18,7 @@ use super::scope_stats::ScopeStats;
 use super::thread_spans::{SiteSums, ThreadSpans};
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
-use crate::model::measures::Measures;
+use crate::model::measures::{Measured, Measures};
 use crate::model::timeline::{RATE_BITS, Timeline};
 
 /// Builds [`ScopeStats`] from batches.
@@ -151,6 +151,13 @@ impl StatsBuilder {
             spans.settle(as_of_ticks, open);
         }
         self.measured.settle(thread, as_of_ticks, open);
+    }
+
+    /// Returns the sum of the measures of the spans of chosen call sites, each without the spans
+    /// inside it; `None` if none of these spans has a measure. With [`restart`](Self::restart)
+    /// after each frame, each measure counts in one frame.
+    pub fn self_measured(&self, chosen: impl Fn(SiteId) -> bool) -> Option<Measured> {
+        self.measured.own(chosen)
     }
 
     /// Forgets the state for later spans of a thread that has exited.

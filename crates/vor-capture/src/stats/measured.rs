@@ -131,6 +131,12 @@ impl MeasuredSums {
         self.estimates += other.estimates;
     }
 
+    /// Returns the sum of the chosen call sites without the spans inside; `None` without a span.
+    pub(super) fn own(&self, chosen: impl Fn(SiteId) -> bool) -> Option<Measured> {
+        let sums = self.sites.iter().filter(|(site, _)| chosen(**site));
+        sums.map(|(_, sums)| sums.own).reduce(Measured::plus)
+    }
+
     pub(super) fn of(&self, site: SiteId) -> Sums {
         self.sites.get(&site).copied().unwrap_or_default()
     }
