@@ -7,7 +7,7 @@
 use std::hash::{Hash, Hasher};
 
 use egui::{
-    Align2, Color32, Mesh, Painter, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2,
+    Align2, Color32, Id, Mesh, Painter, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2,
 };
 use rustc_hash::FxHasher;
 use vor_capture::units;
@@ -92,14 +92,7 @@ pub fn show(
     if !ui.is_rect_visible(rect) {
         return response;
     }
-    let title = ui.interact(
-        rect.with_max_x(axis.rect().left()),
-        id.with("title"),
-        Sense::hover(),
-    );
-    if title.contains_pointer() {
-        title.on_hover_text(HELP);
-    }
+    explain_title(ui, rect, &axis, id, HELP);
     let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
     painter.rect_filled(axis.rect(), 0.0, theme.ground);
     let mut picture = ui
@@ -127,6 +120,59 @@ pub fn show(
     paint_bracket(&painter, &axis, store, view, theme);
     frame_axis::paint_cursors(&painter, &axis, store, view, theme);
     response
+}
+
+/// Explains the bars where the pointer is over their title.
+pub(crate) fn explain_title(ui: &Ui, rect: Rect, axis: &FrameAxis, id: Id, help: &str) {
+    let title = rect.with_max_x(axis.rect().left());
+    let title = ui.interact(title, id.with("title"), Sense::hover());
+    if title.contains_pointer() {
+        title.on_hover_text(help);
+    }
+}
+
+/// Paints the number of frames on the left of the bars, and a duration in milliseconds with two
+/// lines on the right.
+pub(crate) fn paint_labels(
+    painter: &Painter,
+    rect: Rect,
+    count: String,
+    readout: Option<(f64, [String; 2])>,
+    theme: &Theme,
+) {
+    let plot = axis_rect(rect);
+    let strong = |size| Ink {
+        size,
+        color: theme.text,
+    };
+    let weak = Ink {
+        size: 10.5,
+        color: theme.weak_text,
+    };
+    let text = |place, room, text, ink| {
+        sketch::text(painter, place, Align2::LEFT_TOP, room, text, ink);
+    };
+    let left = rect.left_top() + vec2(4.0, 4.0);
+    let room = plot.left() - rect.left() - 60.0;
+    text(left, room, "Frames".to_owned(), strong(12.5));
+    text(left + vec2(0.0, 17.0), room, count, weak);
+    let Some((duration_ms, lines)) = readout else {
+        return;
+    };
+    let right = pos2(plot.right() + 8.0, rect.top() + 4.0);
+    let room = rect.right() - right.x;
+    text(
+        right,
+        room,
+        units::duration(duration_ms * 1e6),
+        strong(14.0),
+    );
+    for (i, line) in lines.into_iter().enumerate() {
+        let below = right + vec2(0.0, 20.0 + 14.0 * i as f32);
+        if below.y + 12.0 < rect.bottom() {
+            text(below, room, line, weak);
+        }
+    }
 }
 
 /// The bars as last drawn.
@@ -300,68 +346,23 @@ impl Picture {
         view: &View,
         theme: &Theme,
     ) {
-        let plot = axis_rect(rect);
-        let strong = |size| Ink {
-            size,
-            color: theme.text,
-        };
-        let weak = Ink {
-            size: 10.5,
-            color: theme.weak_text,
-        };
-        let left = rect.left_top() + vec2(4.0, 4.0);
-        let room = plot.left() - rect.left() - 60.0;
-        sketch::text(
-            painter,
-            left,
-            Align2::LEFT_TOP,
-            room,
-            "Frames".to_owned(),
-            strong(12.5),
-        );
         let count = match view.selection_indices(store) {
             Some((first, last)) => format!("{} selected", units::count((last - first + 1) as u64)),
             None => units::count(store.frames().len() as u64),
         };
-        sketch::text(
-            painter,
-            left + vec2(0.0, 17.0),
-            Align2::LEFT_TOP,
-            room,
-            count,
-            weak,
-        );
-        let Some((index, which)) = frame_axis::readout_frame(store, view) else {
-            return;
-        };
-        let Some(frame) = store.frames().get(index) else {
-            return;
-        };
-        let right = pos2(plot.right() + 8.0, rect.top() + 4.0);
-        let room = rect.right() - right.x;
-        let duration = units::duration(frame.duration_ms() * 1e6);
-        sketch::text(
-            painter,
-            right,
-            Align2::LEFT_TOP,
-            room,
-            duration,
-            strong(14.0),
-        );
-        let lines = [
-            format!("frame {}, {which}", units::count(frame.number)),
-            format!(
-                "mean {}, longest {}",
-                units::duration(self.mean_ms * 1e6),
-                units::duration(self.longest_ms * 1e6)
-            ),
-        ];
-        for (i, line) in lines.into_iter().enumerate() {
-            let below = right + vec2(0.0, 20.0 + 14.0 * i as f32);
-            if below.y + 12.0 < rect.bottom() {
-                sketch::text(painter, below, Align2::LEFT_TOP, room, line, weak);
-            }
-        }
+        let readout = frame_axis::readout_frame(store, view).and_then(|(index, which)| {
+            let frame = store.frames().get(index)?;
+            let lines = [
+                format!("frame {}, {which}", units::count(frame.number)),
+                format!(
+                    "mean {}, longest {}",
+                    units::duration(self.mean_ms * 1e6),
+                    units::duration(self.longest_ms * 1e6)
+                ),
+            ];
+            Some((frame.duration_ms(), lines))
+        });
+        paint_labels(painter, rect, count, readout, theme);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use egui::{Align2, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{Role, Sense, Ui, WidgetInfo, vec2};
 use rustc_hash::FxHasher;
 use vor_capture::units;
 
@@ -16,7 +16,6 @@ use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::overview::OverviewMark;
 use crate::pyramid::MinMaxPyramid;
 use crate::replay::Summary;
-use crate::sketch::{self, Ink};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::View;
@@ -80,11 +79,7 @@ pub(crate) fn show(
     if !ui.is_rect_visible(rect) {
         return clicked;
     }
-    let title = rect.with_max_x(axis.rect().left());
-    let title = ui.interact(title, id.with("title"), Sense::hover());
-    if title.contains_pointer() {
-        title.on_hover_text(HELP);
-    }
+    bars::explain_title(ui, rect, &axis, id, HELP);
     let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
     painter.rect_filled(axis.rect(), 0.0, theme.ground);
     let mut picture = ui
@@ -105,28 +100,14 @@ pub(crate) fn show(
         rest = format!("mean {}, {rest}", units::duration(picture.mean_ms * 1e6));
     }
     ui.data_mut(|data| data.insert_temp(id, picture));
-    let ink = |size, color| Ink { size, color };
-    let place = rect.left_top() + vec2(4.0, 4.0);
-    let room = axis.rect().left() - rect.left() - 60.0;
     let count = units::count((shown.end - shown.start) as u64);
-    for (below, text, ink) in [
-        (0.0, "Frames".to_owned(), ink(12.5, theme.text)),
-        (17.0, count, ink(10.5, theme.weak_text)),
-    ] {
-        let place = place + vec2(0.0, below);
-        sketch::text(&painter, place, Align2::LEFT_TOP, room, text, ink);
-    }
-    let place = egui::pos2(axis.rect().right() + 8.0, rect.top() + 4.0);
-    let room = rect.right() - place.x;
-    let weak = ink(10.5, theme.weak_text);
-    for (below, text, ink) in [
-        (0.0, units::duration(strong_ms * 1e6), ink(14.0, theme.text)),
-        (20.0, which, weak),
-        (34.0, rest, weak),
-    ] {
-        let place = place + vec2(0.0, below);
-        sketch::text(&painter, place, Align2::LEFT_TOP, room, text, ink);
-    }
+    bars::paint_labels(
+        &painter,
+        rect,
+        count,
+        Some((strong_ms, [which, rest])),
+        theme,
+    );
     frame_axis::paint_cursors(&painter, &axis, store, view, theme);
     clicked
 }

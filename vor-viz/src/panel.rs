@@ -28,7 +28,7 @@ use crate::store::{FrameEntry, Store};
 use crate::theme::Theme;
 use crate::view::View;
 use crate::why::Why;
-use compared::Kept;
+use compared::Baseline;
 
 /// Height of the bars, in points.
 const BARS_HEIGHT: f32 = 72.0;
@@ -86,7 +86,7 @@ pub struct Panel {
     /// Whether the comparison is of the pinned frame with the median frame.
     explains: bool,
     /// The left side of the comparison.
-    baseline: Option<Kept>,
+    baseline: Option<Baseline>,
     tab: Tab,
     /// The flame chart's share of the height above and below the divider.
     split: f32,

@@ -13,6 +13,8 @@ use crate::icicle::boxes::{Boxes, NodeBox};
 use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
+use crate::scopes::row_order::RowOrder;
+use crate::scopes::signed;
 use crate::scopes::{Job, extent_switch, filter_field, percent, scope_caption};
 use crate::sketch::shortened;
 use crate::store::{Extent, TrackKind};
@@ -131,8 +133,7 @@ pub struct Compare {
     generation: u64,
     sort: Sort,
     filter: String,
-    order: Vec<usize>,
-    order_for: Option<(u64, Sort, String)>,
+    order: RowOrder,
     selected: Option<(Box<str>, Box<str>, TrackKind)>,
     zoom: Zoom<u32>,
     boxes: Boxes,
@@ -148,8 +149,7 @@ impl Default for Compare {
             generation: 0,
             sort: BY_CHANGE,
             filter: String::new(),
-            order: Vec::new(),
-            order_for: None,
+            order: RowOrder::default(),
             selected: None,
             zoom: Zoom::default(),
             boxes: Boxes::default(),
@@ -167,7 +167,7 @@ impl Compare {
     /// Returns the indices of the rows that the last pass showed, from top to bottom.
     #[must_use]
     pub fn order(&self) -> &[usize] {
-        &self.order
+        self.order.shown()
     }
 
     /// Returns the names of the zoomed stack, from below the root down; empty for all.
@@ -213,7 +213,7 @@ impl Compare {
             });
             return;
         }
-        if self.order.is_empty() {
+        if self.order.shown().is_empty() {
             ui.weak("No scopes to compare.");
             return;
         }
@@ -260,35 +260,18 @@ impl Compare {
     }
 
     fn sort_rows(&mut self) {
-        let holds = |(of, sort, filter): &(u64, Sort, String)| {
-            *of == self.generation && *sort == self.sort && *filter == self.filter
-        };
-        if self.order_for.as_ref().is_some_and(holds) {
+        if !self.order.restart(self.generation, self.sort, &self.filter) {
             return;
         }
-        self.order_for = Some((self.generation, self.sort, self.filter.clone()));
-        self.order.clear();
         let Some(merged) = &self.merged else {
             return;
         };
-        let filter = self.filter.trim().to_lowercase();
-        let rows = merged.rows.iter().enumerate();
-        let found =
-            rows.filter(|(_, row)| filter.is_empty() || row.name.to_lowercase().contains(&filter));
-        self.order.extend(found.map(|(i, _)| i));
-        let sort = self.sort;
-        self.order.sort_by(|&a, &b| {
-            let (a, b) = (&merged.rows[a], &merged.rows[b]);
-            let order = order_of(sort.column, a, b);
-            let order = if sort.descending {
-                order.reverse()
-            } else {
-                order
-            };
-            order.then_with(|| {
-                (&a.name, &a.module_path, a.kind).cmp(&(&b.name, &b.module_path, b.kind))
-            })
-        });
+        self.order.fill(
+            &merged.rows,
+            |row, filter| filter.is_empty() || row.name.to_lowercase().contains(filter),
+            order_of,
+            |a, b| (&a.name, &a.module_path, a.kind).cmp(&(&b.name, &b.module_path, b.kind)),
+        );
     }
 
     fn table(&mut self, ui: &mut Ui, sides: [&Side<'_>; 2], theme: &Theme, height: f32) {
@@ -297,6 +280,7 @@ impl Compare {
         };
         let rows: Vec<&MergedRow> = self
             .order
+            .shown()
             .iter()
             .filter_map(|&i| merged.rows.get(i))
             .collect();
@@ -483,12 +467,6 @@ fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {
         9 | 10 => by(|side| side.p50_ns as f64),
         _ => by(|side| side.p99_ns as f64),
     }
-}
-
-/// Returns a number as text, with a sign for positive values as well.
-fn signed(value: f64, text: impl Fn(f64) -> String) -> String {
-    let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", text(value))
 }
 
 /// Returns a time in milliseconds without its unit, so that neighbours are easy to compare.

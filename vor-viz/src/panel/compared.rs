@@ -12,13 +12,13 @@ use crate::view::Scope;
 
 /// The part that was kept for a comparison. It stays the same when frames come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Baseline {
     Frames(FrameId, FrameId),
     /// A range of time, or the whole capture.
     Range(Scope),
 }
 
-impl Kept {
+impl Baseline {
     fn new(store: &Store, scope: Scope) -> Self {
         match scope {
             Scope::Frames(first, last) => Self::Frames(store.id_at(first), store.id_at(last)),
@@ -72,7 +72,9 @@ impl Panel {
             return;
         };
         let now = scope_caption(&self.store, Some(scope));
-        let baseline = self.baseline.and_then(|kept| kept.scope(&self.store));
+        let baseline = self
+            .baseline
+            .and_then(|baseline| baseline.scope(&self.store));
         ui.horizontal(|ui| {
             let hover = "Keeps what is selected or pinned: select something else, and they stand \
                 beside each other";
@@ -81,7 +83,7 @@ impl Panel {
                 .on_hover_text(hover)
                 .clicked()
             {
-                self.baseline = Some(Kept::new(&self.store, scope));
+                self.baseline = Some(Baseline::new(&self.store, scope));
             }
             match baseline {
                 Some(baseline) => {

@@ -12,6 +12,7 @@
 pub mod job;
 pub mod sums;
 pub(crate) mod grid;
+pub(crate) mod row_order;
 mod table;
 mod details;
 pub(crate) mod histogram;
@@ -26,6 +27,12 @@ pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{extent_switch, filter_field, no_spans, percent};
+
+/// Returns a number as text, with a sign for positive values as well.
+pub(crate) fn signed(value: f64, text: impl Fn(f64) -> String) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", text(value))
+}
 
 /// Returns a caption of frames: `frame 812`, `frames 800–850 (51)` or `all 256 frames`. Of a store
 /// that has only some of a capture's frames, it never says `all`.

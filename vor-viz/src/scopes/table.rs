@@ -12,6 +12,7 @@ use vor_capture::units;
 use super::details;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
+use super::row_order::RowOrder;
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
 use super::{scope_caption, waiting_text};
 use crate::sketch::shortened;
@@ -221,9 +222,7 @@ pub struct ScopeTable {
     sort: Sort,
     /// The text that names must contain.
     filter: String,
-    /// Indices of the shown rows, and the inputs of that order.
-    order: Vec<usize>,
-    order_for: Option<(u64, Sort, String)>,
+    order: RowOrder,
     selected: Option<RowKey>,
     details_open: bool,
     /// Whether the table covers all frames of the axis, even if one of them is pinned.
@@ -236,8 +235,7 @@ impl Default for ScopeTable {
             job: Job::default(),
             sort: BY_SELF,
             filter: String::new(),
-            order: Vec::new(),
-            order_for: None,
+            order: RowOrder::default(),
             selected: None,
             details_open: false,
             spans_axis: false,
@@ -256,7 +254,7 @@ impl ScopeTable {
     /// bottom.
     #[must_use]
     pub fn order(&self) -> &[usize] {
-        &self.order
+        self.order.shown()
     }
 
     /// Returns the call site of the selected row, and whether the row holds its scopes or its
@@ -301,6 +299,7 @@ impl ScopeTable {
         };
         let rows: Vec<&ScopeRow> = self
             .order
+            .shown()
             .iter()
             .filter_map(|&i| result.rows.get(i))
             .collect();
@@ -468,40 +467,29 @@ impl ScopeTable {
     /// Filters and sorts the rows again, if the inputs of the order changed.
     fn sort_rows(&mut self) {
         let generation = self.job.generation();
-        let holds = |(of, sort, filter): &(u64, Sort, String)| {
-            *of == generation && *sort == self.sort && *filter == self.filter
-        };
-        if self.order_for.as_ref().is_some_and(holds) {
+        if !self.order.restart(generation, self.sort, &self.filter) {
             return;
         }
-        self.order_for = Some((generation, self.sort, self.filter.clone()));
-        self.order.clear();
         let Some(result) = self.job.output() else {
             return;
         };
-        let filter = self.filter.trim().to_lowercase();
-        let rows = result.rows.iter().enumerate();
-        let found = rows.filter(|(_, row)| row.lower_name.contains(&filter));
-        self.order.extend(found.map(|(i, _)| i));
-        let (sort, quantities) = (self.sort, Quantity::measured(&result.rows));
-        self.order.sort_by(|&a, &b| {
-            let (a, b) = (&result.rows[a], &result.rows[b]);
-            let quantity = sort.column.checked_sub(COLUMNS.len());
-            let order = match quantity.map(|at| quantities.get(at)) {
-                None => compare(sort.column, a, b),
-                Some(Some(quantity)) => quantity.of(a).cmp(&quantity.of(b)),
-                Some(None) => Ordering::Equal,
-            };
-            let order = if sort.descending {
-                order.reverse()
-            } else {
-                order
-            };
-            // Ties have the same order in every pass.
-            order
-                .then_with(|| a.lower_name.cmp(&b.lower_name))
-                .then_with(|| (a.site, a.kind).cmp(&(b.site, b.kind)))
-        });
+        let quantities = Quantity::measured(&result.rows);
+        self.order.fill(
+            &result.rows,
+            |row, filter| row.lower_name.contains(filter),
+            |column, a, b| {
+                let quantity = column.checked_sub(COLUMNS.len());
+                match quantity.map(|at| quantities.get(at)) {
+                    None => compare(column, a, b),
+                    Some(Some(quantity)) => quantity.of(a).cmp(&quantity.of(b)),
+                    Some(None) => Ordering::Equal,
+                }
+            },
+            |a, b| {
+                let by_name = a.lower_name.cmp(&b.lower_name);
+                by_name.then_with(|| (a.site, a.kind).cmp(&(b.site, b.kind)))
+            },
+        );
     }
 
     /// Returns the shown rows as text, with a header line.
@@ -530,7 +518,12 @@ impl ScopeTable {
             "alloc_bytes",
         ];
         text.push_str(&titles.join(&separator.to_string()));
-        for row in self.order.iter().filter_map(|&i| result.rows.get(i)) {
+        for row in self
+            .order
+            .shown()
+            .iter()
+            .filter_map(|&i| result.rows.get(i))
+        {
             let site = catalog.site(row.site);
             let quoted = |text: Option<&str>| field(text.unwrap_or(""), separator);
             text.push('\n');

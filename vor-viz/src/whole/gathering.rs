@@ -237,17 +237,21 @@ impl<G: Gather> PartReader for RangeGather<G> {
     }
 }
 
+/// Returns whether a span with this begin and end belongs to a time when it is clipped to it. One
+/// without a duration does at the end of the time, and not at its begin.
+#[inline]
+pub(crate) fn overlaps((begin_ns, end_ns): (i64, i64), (from, to): (i64, i64)) -> bool {
+    end_ns > from && (begin_ns < to || end_ns == to)
+}
+
 impl<G: Gather> RangeSums<G> {
     /// Returns whether a span belongs to the range; see [`Walk`](crate::store::Walk).
     #[inline]
     fn visits(&self, begin_ns: i64, end_ns: i64) -> bool {
         let scope = &self.scope;
-        if end_ns <= scope.begin_ns {
-            return false;
-        }
         match scope.extent {
-            Extent::Whole => end_ns <= scope.end_ns,
-            Extent::Clipped => begin_ns < scope.end_ns || end_ns == scope.end_ns,
+            Extent::Whole => end_ns > scope.begin_ns && end_ns <= scope.end_ns,
+            Extent::Clipped => overlaps((begin_ns, end_ns), (scope.begin_ns, scope.end_ns)),
         }
     }
 

@@ -16,7 +16,7 @@ mod thinned;
 
 pub(crate) use archive::{Archive, PictureReader, RangeRead, Survey};
 pub use gathering::Spans;
-pub(crate) use gathering::{Question, RangeScope, Ticket};
+pub(crate) use gathering::{Question, RangeScope, Ticket, overlaps};
 
 #[cfg(test)]
 mod tests;

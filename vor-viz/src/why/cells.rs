@@ -7,6 +7,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
 use crate::scopes::Gather;
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
+use crate::whole::overlaps;
 
 /// Maximum number of times that are held; of further ones, only the number is known.
 const MAX_CELLS: usize = 1 << 22;
@@ -125,8 +126,7 @@ impl FrameCells {
     fn overlaps(&self, span: &Span, mut each: impl FnMut(u32, u64)) {
         let (begin_ns, end_ns) = (span.begin_ns, span.end_ns());
         let mut visit = |frame: u32, (from, to): (i64, i64)| {
-            // A span of zero duration belongs to the frame in which it is.
-            if begin_ns < to && (end_ns > from || (begin_ns == end_ns && begin_ns >= from)) {
+            if overlaps((begin_ns, end_ns), (from, to)) {
                 each(frame, end_ns.min(to).abs_diff(begin_ns.max(from)));
             }
         };

@@ -10,7 +10,8 @@ use super::SAMPLE;
 use super::cells::{FrameCells, WhyOptions, WhyResult, WhyRow};
 use crate::replay::Summary;
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, filter_field, percent, waiting_text};
+use crate::scopes::row_order::RowOrder;
+use crate::scopes::{Job, filter_field, percent, signed, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{FrameId, Store, TrackKind};
 use crate::theme::Theme;
@@ -82,6 +83,7 @@ pub struct Why {
     options: Option<(Inputs, WhyOptions)>,
     sort: Sort,
     filter: String,
+    order: RowOrder,
     selected: Option<(Box<str>, TrackKind)>,
 }
 
@@ -96,6 +98,7 @@ impl Default for Why {
                 descending: true,
             },
             filter: String::new(),
+            order: RowOrder::default(),
             selected: None,
         }
     }
@@ -192,24 +195,21 @@ impl Why {
             ui.weak(waiting_text(view, Some(scope), "comparing"));
             return;
         };
-        let filter = self.filter.trim().to_lowercase();
-        let all = result.rows.iter();
-        let mut rows: Vec<&WhyRow> = all
-            .filter(|row| filter.is_empty() || row.name.to_lowercase().contains(&filter))
-            .collect();
+        let generation = self.job.generation();
+        if self.order.restart(generation, self.sort, &self.filter) {
+            self.order.fill(
+                &result.rows,
+                |row, filter| filter.is_empty() || row.name.to_lowercase().contains(filter),
+                compare,
+                |a, b| (&a.name, a.kind, a.site).cmp(&(&b.name, b.kind, b.site)),
+            );
+        }
+        let shown = self.order.shown().iter();
+        let rows: Vec<&WhyRow> = shown.filter_map(|&i| result.rows.get(i)).collect();
         if rows.is_empty() {
             ui.weak("No scope is in these frames.");
             return;
         }
-        rows.sort_by(|a, b| {
-            let order = compare(self.sort.column, a, b);
-            let order = if self.sort.descending {
-                order.reverse()
-            } else {
-                order
-            };
-            order.then_with(|| (&a.name, a.kind, a.site).cmp(&(&b.name, b.kind, b.site)))
-        });
         let is_selected = |row: &WhyRow| {
             let selected = self.selected.as_ref();
             selected.is_some_and(|(name, kind)| (name, *kind) == (&row.name, row.kind))
@@ -241,10 +241,14 @@ impl Why {
                     (false, true) => theme.bad,
                     (false, false) => theme.good,
                 };
-                cells.colored(&signed(row.change_ns()), color);
+                cells.colored(&signed(row.change_ns(), units::duration), color);
                 match row.change_interval_ns() {
                     Some((low, high)) => {
-                        let text = format!("{} to {}", signed(low), signed(high));
+                        let text = format!(
+                            "{} to {}",
+                            signed(low, units::duration),
+                            signed(high, units::duration)
+                        );
                         cells.colored(&text, color);
                     }
                     None => cells.weak("–"),
@@ -252,7 +256,7 @@ impl Why {
                 cells.number(&units::duration(row.here_ns as f64));
                 cells.number(&units::duration(row.median_ns));
                 match row.kind {
-                    TrackKind::Scopes => cells.number(&signed(row.self_change_ns)),
+                    TrackKind::Scopes => cells.number(&signed(row.self_change_ns, units::duration)),
                     TrackKind::Tasks => cells.weak("–"),
                 }
                 cells.number(&units::count(row.calls.0));
@@ -306,10 +310,4 @@ fn compare(column: usize, a: &WhyRow, b: &WhyRow) -> Ordering {
         7 => a.calls.1.total_cmp(&b.calls.1),
         _ => a.shorter.total_cmp(&b.shorter),
     }
-}
-
-/// Returns a duration as text, with a sign for positive values as well.
-fn signed(ns: f64) -> String {
-    let sign = if ns > 0.0 { "+" } else { "" };
-    format!("{sign}{}", units::duration(ns))
 }

@@ -14,7 +14,7 @@ type Sums = BTreeMap<u32, (u64, i64, u64)>;
 fn sums_of(spans: &[Given], (from, to): (i64, i64)) -> Sums {
     let part = |span: &Given| {
         let (begin, end) = (span.begin_ns, span.end_ns());
-        let is_in = begin < to && (end > from || (begin == end && begin >= from));
+        let is_in = end > from && (begin < to || end == to);
         is_in.then(|| (end.min(to) - begin.max(from)).max(0) as u64)
     };
     let mut sums = Sums::new();
@@ -63,8 +63,7 @@ proptest! {
         let mut frames: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|cut| (cut[0], cut[1])).collect();
         let here = frames.remove(chosen.index(frames.len()));
         let scope = RangeScope {
-            // A span without a duration at the begin of a range is not in it, but in a frame.
-            begin_ns: cuts[0] - 1,
+            begin_ns: cuts[0],
             end_ns: cuts[cuts.len() - 1],
             extent: Extent::Clipped,
         };
