@@ -14,7 +14,7 @@ use vor_viz::replay::ReplayState;
 use vor_viz::store::{Row, Span, TrackKind};
 use vor_viz::view::SpanRef;
 
-use crate::pictures;
+use crate::pictures::{self, rest};
 use crate::pointer::{click, hover};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -187,8 +187,7 @@ fn drawn(dark: bool, name: &str) {
     let mut viewer = opened(dark);
     list(&mut viewer, 1, Order::Longest);
     press(&mut viewer, Modifiers::NONE, Key::N);
-    // Scrolling and fading end, however many steps the reading took.
-    viewer.run_steps(60);
+    rest(&mut viewer);
     viewer.snapshot(name);
 }
 
@@ -268,7 +267,7 @@ fn a_click_on_a_bar_of_the_whole_goes_to_its_frame() {
 #[test]
 fn slow_frames_and_bars_of_the_whole_are_drawn() {
     let mut viewer = opened(true);
-    viewer.run_steps(60);
+    rest(&mut viewer);
     viewer.snapshot("find_frames_dark");
 }
 

@@ -1,7 +1,7 @@
 //! Pictures of the panel that no window, GPU or driver takes part in: the viewer's own rasteriser
 //! paints them, as it paints screenshots.
 
-use egui::{Color32, Context, FullOutput, TexturesDelta};
+use egui::{Color32, Context, FontDefinitions, FontFamily, FullOutput, TexturesDelta};
 use egui_kittest::{Harness, HarnessBuilder, TestRenderer};
 use image::RgbaImage;
 use vor_viz::raster::Canvas;
@@ -9,6 +9,23 @@ use vor_viz::raster::Canvas;
 /// Begins a harness that takes pictures.
 pub fn builder<S>() -> HarnessBuilder<S> {
     Harness::builder().renderer(Painter(Canvas::new(0, 0, Color32::TRANSPARENT)))
+}
+
+/// Makes the next picture independent of what was shown while something was read in the background:
+/// scrolling and fading end, and the fonts' texture has the glyphs of that picture alone. Its size
+/// is in the places of all glyphs, and so in the last bit of their edges.
+#[allow(dead_code, reason = "the tests of the program read in no background")]
+pub fn rest<S>(harness: &mut Harness<'_, S>) {
+    harness.run_steps(60);
+    // Fonts that are equal to those before would be kept, with their texture.
+    let mut fonts = FontDefinitions::default();
+    let of_text = fonts.families[&FontFamily::Proportional].clone();
+    let name = format!("rest {}", harness.ctx.cumulative_pass_nr());
+    fonts
+        .families
+        .insert(FontFamily::Name(name.into()), of_text);
+    harness.ctx.set_fonts(fonts);
+    harness.run_steps(2);
 }
 
 struct Painter(Canvas);

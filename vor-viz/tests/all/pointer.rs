@@ -21,11 +21,17 @@ fn button<S>(
     harness.event_modifiers(event, modifiers);
 }
 
+/// Runs passes until none is asked for, or for a while: a viewer that reads asks for the next one
+/// until it has read all.
+fn run<S>(harness: &mut Harness<'_, S>) {
+    harness.run_ok();
+}
+
 /// Moves the pointer to `pos`.
 pub fn hover<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
     harness.hover_at(pos);
-    harness.run();
-    harness.run();
+    run(harness);
+    run(harness);
 }
 
 /// Presses and releases at `pos`.
@@ -34,7 +40,7 @@ pub fn click<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
     button(harness, pos, PointerButton::Primary, true, modifiers);
     harness.step();
     button(harness, pos, PointerButton::Primary, false, modifiers);
-    harness.run();
+    run(harness);
     wait(harness);
 }
 
@@ -47,7 +53,7 @@ pub fn double_click<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
         button(harness, pos, PointerButton::Primary, false, Modifiers::NONE);
         harness.step();
     }
-    harness.run();
+    run(harness);
     wait(harness);
 }
 
@@ -55,14 +61,14 @@ pub fn double_click<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
 pub fn drag<S>(harness: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifiers) {
     hover(harness, from);
     button(harness, from, PointerButton::Primary, true, modifiers);
-    harness.run();
+    run(harness);
     for step in 1..=8 {
         let pos = from + (to - from) * (step as f32 / 8.0);
         harness.event_modifiers(Event::PointerMoved(pos), modifiers);
-        harness.run();
+        run(harness);
     }
     button(harness, to, PointerButton::Primary, false, modifiers);
-    harness.run();
+    run(harness);
     wait(harness);
 }
 
@@ -77,7 +83,7 @@ pub fn scroll<S>(harness: &mut Harness<'_, S>, pos: Pos2, delta: Vec2, modifiers
         modifiers,
     };
     harness.event_modifiers(event, modifiers);
-    harness.run();
+    run(harness);
     // The distance of the wheel is spread over some passes.
     harness.run_steps(30);
 }

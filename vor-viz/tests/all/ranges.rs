@@ -10,6 +10,7 @@ use vor_viz::export::{ExportFormat, export_time};
 use vor_viz::panel::Tab;
 
 use crate::find::{opened, settle};
+use crate::pictures::rest;
 
 /// Time of the first scope in a frame: ten calls of three steps each, without their gaps.
 fn update_ns(frame: u64) -> u64 {
@@ -83,7 +84,7 @@ fn a_slow_frame_differs_from_the_median_of_the_capture() {
     }
     viewer.state_mut().go_to(699);
     settle(&mut viewer);
-    viewer.run_steps(60);
+    rest(&mut viewer);
     viewer.snapshot("why_dark");
 }
 

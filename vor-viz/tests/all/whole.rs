@@ -11,6 +11,9 @@ use vor_viz::replay::{ReplayState, WindowLimits};
 use vor_viz::scopes::ScopeRows;
 use vor_viz::store::{FrameId, Layer};
 
+use crate::find::settle;
+use crate::pictures::rest;
+
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Frames of the capture, and spans of each.
@@ -266,18 +269,8 @@ fn a_selection_in_the_whole_is_drawn() {
     harness.state_mut().panel_mut().set_tab(Tab::Scopes);
     let (store, view) = harness.state_mut().panel_mut().parts();
     view.select_time(store, 420_000_000, 700_000_000);
-    let began = Instant::now();
-    let mut settled = 0;
-    while settled < 4 {
-        assert!(began.elapsed() < TIMEOUT);
-        harness.step();
-        settled = if harness.state().is_settled() {
-            settled + 1
-        } else {
-            0
-        };
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    settle(&mut harness);
+    rest(&mut harness);
     harness.snapshot("whole_selected_dark");
 }
 
