@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Some types of a crate, in one file, and ours.
 struct Pair {
@@ -160,22 +159,32 @@ const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Returns the folders with the sources of the packages.
-fn sources() -> Vec<(String, PathBuf)> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["metadata", "--format-version", "1", "--offline", "--locked"]);
-    cargo.args(["--all-features", "--manifest-path"]);
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let output = cargo.arg(manifest).output().unwrap();
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    let packages = metadata["packages"].as_array().unwrap().iter();
-    let source = |package: &serde_json::Value| {
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let name = package["name"].as_str().unwrap().to_owned();
-        (name, manifest.with_file_name("src"))
+/// Returns the folder with the sources from which this build made a package.
+///
+/// Cargo's `metadata` would name it too, but only after all packages of the workspace are downloaded.
+fn source(package: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let prefix = format!("{}-", package.replace('-', "_"));
+    let is_of_package = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with(&prefix) && name.ends_with(".d")
     };
-    packages.map(source).collect()
+    // Builds with an earlier version have left theirs.
+    let files = std::fs::read_dir(program.parent().unwrap()).unwrap();
+    let newest = files
+        .map(|entry| entry.unwrap().path())
+        .filter(is_of_package)
+        .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
+        .unwrap_or_else(|| panic!("no {prefix}*.d beside {}", program.display()));
+    // `OUTPUT: SOURCE SOURCE …`, with escaped spaces.
+    let text = std::fs::read_to_string(newest)
+        .unwrap()
+        .replace("\\ ", "\0");
+    let root = text
+        .split_whitespace()
+        .find(|path| path.ends_with("lib.rs"))
+        .unwrap();
+    PathBuf::from(root.replace('\0', " ")).with_file_name("")
 }
 
 /// Returns the name of the type of a line `impl<…> Name<…> …`, if it is no trait's.
@@ -230,7 +239,6 @@ fn methods<'a>(text: &'a str, types: &[&str]) -> BTreeSet<&'a str> {
 
 #[test]
 fn every_public_method_of_a_wrapped_type_is_there() {
-    let sources = sources();
     let read = |path: PathBuf| {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
@@ -238,11 +246,7 @@ fn every_public_method_of_a_wrapped_type_is_there() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for pair in PAIRS {
-        let (_, source) = sources
-            .iter()
-            .find(|source| source.0 == pair.package)
-            .unwrap();
-        let text = read(source.join(pair.file));
+        let text = read(source(pair.package).join(pair.file));
         for name in pair.types {
             let of_type = methods(&text, &[name]);
             if of_type.is_empty() {
