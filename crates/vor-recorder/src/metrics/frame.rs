@@ -60,8 +60,11 @@ impl FrameMetrics {
     /// Adds an earlier interval without its own frame: its values where this one has none, its
     /// sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
+        // Each has a column once, so what is added is not searched.
+        let known = self.values.len();
         for (column, value) in earlier.values {
-            if !self.values.iter().any(|(known, _)| *known == column) {
+            let is_known = self.values[..known].iter().any(|own| own.0 == column);
+            if !is_known {
                 self.values.push((column, value));
             }
         }
