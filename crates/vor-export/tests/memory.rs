@@ -10,6 +10,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::sink::FrameSink;
 use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
+use vor_fixtures::own_process;
 
 #[global_allocator]
 static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
@@ -77,40 +78,51 @@ fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     })
 }
 
-// One test, since the count belongs to the process.
+/// Checks that a large export takes as much memory as a small one, and at most `most` bytes.
+fn compare(small: usize, large: usize, most: usize) {
+    println!("{small} bytes, then {large}");
+    assert!(large < most, "{large} bytes");
+    assert!(
+        large < small + small / 4 + (1 << 20),
+        "{small} bytes, then {large}"
+    );
+}
+
+fn spans(batches: u64, per_frame: u64) -> usize {
+    let sink = SpanParquet::new(std::io::sink(), Origin::default()).unwrap();
+    peak_bytes(sink, batches, per_frame)
+}
+
 #[test]
-fn an_export_of_six_times_the_spans_takes_no_more_memory() {
-    let writer = std::io::sink;
-    let origin = Origin::default;
-    let spans = |batches, per_frame| {
-        peak_bytes(
-            SpanParquet::new(writer(), origin()).unwrap(),
-            batches,
-            per_frame,
-        )
+fn six_times_the_spans_take_no_more_memory() {
+    own_process!();
+    compare(spans(4, 1), spans(24, 1), 64 << 20);
+}
+
+/// A frame without an end uses the maximum, with slightly more spans than that or with twice as
+/// many.
+#[test]
+fn twice_the_spans_of_one_frame_take_no_more_memory() {
+    own_process!();
+    compare(spans(22, 1000), spans(44, 1000), 160 << 20);
+}
+
+#[test]
+fn six_times_the_metrics_take_no_more_memory() {
+    own_process!();
+    let metrics = |batches| {
+        let sink = MetricsParquet::new(std::io::sink(), Origin::default()).unwrap();
+        peak_bytes(sink, batches, 1)
     };
-    let metrics =
-        |batches| peak_bytes(MetricsParquet::new(writer(), origin()).unwrap(), batches, 1);
-    let sketches =
-        |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
-    for (what, small, large, most) in [
-        ("spans", spans(4, 1), spans(24, 1), 64 << 20),
-        // A frame without an end uses the maximum, with slightly more spans than that or with twice
-        // as many.
-        (
-            "spans of one frame",
-            spans(22, 1000),
-            spans(44, 1000),
-            160 << 20,
-        ),
-        ("metrics", metrics(8), metrics(48), 32 << 20),
-        ("sketches", sketches(4), sketches(24), 16 << 20),
-    ] {
-        println!("{what}: {small} bytes, then {large}");
-        assert!(large < most, "{what}: {large} bytes");
-        assert!(
-            large < small + small / 4 + (1 << 20),
-            "{what}: {small} bytes, then {large}"
-        );
-    }
+    compare(metrics(8), metrics(48), 32 << 20);
+}
+
+#[test]
+fn six_times_the_sketches_take_no_more_memory() {
+    own_process!();
+    let sketches = |batches| {
+        let sink = SketchParquet::new(std::io::sink(), Origin::default()).unwrap();
+        peak_bytes(sink, batches, 1)
+    };
+    compare(sketches(4), sketches(24), 16 << 20);
 }
