@@ -93,6 +93,40 @@ def test_the_command_reads_the_waits(tmp_path: Path) -> None:
     assert '"cache"' in text and '"evict"' in text and '"holder"' in text
 
 
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_holds_are_those_between_acquisition_and_release(tmp_path: Path, kind: str) -> None:
+    run = record(
+        tmp_path,
+        f"""
+        import threading, time
+        lock = vor.{kind}("cache", holds=True)
+        quiet = vor.{kind}(name="quiet")
+        def work():
+            for _ in range(20):
+                with lock, quiet, vor.scope("inside"):
+                    time.sleep(0.001)
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+    )
+    holds = sorted(run.capture.contents["tasks"], key=lambda task: task["start"])
+    inside = sorted(run.capture.named("inside"), key=lambda span: span["start"])
+    assert run.capture.tasks == {"hold: cache": 60}
+    assert len(holds) == len(inside) == 60
+    for hold, span in zip(holds, inside, strict=True):
+        assert hold["start"] <= span["start"] and span["end"] <= hold["end"]
+    for hold, following in zip(holds, holds[1:], strict=False):
+        assert hold["end"] <= following["start"]
+
+
+def test_the_arguments_of_a_lock_are_checked() -> None:
+    with pytest.raises(TypeError, match=r"Lock: unexpected keyword hold; the arguments are name, holds"):
+        vor.Lock(hold=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="RLock: expected at most 1 argument by position"):
+        vor.RLock("a", True)  # type: ignore[misc]
+
+
 def test_what_does_not_wait_records_nothing(tmp_path: Path) -> None:
     run = record(
         tmp_path,

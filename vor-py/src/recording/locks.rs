@@ -56,6 +56,12 @@ struct Object {
     record: ForeignLock,
 }
 
+/// The arguments of a constructor.
+struct Arguments<'py> {
+    name: Option<Bound<'py, PyString>>,
+    holds: bool,
+}
+
 static LOCK: TypeCell<Object> = TypeCell::new();
 static RLOCK: TypeCell<Object> = TypeCell::new();
 
@@ -72,9 +78,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let lock = type_spec(c"vor.Lock")
         .slot(ffi::Py_tp_new, new_lock as *mut c_void)
         .doc(
-            c"Lock(name=None)\n--\n\n\
+            c"Lock(name=None, *, holds=False)\n--\n\n\
               A threading.Lock that records who waited for whom. Without a name it has that of its \
-              place, as in `app.py:12`.",
+              place, as in `app.py:12`. With `holds` it also records how long it is held.",
         )
         .methods([
             blocking!(c"acquire", lock_acquire, acquire_doc),
@@ -95,9 +101,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let rlock = type_spec(c"vor.RLock")
         .slot(ffi::Py_tp_new, new_rlock as *mut c_void)
         .doc(
-            c"RLock(name=None)\n--\n\n\
+            c"RLock(name=None, *, holds=False)\n--\n\n\
               A threading.RLock that records who waited for whom. Without a name it has that of \
-              its place, as in `app.py:12`.",
+              its place, as in `app.py:12`. With `holds` it also records how long it is held.",
         )
         .methods([
             blocking!(c"acquire", rlock_acquire, acquire_doc),
@@ -175,17 +181,17 @@ unsafe fn new(
         let args = Bound::from_borrowed_ptr(py, args);
         (py, args, Bound::from_borrowed_ptr_or_opt(py, keywords))
     };
-    let made = name_of(of, &args, keywords.as_ref()).and_then(|name| {
-        let (name, line) = match name {
+    let made = arguments_of(of, &args, keywords.as_ref()).and_then(|arguments| {
+        let (name, line) = match arguments.name {
             Some(name) => (name, None),
             None => {
                 let (file, line) = maker::place(py)?;
                 (file, Some(line))
             }
         };
-        Ok((RawLock::new()?, name.into_ptr(), line))
+        Ok((RawLock::new()?, name.into_ptr(), line, arguments.holds))
     });
-    let (raw, name, line) = match made {
+    let (raw, name, line, holds) = match made {
         Ok(made) => made,
         Err(error) => return raise(error),
     };
@@ -197,50 +203,56 @@ unsafe fn new(
             (&raw mut (*object).line).write(line);
             (&raw mut (*object).owner).write(AtomicUsize::new(0));
             (&raw mut (*object).count).write(AtomicUsize::new(0));
-            (&raw mut (*object).record).write(ForeignLock::new());
+            (&raw mut (*object).record).write(ForeignLock::with_holds(holds));
         })
     }
 }
 
-/// Returns the name among the arguments of a constructor.
-fn name_of<'py>(
+/// Reads the arguments of a constructor.
+fn arguments_of<'py>(
     of: &str,
     args: &Bound<'py, PyAny>,
     keywords: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyString>>> {
+) -> PyResult<Arguments<'py>> {
     let args = args.cast::<PyTuple>()?;
     let mut name = match args.len() {
         0 => None,
         1 => Some(args.get_item(0)?),
         found => {
             return Err(PyTypeError::new_err(format!(
-                "{of}: expected at most 1 argument, the name, found {found}"
+                "{of}: expected at most 1 argument by position, the name, found {found}"
             )));
         }
     };
+    let mut holds = false;
     if let Some(keywords) = keywords {
         for (key, value) in keywords.cast::<PyDict>()? {
-            let is_name = key.cast::<PyString>()?.to_str()? == "name";
-            if !is_name || name.is_some() {
-                return Err(PyTypeError::new_err(format!(
-                    "{of}: unexpected keyword {key}; the only argument is name"
-                )));
+            match key.cast::<PyString>()?.to_str()? {
+                "name" if name.is_none() => name = Some(value),
+                "holds" => holds = value.is_truthy()?,
+                key => {
+                    return Err(PyTypeError::new_err(format!(
+                        "{of}: unexpected keyword {key}; the arguments are name, holds"
+                    )));
+                }
             }
-            name = Some(value);
         }
     }
-    let Some(name) = name.filter(|name| !name.is_none()) else {
-        return Ok(None);
-    };
+    let name = name.filter(|name| !name.is_none());
+    let name = name.map(|name| name_in(of, &name)).transpose()?;
+    Ok(Arguments { name, holds })
+}
+
+fn name_in<'py>(of: &str, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     let Ok(name) = name.cast::<PyString>() else {
         return Err(PyTypeError::new_err(format!(
             "{of}: name: expected str or None, found {}",
-            type_name(&name)
+            type_name(name)
         )));
     };
     // A wait must find the name in UTF-8.
     name.to_str()?;
-    Ok(Some(name.clone()))
+    Ok(name.clone())
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
@@ -350,7 +362,7 @@ impl Object {
     /// Unlocks the raw lock. The thread has it, or no thread unlocks it at the same time.
     #[inline(always)]
     fn unlock(&self) {
-        self.record.unlocking();
+        self.record.unlocking(|| self.name());
         // SAFETY: as the caller says.
         unsafe { self.raw.unlock() };
     }

@@ -75,9 +75,16 @@ impl ForeignLock {
     /// Makes the recording part of an unlocked lock.
     #[must_use]
     pub const fn new() -> Self {
+        Self::with_holds(false)
+    }
+
+    /// Makes the recording part of an unlocked lock, of which it is recorded how long it is held if
+    /// `holds` is set.
+    #[must_use]
+    pub const fn with_holds(holds: bool) -> Self {
         Self {
-            // The binding passes the name to each wait.
-            info: LockInfo::new(ValueName::Named("")),
+            // The binding passes the name to each wait and each unlock.
+            info: LockInfo::with_holds(ValueName::Named(""), holds),
             to_go_on: NamedSite::new(TO_GO_ON),
         }
     }
@@ -85,14 +92,14 @@ impl ForeignLock {
     /// Stores the holder, after the thread has locked.
     #[inline(always)]
     pub fn locked(&self, token: LockerToken) {
-        self.info.holder.set(token.0);
+        self.info.begin_hold(token.0);
     }
 
-    /// Removes the holder, before a thread unlocks. Begins a flow if a thread waits.
+    /// Removes the holder, before a thread unlocks. Begins a flow if a thread waits. `name` is called
+    /// only if a hold is recorded, and always returns the same.
     #[inline(always)]
-    pub fn unlocking(&self) {
-        self.info.waiters.before_unlock();
-        self.info.holder.clear();
+    pub fn unlocking(&self, name: impl FnOnce() -> ForeignName) {
+        self.info.end_hold_of(|| name().into());
     }
 
     /// Begins a wait for the lock, which another thread holds. `name` is called only if the wait is

@@ -56,12 +56,13 @@ impl Holds {
         self.began.store(ticks, Ordering::Relaxed);
     }
 
-    /// The calling thread, the only holder, is about to unlock.
-    pub(super) fn end(&self, name: ValueName) {
+    /// The calling thread, the only holder, is about to unlock. `name` is called only if the hold
+    /// is recorded.
+    pub(super) fn end(&self, name: impl FnOnce() -> ValueName) {
         let began = self.began.load(Ordering::Relaxed);
         if began != 0 && record_state::keeps_spans() && !thread::is_busy() {
             let end_ticks = clock::ticks();
-            push_task(self.site.id(name).0, new_id(), began, end_ticks);
+            push_task(self.site.id(name()).0, new_id(), began, end_ticks);
         }
     }
 }

@@ -55,17 +55,23 @@ impl LockInfo {
     /// The calling thread, the only holder, is about to unlock.
     #[inline(always)]
     pub(super) fn end_hold(&self) {
+        self.end_hold_of(|| self.name);
+    }
+
+    /// Does the same for a lock whose name is elsewhere.
+    #[inline(always)]
+    pub(super) fn end_hold_of(&self, name: impl FnOnce() -> ValueName) {
         // One branch: with another, compilers no longer keep a guard in registers.
         if self.waiters.need_care() {
-            self.end_hold_slow();
+            self.end_hold_slow(name);
         }
         self.holder.clear();
     }
 
     #[cold]
     #[inline(never)]
-    fn end_hold_slow(&self) {
-        self.holds.end(self.name);
+    fn end_hold_slow(&self, name: impl FnOnce() -> ValueName) {
+        self.holds.end(name);
         self.waiters.before_unlock();
     }
 

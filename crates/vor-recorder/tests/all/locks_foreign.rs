@@ -2,7 +2,7 @@
 
 #![cfg(not(feature = "off"))]
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use vor_capture::model::batch::FlowStage;
 use vor_fixtures::own_process;
@@ -10,6 +10,7 @@ use vor_recorder::hot::scope::scope;
 use vor_recorder::locks::foreign::{ForeignLock, ForeignName, LockerToken};
 use vor_recorder::setup::Config;
 
+use crate::locks_holds::check_holds;
 use crate::locks_support::{Point, Recorded, Recording, named, read, start};
 
 static LOCK: ForeignLock = ForeignLock::new();
@@ -36,7 +37,7 @@ fn wait_once(gets_it: bool, between: impl FnOnce()) {
         }
         wait.end(gets_it);
         if gets_it {
-            LOCK.unlocking();
+            LOCK.unlocking(place);
         }
     });
     has_begun.recv().unwrap();
@@ -72,7 +73,7 @@ fn stages(recording: &Recording) -> Vec<Vec<(&'static str, FlowStage)>> {
 fn a_wait_that_gets_the_lock_has_the_holder_and_an_arrow() {
     own_process!();
     let (_folder, path) = start(Config::new());
-    wait_once(true, || LOCK.unlocking());
+    wait_once(true, || LOCK.unlocking(place));
     let recording = read(&path);
     let waits: Vec<_> = recording.waits().collect();
     assert_eq!(waits.len(), 1);
@@ -93,16 +94,30 @@ fn a_wait_that_gets_the_lock_has_the_holder_and_an_arrow() {
 fn a_wait_that_gives_up_leaves_its_arrow_without_an_end() {
     own_process!();
     let (_folder, path) = start(Config::new());
-    wait_once(false, || LOCK.unlocking());
+    wait_once(false, || LOCK.unlocking(place));
     // Nobody waits any more, so this unlock begins no arrow.
     LOCK.locked(LockerToken::of_this_thread());
-    LOCK.unlocking();
+    LOCK.unlocking(place);
     let first = read(&path);
     assert_eq!(first.waits().count(), 1);
     assert_eq!(stages(&first), [[("holder", FlowStage::Begin)]]);
     // A later wait began after that unlock, which did not end it.
     wait_once(true, || {});
     assert_eq!(stages(&read(&path)), [[("holder", FlowStage::Begin)]]);
+}
+
+#[test]
+fn holds_have_their_times_and_the_name_of_the_binding() {
+    own_process!();
+    static HELD: ForeignLock = ForeignLock::with_holds(true);
+    static INNER: Mutex<()> = Mutex::new(());
+    check_holds("app.py:12", |run| {
+        let inner = INNER.lock().unwrap();
+        HELD.locked(LockerToken::of_this_thread());
+        run();
+        HELD.unlocking(place);
+        drop(inner);
+    });
 }
 
 #[test]
@@ -118,7 +133,7 @@ fn the_child_of_a_fork_forgets_the_holder_and_the_waiters() {
     named("waiter", || LOCK.begin_wait(place).end(false))
         .join()
         .unwrap();
-    LOCK.unlocking();
+    LOCK.unlocking(place);
     let recording = read(&path);
     let of_waiter = |wait: &&Recorded| wait.thread == "waiter";
     let wait = recording.waits().find(of_waiter).unwrap();

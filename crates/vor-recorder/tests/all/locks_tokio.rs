@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Builder;
@@ -24,6 +24,7 @@ use vor_recorder::locks::tokio::semaphore::Semaphore;
 use vor_recorder::locks::tokio::{broadcast, mpsc, oneshot, watch};
 use vor_recorder::setup::Config;
 
+use crate::locks_holds::check_holds;
 use crate::locks_support::{
     Random, RecordedTask, Recording, assert_length, let_others_wait, read, start,
 };
@@ -705,4 +706,55 @@ fn select_cancels_the_waits_that_lose() {
     assert_eq!(waits.len(), TURNS);
     assert!(waits.iter().all(|wait| wait.ends_with(", cancelled")));
     assert!(recording.flows.is_empty());
+}
+
+#[test]
+fn holds_of_a_mutex_have_their_times() {
+    own_process!();
+    let cache = Arc::new(Mutex::named_with_holds("cache", 0));
+    let round = AtomicUsize::new(0);
+    check_holds("cache", |run| {
+        on_one_thread(async {
+            let kind = round.fetch_add(1, Ordering::Relaxed) % 3;
+            if kind == 2 {
+                let mut cache = Arc::clone(&cache).lock_owned().await;
+                run();
+                *cache += 1;
+                return;
+            }
+            let guard = cache.lock().await;
+            if kind == 0 {
+                let mut part = MutexGuard::map(guard, |cache| cache);
+                run();
+                *part += 1;
+                return;
+            }
+            run();
+            // A hold may end on another thread.
+            std::thread::scope(|threads| threads.spawn(|| drop(guard)).join().unwrap());
+        });
+    });
+}
+
+#[test]
+fn holds_of_a_writer_end_where_it_becomes_a_reader() {
+    own_process!();
+    let limit = Arc::new(RwLock::named_with_holds("limit", 0));
+    let round = AtomicUsize::new(0);
+    check_holds("limit", |run| {
+        on_one_thread(async {
+            drop(limit.read().await);
+            drop(Arc::clone(&limit).read_owned().await);
+            if round.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+                let mut limit = Arc::clone(&limit).write_owned().await;
+                run();
+                *limit += 1;
+                return;
+            }
+            let mut limit = limit.write().await;
+            run();
+            *limit += 1;
+            drop(limit.downgrade());
+        });
+    });
 }

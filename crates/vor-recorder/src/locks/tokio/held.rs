@@ -13,6 +13,7 @@ use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::scope::{Scope, open_registered};
 use crate::hot::task::AsyncScope;
 use crate::hot::{callsite, record_state, thread};
+use crate::locks::holds::Holds;
 use crate::locks::info::SHAPE as BLOCKED;
 use crate::locks::waiters::Waiters;
 use crate::sync::Ordering;
@@ -61,18 +62,51 @@ pub(super) struct HeldInfo {
     holder: AtomicU32,
     absent: Absent,
     waiters: Waiters,
+    holds: Holds,
 }
 
 impl HeldInfo {
     pub(super) const fn new(name: ValueName, absent: Absent) -> Self {
+        Self::with_holds(name, absent, false)
+    }
+
+    /// Makes the parts of a lock of which it is recorded how long it is held, if `holds` is set.
+    pub(super) const fn with_holds(name: ValueName, absent: Absent, holds: bool) -> Self {
         Self {
             name,
             task: NamedSite::new(TASK),
             blocked: NamedSite::new(BLOCKED),
             holder: AtomicU32::new(FREE),
             absent,
-            waiters: Waiters::new(false),
+            waiters: Waiters::new(holds),
+            holds: Holds::new(holds),
         }
+    }
+
+    /// A task has got the lock on the calling thread, and is the only holder.
+    #[inline(always)]
+    pub(super) fn begin_hold(&self) {
+        self.locked();
+        self.holds.begin();
+    }
+
+    /// The only holder is about to unlock. Begins a flow if a task waits.
+    #[inline(always)]
+    pub(super) fn end_hold(&self) {
+        // One branch, as in a lock of threads.
+        if self.waiters.need_care() {
+            self.end_hold_slow();
+        }
+        if !cfg!(feature = "off") {
+            self.holder.store(FREE, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_hold_slow(&self) {
+        self.holds.end(|| self.name);
+        self.waiters.before_unlock();
     }
 
     /// Stores the innermost scope of the calling thread, on which a task has got the lock, and
@@ -90,19 +124,10 @@ impl HeldInfo {
         site
     }
 
-    /// Removes the holder, which is about to unlock, and begins a flow if a task waits.
+    /// One of several readers, which has stored this site, is about to unlock. Removes it unless
+    /// another one has stored itself. A reader that is stored in the meantime may be lost.
     #[inline(always)]
-    pub(super) fn before_unlock(&self) {
-        self.waiters.before_unlock();
-        if !cfg!(feature = "off") {
-            self.holder.store(FREE, Ordering::Relaxed);
-        }
-    }
-
-    /// Does the same for one of several readers, unless another one has stored itself. A reader
-    /// that is stored in the meantime may be lost.
-    #[inline(always)]
-    pub(super) fn before_unlock_by(&self, site: u32) {
+    pub(super) fn leave(&self, site: u32) {
         self.waiters.before_unlock();
         if !cfg!(feature = "off") && self.holder.load(Ordering::Relaxed) == site {
             self.holder.store(FREE, Ordering::Relaxed);
@@ -198,7 +223,7 @@ pub(super) struct Hold<'a>(&'a HeldInfo);
 impl<'a> Hold<'a> {
     #[inline(always)]
     pub(super) fn new(info: &'a HeldInfo) -> Self {
-        info.locked();
+        info.begin_hold();
         Self(info)
     }
 
@@ -210,7 +235,7 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.before_unlock();
+        self.0.end_hold();
     }
 }
 
@@ -232,7 +257,7 @@ impl<'a> ReadHold<'a> {
 impl Drop for ReadHold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.before_unlock_by(self.site);
+        self.info.leave(self.site);
     }
 }
 

@@ -73,7 +73,7 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::with_name(ValueName::Place(Location::caller()), value)
+        Self::with_name(ValueName::Place(Location::caller()), value, false)
     }
 
     /// Does the same as [`new`](Self::new), and has the name of tokio's constant constructor.
@@ -86,12 +86,31 @@ impl<T> Mutex<T> {
     /// Makes an unlocked mutex with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(ValueName::Named(name), value)
+        Self::with_name(ValueName::Named(name), value, false)
     }
 
-    const fn with_name(name: ValueName, value: T) -> Self {
+    /// Makes an unlocked mutex with a name, of which it is recorded how long it is held: each hold
+    /// is a task `hold: NAME` from the lock to the unlock. `vor locks` sums them up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub mod sync { pub mod tokio {
+    /// #     pub use vor_recorder::locks::tokio::mutex::Mutex;
+    /// # } } }
+    /// use vor::sync::tokio::Mutex;
+    ///
+    /// static CACHE: Mutex<Vec<u32>> = Mutex::named_with_holds("cache", Vec::new());
+    /// CACHE.blocking_lock().push(3);
+    /// ```
+    #[inline]
+    pub const fn named_with_holds(name: &'static str, value: T) -> Self {
+        Self::with_name(ValueName::Named(name), value, true)
+    }
+
+    const fn with_name(name: ValueName, value: T, holds: bool) -> Self {
         Self {
-            info: HeldInfo::new(name, Absent::Released),
+            info: HeldInfo::with_holds(name, Absent::Released, holds),
             inner: sync::Mutex::const_new(value),
         }
     }
@@ -257,7 +276,7 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
 
 impl<T: ?Sized + 'static> OwnedMutexGuard<T> {
     fn new(inner: Owned<Mutex<T>, sync::MutexGuard<'static, T>>) -> Self {
-        inner.owner().info.locked();
+        inner.owner().info.begin_hold();
         Self { inner }
     }
 
@@ -269,7 +288,7 @@ impl<T: ?Sized + 'static> OwnedMutexGuard<T> {
 
 impl<T: ?Sized + 'static> Drop for OwnedMutexGuard<T> {
     fn drop(&mut self) {
-        self.inner.owner().info.before_unlock();
+        self.inner.owner().info.end_hold();
     }
 }
 

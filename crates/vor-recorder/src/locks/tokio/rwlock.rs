@@ -86,7 +86,7 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub const fn new(value: T) -> Self {
         let name = ValueName::Place(Location::caller());
-        Self::with_name(name, sync::RwLock::const_new(value))
+        Self::with_name(name, sync::RwLock::const_new(value), false)
     }
 
     /// Does the same as [`new`](Self::new), and has the name of tokio's constant constructor.
@@ -99,7 +99,16 @@ impl<T> RwLock<T> {
     /// Makes an unlocked lock with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::with_name(ValueName::Named(name), sync::RwLock::const_new(value))
+        let name = ValueName::Named(name);
+        Self::with_name(name, sync::RwLock::const_new(value), false)
+    }
+
+    /// Makes an unlocked lock with a name, of which it is recorded how long writers hold it, as
+    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does.
+    #[inline]
+    pub const fn named_with_holds(name: &'static str, value: T) -> Self {
+        let name = ValueName::Named(name);
+        Self::with_name(name, sync::RwLock::const_new(value), true)
     }
 
     /// Makes an unlocked lock for at most `max_readers` at the same time, whose name is the place
@@ -112,7 +121,7 @@ impl<T> RwLock<T> {
     pub const fn with_max_readers(value: T, max_readers: u32) -> Self {
         let name = ValueName::Place(Location::caller());
         let inner = sync::RwLock::const_with_max_readers(value, max_readers);
-        Self::with_name(name, inner)
+        Self::with_name(name, inner, false)
     }
 
     /// Does the same as [`with_max_readers`](Self::with_max_readers), and has the name of tokio's
@@ -126,9 +135,9 @@ impl<T> RwLock<T> {
         Self::with_max_readers(value, max_readers)
     }
 
-    const fn with_name(name: ValueName, inner: sync::RwLock<T>) -> Self {
+    const fn with_name(name: ValueName, inner: sync::RwLock<T>, holds: bool) -> Self {
         Self {
-            info: HeldInfo::new(name, Absent::Unknown),
+            info: HeldInfo::with_holds(name, Absent::Unknown, holds),
             inner,
         }
     }
@@ -429,7 +438,7 @@ impl<T: ?Sized + 'static> OwnedRwLockReadGuard<T> {
 
 impl<T: ?Sized + 'static> OwnedRwLockWriteGuard<T> {
     fn new(inner: Owned<RwLock<T>, sync::RwLockWriteGuard<'static, T>>) -> Self {
-        inner.owner().info.locked();
+        inner.owner().info.begin_hold();
         Self { inner }
     }
 
@@ -441,13 +450,13 @@ impl<T: ?Sized + 'static> OwnedRwLockWriteGuard<T> {
 
 impl<T: ?Sized + 'static> Drop for OwnedRwLockReadGuard<T> {
     fn drop(&mut self) {
-        self.inner.owner().info.before_unlock_by(self.site);
+        self.inner.owner().info.leave(self.site);
     }
 }
 
 impl<T: ?Sized + 'static> Drop for OwnedRwLockWriteGuard<T> {
     fn drop(&mut self) {
-        self.inner.owner().info.before_unlock();
+        self.inner.owner().info.end_hold();
     }
 }
 
