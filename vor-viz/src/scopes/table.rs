@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use egui::{TextEdit, Ui};
+use rustc_hash::FxHashSet;
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::Measures;
-use vor_capture::model::scope_modes::ScopeMode;
 use vor_capture::units;
 
 use super::details;
@@ -344,7 +344,8 @@ impl ScopeTable {
             |i| rows[i].name.to_string(),
             |i, cells| {
                 let row = rows[i];
-                let mode = modes.get(&row.site).map(ScopeMode::to_string);
+                let mode = modes.binary_search_by_key(&row.site, |known| known.0);
+                let mode = mode.ok().map(|at| modes[at].1.to_string());
                 let note = match &mode {
                     Some(mode) => mode,
                     None if row.is_task() => "task",
@@ -454,10 +455,9 @@ impl ScopeTable {
     /// recorded, each with its mode.
     fn not_recorded(&self, catalog: &Catalog) -> Vec<String> {
         let mut silent = catalog.scope_modes.incomplete();
-        silent.retain(|_, mode| mode.is_silent());
-        for row in self.job.output().map_or(&[][..], |result| &result.rows) {
-            silent.remove(&row.site);
-        }
+        let rows = self.job.output().map_or(&[][..], |result| &result.rows);
+        let shown: FxHashSet<SiteId> = rows.iter().map(|row| row.site).collect();
+        silent.retain(|(site, mode)| mode.is_silent() && !shown.contains(site));
         let names = silent.into_iter();
         names
             .map(|(site, mode)| format!("{} {mode}", catalog.site_name(site)))

@@ -3,11 +3,10 @@
 //!
 //! Without this, a scope that a rule switched off looks like one that never ran.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Display};
-use std::ops::Bound;
 
 use super::catalog::SiteId;
+use crate::sort::sort_by;
 
 /// How the scopes of a call site are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -81,90 +80,144 @@ pub struct ScopeModeChange {
 }
 
 /// Changes of modes, by time. A site without any was recorded as ever.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ScopeModes {
-    /// By tick and site. A map, because the changes of a damaged or hostile capture come in any
-    /// order, and each is declared several times.
-    changes: BTreeMap<(u64, SiteId), ScopeMode>,
+    /// By tick and site.
+    changes: Vec<ScopeModeChange>,
+    /// Some that came late, by tick and site. The changes of a damaged or hostile capture come in
+    /// any order, and each is declared several times.
+    late: Vec<ScopeModeChange>,
 }
 
 /// Most changes that are kept. Beyond, older ones of a site that has later ones are left out.
 const MAX_CHANGES: usize = 1 << 16;
 
+/// Most changes that wait for their place.
+const MAX_LATE: usize = 256;
+
 impl ScopeModes {
     /// Adds a change. One of the same site at the same tick replaces it.
     pub fn insert(&mut self, change: ScopeModeChange) {
-        self.changes
-            .insert((change.ticks, change.site), change.mode);
+        let place = |changes: &[ScopeModeChange]| {
+            changes.binary_search_by(|known| known.key().cmp(&change.key()))
+        };
+        match (place(&self.changes), place(&self.late)) {
+            (Ok(at), _) => self.changes[at] = change,
+            (_, Ok(at)) => self.late[at] = change,
+            (Err(at), Err(0)) if at == self.changes.len() && self.late.is_empty() => {
+                self.changes.push(change);
+            }
+            (_, Err(at)) => self.late.insert(at, change),
+        }
+        if self.late.len() > MAX_LATE {
+            self.merge();
+        }
         if self.changes.len() > MAX_CHANGES {
             self.thin();
         }
     }
 
+    fn merge(&mut self) {
+        self.changes = self.after(None).collect();
+        self.late.clear();
+    }
+
     /// Leaves out the changes that later ones replaced, but for the newest quarter.
     fn thin(&mut self) {
-        let newer = self.changes.keys().nth(MAX_CHANGES / 4 * 3).copied();
-        let newer = newer.map_or_else(BTreeMap::new, |key| self.changes.split_off(&key));
-        let mut last: BTreeMap<SiteId, (u64, ScopeMode)> = BTreeMap::new();
-        for ((ticks, site), mode) in std::mem::replace(&mut self.changes, newer) {
-            last.insert(site, (ticks, mode));
-        }
-        let last = last.into_iter().take(MAX_CHANGES / 2);
-        self.changes
-            .extend(last.map(|(site, (ticks, mode))| ((ticks, site), mode)));
+        self.merge();
+        let newer = self.changes.split_off(MAX_CHANGES / 4 * 3);
+        let mut last = last_of_sites(std::mem::take(&mut self.changes));
+        last.truncate(MAX_CHANGES / 2);
+        self.changes = by_time(last);
+        self.changes.extend(newer);
     }
 
     /// Returns whether every site was recorded as ever.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.late.is_empty()
     }
 
     /// Returns the changes after a tick, or all, ascending by tick and site.
     pub fn after(&self, ticks: Option<u64>) -> impl Iterator<Item = ScopeModeChange> + '_ {
-        let from = match ticks {
-            Some(ticks) => Bound::Excluded((ticks, SiteId(u32::MAX))),
-            None => Bound::Unbounded,
+        let from = |changes: &[ScopeModeChange]| match ticks {
+            Some(ticks) => changes.partition_point(|change| change.ticks <= ticks),
+            None => 0,
         };
-        let changes = self.changes.range((from, Bound::Unbounded));
-        changes.map(|((ticks, site), mode)| ScopeModeChange {
-            ticks: *ticks,
-            site: *site,
-            mode: *mode,
+        let (mut at, mut late_at) = (from(&self.changes), from(&self.late));
+        std::iter::from_fn(move || {
+            let (next, late) = (self.changes.get(at), self.late.get(late_at));
+            let is_late = match (next, late) {
+                (Some(next), Some(late)) => late.key() < next.key(),
+                (next, _) => next.is_none(),
+            };
+            if is_late {
+                late_at += 1;
+                return late.copied();
+            }
+            at += 1;
+            next.copied()
         })
     }
 
     /// Returns the last change of each site that is not recorded as ever.
     #[must_use]
     pub fn current(&self) -> Self {
-        let mut last = BTreeMap::new();
-        for change in self.after(None) {
-            last.insert(change.site, change);
-        }
-        let last = last
-            .into_values()
-            .filter(|change| !change.mode.is_complete());
+        let mut last = last_of_sites(self.after(None).collect());
+        last.retain(|change| !change.mode.is_complete());
         Self {
-            changes: last
-                .map(|last| ((last.ticks, last.site), last.mode))
-                .collect(),
+            changes: by_time(last),
+            late: Vec::new(),
         }
     }
 
     /// Returns the sites that were not recorded as ever at some time, each with its last mode that
-    /// was not.
+    /// was not, ascending by site.
     #[must_use]
-    pub fn incomplete(&self) -> BTreeMap<SiteId, ScopeMode> {
-        let changes = self.after(None);
-        let incomplete = changes.filter(|change| !change.mode.is_complete());
-        incomplete
-            .map(|change| (change.site, change.mode))
-            .collect()
+    pub fn incomplete(&self) -> Vec<(SiteId, ScopeMode)> {
+        let mut changes: Vec<ScopeModeChange> = self.after(None).collect();
+        changes.retain(|change| !change.mode.is_complete());
+        let last = last_of_sites(changes).into_iter();
+        last.map(|change| (change.site, change.mode)).collect()
     }
+}
+
+impl PartialEq for ScopeModes {
+    fn eq(&self, other: &Self) -> bool {
+        self.after(None).eq(other.after(None))
+    }
+}
+
+impl Eq for ScopeModes {}
+
+impl ScopeModeChange {
+    const fn key(&self) -> (u64, u32) {
+        (self.ticks, self.site.0)
+    }
+}
+
+/// Returns the last one of each site's changes, which are sorted by time, ascending by site.
+fn last_of_sites(mut changes: Vec<ScopeModeChange>) -> Vec<ScopeModeChange> {
+    sort_by(&mut changes, |a, b| a.site.cmp(&b.site));
+    let mut last: Vec<ScopeModeChange> = Vec::new();
+    for change in changes {
+        match last.last_mut() {
+            Some(earlier) if earlier.site == change.site => *earlier = change,
+            _ => last.push(change),
+        }
+    }
+    last
+}
+
+fn by_time(mut changes: Vec<ScopeModeChange>) -> Vec<ScopeModeChange> {
+    sort_by(&mut changes, |a, b| a.key().cmp(&b.key()));
+    changes
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const fn change(ticks: u64, site: u32, mode: ScopeMode) -> ScopeModeChange {
@@ -196,8 +249,49 @@ mod tests {
             [all[1], all[3]]
         );
         let incomplete = [(1, off), (2, count), (3, off)].map(|(site, mode)| (SiteId(site), mode));
-        assert_eq!(modes.incomplete(), incomplete.into());
+        assert_eq!(modes.incomplete(), incomplete);
         assert!(!modes.is_empty() && ScopeModes::default().is_empty());
+    }
+
+    /// A map is the judge.
+    #[test]
+    fn changes_in_any_order_are_those_of_a_map() {
+        let mut random = vor_fixtures::Random(3);
+        let mut modes = ScopeModes::default();
+        let mut expected = BTreeMap::new();
+        for round in 0..2_000_u64 {
+            let ticks = match random.below(3) {
+                0 => random.next() % 1_000,
+                _ => round,
+            };
+            let mode = match random.below(3) {
+                0 => ScopeMode::Record,
+                1 => ScopeMode::Off,
+                _ => ScopeMode::Min { ns: round },
+            };
+            let change = change(ticks, random.below(40) as u32, mode);
+            modes.insert(change);
+            expected.insert((change.ticks, change.site), change);
+            if round % 100 != 0 {
+                continue;
+            }
+            let after = random.next() % 2_000;
+            let later = expected.values().filter(|change| change.ticks > after);
+            assert!(modes.after(Some(after)).eq(later.copied()));
+            assert!(modes.after(None).eq(expected.values().copied()));
+            let (mut last, mut incomplete) = (BTreeMap::new(), BTreeMap::new());
+            for change in expected.values() {
+                last.insert(change.site, *change);
+                if !change.mode.is_complete() {
+                    incomplete.insert(change.site, change.mode);
+                }
+            }
+            last.retain(|_, change| !change.mode.is_complete());
+            let mut current: Vec<_> = modes.current().after(None).collect();
+            current.sort_by_key(|change| change.site);
+            assert_eq!(current, last.into_values().collect::<Vec<_>>());
+            assert_eq!(modes.incomplete(), Vec::from_iter(incomplete));
+        }
     }
 
     #[test]
