@@ -7,12 +7,15 @@ pub(crate) mod detach;
 pub mod file;
 pub(crate) mod host;
 pub(crate) mod report;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
-pub(crate) mod scheduler;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(miri))))]
-pub(crate) mod scheduler_stub;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(miri))))]
-pub(crate) use scheduler_stub as scheduler;
+cfg_select! {
+    all(feature = "scheduler", target_os = "linux", target_arch = "x86_64", not(miri)) => {
+        pub(crate) mod scheduler;
+    }
+    _ => {
+        pub(crate) mod scheduler_stub;
+        pub(crate) use scheduler_stub as scheduler;
+    }
+}
 pub(crate) mod shared_file;
 pub(crate) mod signals;
 #[cfg(all(feature = "live", unix))]

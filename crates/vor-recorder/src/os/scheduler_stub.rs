@@ -1,4 +1,5 @@
-//! Stands in for `scheduler` where the system has no events with the processor's own ticks.
+//! Stands in for `scheduler` where the system has no events with the processor's own ticks, and in a
+//! build without the feature.
 
 use vor_capture::model::scheduler::SchedulerBatch;
 
@@ -8,7 +9,11 @@ pub(crate) enum SchedulerTrace {}
 
 impl SchedulerTrace {
     pub(crate) fn start() -> Result<Self, String> {
-        Err("only Linux on x86-64 reports events with the processor's own ticks".into())
+        let reason = match cfg!(feature = "scheduler") {
+            true => "only Linux on x86-64 reports events with the processor's own ticks",
+            false => "this build of vor has no feature `scheduler`",
+        };
+        Err(reason.into())
     }
 
     pub(crate) fn is_of_parent(&self) -> bool {

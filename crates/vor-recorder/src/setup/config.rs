@@ -611,9 +611,9 @@ impl Config {
     /// for [sinks](FrameSink::accept_scheduler) and the capture; a Perfetto trace shows them as
     /// states of threads, and Perfetto finds critical paths by them.
     ///
-    /// It needs root, tracefs and an x86-64 processor, and a process that is in no container of
-    /// its own. Otherwise one line says why there are no events. The kernel writes 72 bytes for
-    /// each switch of a thread.
+    /// It needs the feature `scheduler`, root, tracefs and an x86-64 processor, and a process that
+    /// is in no container of its own. Otherwise one line says why there are no events. The kernel
+    /// writes 72 bytes for each switch of a thread.
     ///
     /// # Examples
     ///

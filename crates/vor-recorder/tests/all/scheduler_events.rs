@@ -1,6 +1,11 @@
 //! Events of the scheduler, against the time in which a scope ran, was runnable and was blocked.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
+#![cfg(all(
+    feature = "scheduler",
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(feature = "off")
+))]
 #![allow(unsafe_code, reason = "affinities are the C library's")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
