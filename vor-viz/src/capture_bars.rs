@@ -67,7 +67,7 @@ pub(crate) fn show(
         let frames = column.map_or(1, |column| open_in(summary, &axis, column).count());
         response.on_hover_ui_at_pointer(|ui| {
             let duration_ms = duration_ms(summary, frame);
-            ui.label(format!("frame {}", units::count(frame)));
+            ui.label(format!("frame {}", number(summary, frame)));
             let text = units::duration(duration_ms * 1e6);
             ui.colored_label(thresholds.color(duration_ms, theme), text);
             if frames > 1 {
@@ -90,7 +90,7 @@ pub(crate) fn show(
     let shown = frames_within(summary, &axis);
     let (strong_ms, which) = match pointed {
         Some(frame) => {
-            let which = format!("frame {}, pointed at", units::count(frame));
+            let which = format!("frame {}, pointed at", number(summary, frame));
             (duration_ms(summary, frame), which)
         }
         None => (picture.longest_ms, "longest of those shown".to_owned()),
@@ -127,6 +127,11 @@ fn duration_ms(summary: &Summary, frame: u64) -> f64 {
     let known = usize::try_from(frame).ok();
     let known = known.and_then(|frame| summary.durations_ms().get(frame));
     known.map_or(f64::NAN, f64::from)
+}
+
+/// Returns the text of the number that the program gave a frame.
+fn number(summary: &Summary, frame: u64) -> String {
+    units::count(summary.numbers().number(frame))
 }
 
 /// Returns the number of frames that begin before a moment.
@@ -291,6 +296,7 @@ mod tests {
         for &(gap_us, length_us) in frames {
             begin_ns += i64::from(gap_us) * 1000;
             summary.push(&FrameSummaryRow {
+                number: Some(summary.frames()),
                 duration_ms: length_us as f32 / 1e3,
                 begin_ns: Some(begin_ns),
                 spans: 0,

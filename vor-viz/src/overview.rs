@@ -13,6 +13,7 @@ use vor_capture::units;
 use crate::bars::Thresholds;
 use crate::frame_axis::axis_rect;
 use crate::pyramid::MinMaxPyramid;
+use crate::replay::FrameNumbers;
 use crate::sketch::{self, Ink, Quads};
 use crate::theme::Theme;
 
@@ -34,10 +35,12 @@ pub enum OverviewMark {
 /// The known data of a whole capture.
 #[derive(Clone, Copy, Debug)]
 pub struct OverviewData<'a> {
-    /// Durations of the frames in milliseconds, by number; while the capture is being loaded, of
-    /// the first ones.
+    /// Durations of the frames in milliseconds, by place; while the capture is being loaded, of the
+    /// first ones.
     pub durations_ms: &'a MinMaxPyramid,
-    /// Numbers of frames with losses, ascending.
+    /// The numbers that the program gave the frames, by place.
+    pub numbers: &'a FrameNumbers,
+    /// Places of frames with losses, ascending.
     pub marks: &'a [(u64, OverviewMark)],
     /// Number of frames known so far.
     pub loaded: u64,
@@ -512,14 +515,11 @@ fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64, ma
     let column = strip.column_of(pointed);
     let first = strip.first_of(column);
     let end = strip.first_of(column + 1).max(first + 1);
+    let number = |place| units::count(data.numbers.number(place));
     if end - first == 1 {
-        ui.label(format!("frame {}", units::count(first)));
+        ui.label(format!("frame {}", number(first)));
     } else {
-        ui.label(format!(
-            "frames {} to {}",
-            units::count(first),
-            units::count(end - 1)
-        ));
+        ui.label(format!("frames {} to {}", number(first), number(end - 1)));
     }
     let indices = usize::try_from(first).ok().zip(usize::try_from(end).ok());
     let lengths = indices.and_then(|(first, end)| data.durations_ms.min_max(first..end));

@@ -17,7 +17,7 @@ use web_time::Instant;
 use crate::bars::{self, Thresholds};
 use crate::capture_bars;
 use crate::compare::Compare;
-use crate::find::{Find, FindAction, slowest_frames};
+use crate::find::{Find, FindAction, FramePlace, slowest_frames};
 use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
@@ -598,7 +598,10 @@ impl Panel {
             .then(|| view.flame_axis(&self.store))?;
         let time_ns = (shown.begin_ns as i64, shown.end_ns as i64);
         let slowest = slowest_frames(summary, Some(time_ns), 1);
-        slowest.first().map(|frame| frame.number)
+        match slowest.first()?.place {
+            FramePlace::Capture(place) => Some(place),
+            FramePlace::Store(_) => None,
+        }
     }
 
     /// Runs the command of a key.

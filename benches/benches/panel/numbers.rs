@@ -12,6 +12,7 @@ use vor_viz::bars::{self, Thresholds};
 use vor_viz::overview::{self, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};
 use vor_viz::pyramid::MinMaxPyramid;
+use vor_viz::replay::FrameNumbers;
 use vor_viz::store::{FrameEntry, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -155,6 +156,7 @@ fn overview(criterion: &mut Criterion) {
         .collect();
     let data = OverviewData {
         durations_ms: &durations_ms,
+        numbers: &FrameNumbers::default(),
         marks: &marks,
         loaded: 10_000_000,
         total: 10_000_000,

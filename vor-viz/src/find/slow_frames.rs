@@ -24,12 +24,23 @@ pub enum FramePlace {
 pub struct SlowFrame {
     /// Where it is.
     pub place: FramePlace,
-    /// Its number: in a capture its place, in a running program the one that it got.
+    /// The number that the program gave it.
     pub number: u64,
     /// Its begin in nanoseconds since the store's origin.
     pub begin_ns: i64,
     /// Its duration in milliseconds.
     pub duration_ms: f32,
+}
+
+impl SlowFrame {
+    /// Returns a number that differs from those of the others, and ascends with time.
+    const fn order(&self) -> u64 {
+        match self.place {
+            // Numbers of a damaged capture may be equal.
+            FramePlace::Capture(place) => place,
+            FramePlace::Store(_) => self.number,
+        }
+    }
 }
 
 /// Returns the slowest frames of a capture, at most `most`, the slowest first; with a time, only
@@ -57,7 +68,7 @@ fn frames_from(
         let duration_ms = summary.durations_ms().get(usize::try_from(frame).ok()?)?;
         Some(SlowFrame {
             place: FramePlace::Capture(frame),
-            number: frame,
+            number: summary.numbers().number(frame),
             begin_ns: summary.begin_ns(frame)?,
             duration_ms,
         })
@@ -87,20 +98,20 @@ fn slowest(frames: impl Iterator<Item = SlowFrame>, most: usize) -> Vec<SlowFram
     let mut kept: BinaryHeap<Reverse<(u32, Reverse<u64>)>> = BinaryHeap::new();
     let mut places = rustc_hash::FxHashMap::default();
     for frame in frames.filter(|frame| frame.duration_ms >= 0.0) {
-        let key = (frame.duration_ms.to_bits(), Reverse(frame.number));
+        let key = (frame.duration_ms.to_bits(), Reverse(frame.order()));
         let is_full = kept.len() >= most;
         if is_full && kept.peek().is_none_or(|Reverse(last)| key <= *last) {
             continue;
         }
-        if is_full && let Some(Reverse((_, Reverse(number)))) = kept.pop() {
-            places.remove(&number);
+        if is_full && let Some(Reverse((_, Reverse(order)))) = kept.pop() {
+            places.remove(&order);
         }
         kept.push(Reverse(key));
-        places.insert(frame.number, frame);
+        places.insert(frame.order(), frame);
     }
     let sorted = kept.into_sorted_vec().into_iter();
     sorted
-        .filter_map(|Reverse((_, Reverse(number)))| places.remove(&number))
+        .filter_map(|Reverse((_, Reverse(order)))| places.remove(&order))
         .collect()
 }
 

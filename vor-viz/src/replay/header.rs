@@ -3,7 +3,7 @@
 use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
 use vor_capture::units;
 
-use super::ReplayState;
+use super::{FrameNumbers, ReplayState};
 use crate::theme::Theme;
 
 /// Width of the field for a frame's number, in points.
@@ -55,25 +55,38 @@ impl Header {
                 replay.go_to(current.saturating_sub(1));
                 self.typed = None;
             }
-            ui.label(format!("of {}", units::count(total)));
-            let mut text = self.typed.take().unwrap_or_else(|| current.to_string());
+            let numbers = replay.summary().numbers();
+            ui.label(of_all(numbers, total));
+            let number = numbers.number(current);
+            let mut text = self.typed.take().unwrap_or_else(|| number.to_string());
             let field = TextEdit::singleline(&mut text)
                 .desired_width(FIELD_WIDTH)
                 .align(Align2::RIGHT_CENTER);
             let field = ui.add(field);
             let label = ui.label("frame");
-            let field = field
-                .labelled_by(label.id)
-                .on_hover_text("Frames count from 0. Enter goes to the one that is typed.");
+            let field = field.labelled_by(label.id).on_hover_text(
+                "The program's number of the frame. Enter goes to the one that is typed, or \
+                     else to the next one that was kept.",
+            );
             if field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
-                if let Some(frame) = number(&text) {
-                    replay.go_to(frame);
+                if let Some(number) = parsed(&text) {
+                    replay.go_to_number(number);
                 }
             } else if field.has_focus() {
                 self.typed = Some(text);
             }
         });
     }
+}
+
+/// Returns the text after a frame's number: how many frames there are, or their numbers if these do
+/// not count the frames.
+fn of_all(numbers: &FrameNumbers, total: u64) -> String {
+    if numbers.are_places() || total == 0 {
+        return format!("of {}", units::count(total));
+    }
+    let [first, last] = [0, total - 1].map(|place| units::count(numbers.number(place)));
+    format!("of {first}–{last}")
 }
 
 /// Shows the name and the totals of the capture.
@@ -153,7 +166,7 @@ fn text_width(ui: &Ui, text: &str) -> f32 {
 }
 
 /// Returns the entered number; white space, commas, underscores and apostrophes are ignored.
-fn number(text: &str) -> Option<u64> {
+fn parsed(text: &str) -> Option<u64> {
     let digits: String = text
         .chars()
         .filter(|c| !c.is_whitespace() && !matches!(c, ',' | '_' | '\''))

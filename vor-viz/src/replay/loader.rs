@@ -638,6 +638,7 @@ impl Loader {
                 None => break,
                 Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper, origin_ns)),
                 Some(Err(error)) if error.is_corrupt() => summaries.push(FrameSummaryRow {
+                    number: None,
                     duration_ms: f32::NAN,
                     begin_ns: None,
                     spans: 0,
@@ -681,6 +682,7 @@ fn summary_row(
     let begin_ns = mapper.unix_ns(summary.start_ticks);
     let length_ns = end_ns.saturating_sub(begin_ns);
     FrameSummaryRow {
+        number: Some(summary.index),
         begin_ns: Some(begin_ns.saturating_sub(origin_ns)),
         duration_ms: (length_ns as f64 / 1e6) as f32,
         spans: summary.span_count,

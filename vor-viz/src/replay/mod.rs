@@ -14,6 +14,7 @@
 //! capture (see `whole_state`). Only while a growing capture is followed do they show its newest
 //! frames.
 
+mod frame_numbers;
 mod summary;
 mod capture_file;
 mod loader;
@@ -40,6 +41,7 @@ use driver::{Driver, GROWTH_POLL};
 use loader::{Delivery, Loader, Request, Side};
 
 pub use capture_file::Arriving;
+pub use frame_numbers::FrameNumbers;
 pub use loader::WindowLimits;
 #[cfg(test)]
 pub(crate) use summary::FrameSummaryRow;
@@ -360,6 +362,12 @@ impl ReplayState {
         }
     }
 
+    /// Shows the frame to which the program gave a number, or the next one that was kept. As long
+    /// as not all frames are looked at, numbers are expected to go on as they do so far.
+    pub fn go_to_number(&mut self, number: u64) {
+        self.go_to(self.summary.numbers().place(number));
+    }
+
     /// Shows the frames from `first` on. Stops following.
     pub fn move_window(&mut self, first: u64) {
         self.set_follow(false);
@@ -498,6 +506,7 @@ impl ReplayState {
     fn show_overview(&mut self, ui: &mut egui::Ui) {
         let data = OverviewData {
             durations_ms: self.summary.durations_ms(),
+            numbers: self.summary.numbers(),
             marks: self.summary.troubled(),
             loaded: self.frames_known(),
             total: self.frames_total(),
@@ -656,7 +665,8 @@ impl ReplayState {
             } else {
                 "a part of "
             };
-            self.problem = Some(format!("damaged: {of}frame {frame} cannot be read"));
+            let number = self.summary.numbers().number(frame);
+            self.problem = Some(format!("damaged: {of}frame {number} cannot be read"));
         }
     }
 }

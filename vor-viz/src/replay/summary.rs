@@ -4,6 +4,7 @@
 //! frame is stored as its distance from that of the first of 64, which is exact to 60 ns where
 //! these take a second.
 
+use super::frame_numbers::FrameNumbers;
 use crate::overview::OverviewMark;
 use crate::pyramid::MinMaxPyramid;
 
@@ -19,6 +20,8 @@ const BEGIN_STEP: usize = 64;
 /// The summary of one frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FrameSummaryRow {
+    /// The one that the program gave it; `None` if the frame was lost.
+    pub(crate) number: Option<u64>,
     /// NaN if the frame was lost.
     pub(crate) duration_ms: f32,
     /// Its begin in nanoseconds since that of the first frame; `None` if the frame was lost.
@@ -38,6 +41,7 @@ pub struct Summary {
     offsets_ns: Vec<f32>,
     /// The last begin.
     last_ns: i64,
+    numbers: FrameNumbers,
     frames: u64,
     troubled: Vec<(u64, OverviewMark)>,
     troubled_count: u64,
@@ -52,6 +56,7 @@ impl Default for Summary {
             bases_ns: Vec::new(),
             offsets_ns: Vec::new(),
             last_ns: i64::MIN,
+            numbers: FrameNumbers::default(),
             frames: 0,
             troubled: Vec::new(),
             troubled_count: 0,
@@ -65,6 +70,7 @@ impl Summary {
     pub(crate) fn push(&mut self, row: &FrameSummaryRow) {
         let frame = self.frames;
         self.frames += 1;
+        self.numbers.push(row.number);
         if self.durations_ms.len() < MAX_FRAMES {
             self.durations_ms.push(row.duration_ms);
         }
@@ -98,6 +104,12 @@ impl Summary {
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// Returns the numbers that the program gave the frames.
+    #[must_use]
+    pub fn numbers(&self) -> &FrameNumbers {
+        &self.numbers
     }
 
     /// Returns the durations of the frames in milliseconds, in order; NaN for a lost frame.

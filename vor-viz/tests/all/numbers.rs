@@ -13,6 +13,7 @@ use vor_viz::frame_axis::axis_rect;
 use vor_viz::overview::{self, OverviewAction, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};
 use vor_viz::pyramid::MinMaxPyramid;
+use vor_viz::replay::FrameNumbers;
 use vor_viz::store::{FrameEntry, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
@@ -631,6 +632,7 @@ fn overview_harness<'a>(strip: Strip, theme: egui::Theme) -> Harness<'a, Strip> 
             .rect_filled(ui.max_rect().expand(20.0), 0.0, ui.visuals().panel_fill);
         let data = OverviewData {
             durations_ms: &strip.durations_ms,
+            numbers: &FrameNumbers::default(),
             marks: &strip.marks,
             loaded: strip.durations_ms.len() as u64,
             total: strip.total,
