@@ -745,7 +745,7 @@ fn holds_of_a_writer_end_where_it_becomes_a_reader() {
         on_one_thread(async {
             drop(limit.read().await);
             drop(Arc::clone(&limit).read_owned().await);
-            if round.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+            if round.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
                 let mut limit = Arc::clone(&limit).write_owned().await;
                 run();
                 *limit += 1;
