@@ -77,11 +77,13 @@ pub(super) trait Receiver: Send + 'static {
     fn end(&mut self);
 }
 
-/// The state that the sink and the thread share. The order of the locks is `profile`, then
-/// `state`; neither is held during a call of the drain.
+/// The state that the sink and the thread share. The order of the locks is `profile`, then `open`
+/// or `state`; none is held during a call of the drain.
 #[derive(Debug)]
 struct Shared {
     profile: Mutex<SpanProfile>,
+    /// The scopes that were open after the last batch.
+    open: Mutex<OpenStarts>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -118,6 +120,7 @@ impl Profiles {
     ) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             profile: Mutex::new(SpanProfile::new(labels)),
+            open: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -177,6 +180,7 @@ impl FrameSink for Profiles {
 
     fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
         lock(&self.shared.profile).settle(open);
+        lock(&self.shared.open).clone_from(open);
         Ok(())
     }
 
@@ -221,7 +225,7 @@ impl Shared {
             let wake = receiver.wants_at().map_or(next, |at| at.min(next));
             let state = self.wait_until(wake);
             if state.is_ending || Instant::now() >= next {
-                let spans = self.take();
+                let spans = self.take(state.is_ending);
                 let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
                 let until_unix_ns = unix_ns().max(from_unix_ns);
                 let heap = crate::heap::tracks_heap().then(|| self.take_heap());
@@ -265,9 +269,9 @@ impl Shared {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Takes the profile up to now.
-    fn take(&self) -> Result<ProfileBuilder, Error> {
-        /// Most batches that may arrive in between; they arrive every few milliseconds.
+    /// Takes the profile up to now. At the end, no batch follows.
+    fn take(&self, is_ending: bool) -> Result<ProfileBuilder, Error> {
+        /// Most attempts, a millisecond apart; batches arrive every few milliseconds.
         const TRIES: usize = 64;
         let now_ticks = clock::ticks();
         let used = thread::usages();
@@ -277,11 +281,28 @@ impl Shared {
             // Read without holding this lock, since it takes others.
             let open = thread::open_scopes();
             let mut profile = lock(&self.profile);
-            if profile.batches() == batches {
+            if profile.batches() == batches && (is_ending || self.are_open(&open)) {
                 return cut(&mut profile, now_ticks, &used, &open, catalog);
             }
+            drop(profile);
+            // A scope that has closed comes with the next batch.
+            std::thread::sleep(Duration::from_millis(1));
         }
-        cut(&mut lock(&self.profile), now_ticks, &used, &[], catalog)
+        let open = thread::open_scopes();
+        cut(&mut lock(&self.profile), now_ticks, &used, &open, catalog)
+    }
+
+    /// Returns whether all scopes that were open after the last batch are among those that are open
+    /// now. A scope that has closed since is in neither.
+    fn are_open(&self, now: &[OpenThread]) -> bool {
+        let before = lock(&self.open);
+        before.threads.iter().all(|(id, starts)| {
+            let thread = now.iter().find(|thread| thread.thread == *id);
+            let scopes = thread.map_or(&[][..], |thread| &thread.scopes);
+            starts
+                .iter()
+                .all(|start| scopes.iter().any(|scope| scope.start_ticks == *start))
+        })
     }
 
     /// Takes a profile of the live heap.
