@@ -82,7 +82,7 @@
 //! | `percentiles` | yes | [`Histogram`]: distributions of a program's values; [`FrameStats`]: percentiles of durations |
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE` |
-//! | `scheduler` | yes | `Config::scheduler`: when threads ran, and who woke them, on Linux as root |
+//! | `scheduler` | yes | `Config::scheduler`: when threads ran and who woke them, on Linux |
 //! | `tracing-subscriber` | no | `tracing::TracingSubscriber`: `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
 //! | `tower` | no | `tower::RequestLayer`: requests of axum, hyper and others as tasks |

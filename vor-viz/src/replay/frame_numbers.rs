@@ -31,15 +31,12 @@ impl Run {
 #[derive(Clone, Debug, Default)]
 pub struct FrameNumbers {
     runs: Vec<Run>,
-    /// The number of frames.
-    count: u64,
 }
 
 impl FrameNumbers {
-    /// Adds the number of the next frame; `None` of a lost one, which gets the one that is due.
-    pub(super) fn push(&mut self, number: Option<u64>) {
-        let place = self.count;
-        self.count += 1;
+    /// Adds the number of the frame after those so far; `None` of a lost one, which gets the one
+    /// that is due.
+    pub(super) fn push(&mut self, place: u64, number: Option<u64>) {
         let due = self.number(place);
         let number = number.unwrap_or(due);
         if number == due && !self.runs.is_empty() {
@@ -101,8 +98,9 @@ mod tests {
 
     fn numbers(all: impl IntoIterator<Item = u64>) -> FrameNumbers {
         let mut numbers = FrameNumbers::default();
-        all.into_iter()
-            .for_each(|number| numbers.push(Some(number)));
+        for (place, number) in (0..).zip(all) {
+            numbers.push(place, Some(number));
+        }
         numbers
     }
 
@@ -120,12 +118,12 @@ mod tests {
     #[test]
     fn a_lost_frame_has_the_number_that_is_due() {
         let mut numbers = numbers([10, 20]);
-        numbers.push(None);
-        numbers.push(Some(40));
+        numbers.push(2, None);
+        numbers.push(3, Some(40));
         assert_eq!(numbers.runs.len(), 1);
         assert_eq!((numbers.number(2), numbers.place(40)), (30, 3));
         let mut lost = FrameNumbers::default();
-        lost.push(None);
+        lost.push(0, None);
         assert_eq!((lost.number(0), lost.are_places()), (0, true));
     }
 

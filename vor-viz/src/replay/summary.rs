@@ -70,7 +70,7 @@ impl Summary {
     pub(crate) fn push(&mut self, row: &FrameSummaryRow) {
         let frame = self.frames;
         self.frames += 1;
-        self.numbers.push(row.number);
+        self.numbers.push(frame, row.number);
         if self.durations_ms.len() < MAX_FRAMES {
             self.durations_ms.push(row.duration_ms);
         }

@@ -95,8 +95,8 @@ impl ForeignLock {
         self.info.begin_hold(token.0);
     }
 
-    /// Removes the holder, before a thread unlocks. Begins a flow if a thread waits. `name` is called
-    /// only if a hold is recorded, and always returns the same.
+    /// Removes the holder, before a thread unlocks. Begins a flow if a thread waits. `name` is
+    /// called only if a hold is recorded, and always returns the same.
     #[inline(always)]
     pub fn unlocking(&self, name: impl FnOnce() -> ForeignName) {
         self.info.end_hold_of(|| name().into());

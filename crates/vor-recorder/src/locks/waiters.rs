@@ -8,8 +8,8 @@ use crate::sync::global::{AtomicU32, AtomicU64};
 /// The number of those that wait for a lock, and the flow from its last unlock.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    /// The number, and [`HOLDS`]. Changed by each waiter, read by the holder before it unlocks, both
-    /// relaxed: a holder that misses a waiter only begins no flow.
+    /// The number, and [`HOLDS`]. Changed by each waiter, read by the holder before it unlocks,
+    /// both relaxed: a holder that misses a waiter only begins no flow.
     count: AtomicU32,
     /// The flow that the last unlock began, 0 if none did or a waiter has taken it. Written before
     /// the unlock and read after the next lock (relaxed), so the lock orders it.

@@ -1,5 +1,5 @@
-//! Stands in for `scheduler` where the system has no events with the processor's own ticks, and in a
-//! build without the feature.
+//! Stands in for `scheduler` where the system has no events with the processor's own ticks, and in
+//! a build without the feature.
 
 use vor_capture::model::scheduler::SchedulerBatch;
 
@@ -22,5 +22,16 @@ impl SchedulerTrace {
 
     pub(crate) fn take(&mut self) -> Option<SchedulerBatch> {
         match *self {}
+    }
+}
+
+#[cfg(all(test, not(loom), not(feature = "scheduler")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_the_feature_names_it() {
+        let Err(reason) = SchedulerTrace::start();
+        assert!(reason.contains("feature `scheduler`"), "{reason}");
     }
 }

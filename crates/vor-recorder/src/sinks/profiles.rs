@@ -273,23 +273,25 @@ impl Shared {
     fn take(&self, is_ending: bool) -> Result<ProfileBuilder, Error> {
         /// Most attempts, a millisecond apart; batches arrive every few milliseconds.
         const TRIES: usize = 64;
+        /// Attempts that wait for the batch of a scope that has closed. A program whose scopes are
+        /// shorter than an attempt may never be without one.
+        const EXACT_TRIES: usize = 48;
         let now_ticks = clock::ticks();
         let used = thread::usages();
         let catalog = drain::catalog();
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let batches = lock(&self.profile).batches();
             // Read without holding this lock, since it takes others.
             let open = thread::open_scopes();
             let mut profile = lock(&self.profile);
-            if profile.batches() == batches && (is_ending || self.are_open(&open)) {
+            let may_miss = is_ending || attempt >= EXACT_TRIES;
+            if profile.batches() == batches && (may_miss || self.are_open(&open)) {
                 return cut(&mut profile, now_ticks, &used, &open, catalog);
             }
             drop(profile);
-            // A scope that has closed comes with the next batch.
             std::thread::sleep(Duration::from_millis(1));
         }
-        let open = thread::open_scopes();
-        cut(&mut lock(&self.profile), now_ticks, &used, &open, catalog)
+        cut(&mut lock(&self.profile), now_ticks, &used, &[], catalog)
     }
 
     /// Returns whether all scopes that were open after the last batch are among those that are open

@@ -161,7 +161,8 @@ const PAIRS: &[Pair] = &[
 
 /// Returns the folder with the sources from which this build made a package.
 ///
-/// Cargo's `metadata` would name it too, but only after all packages of the workspace are downloaded.
+/// Cargo's `metadata` would name it too, but only after all packages of the workspace are
+/// downloaded.
 fn source(package: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let prefix = format!("{}-", package.replace('-', "_"));

@@ -26,7 +26,7 @@ struct Args {
     capture: Option<PathBuf>,
     /// Another one, shown below it.
     other: Option<PathBuf>,
-    /// Goes to a frame, counted from 0.
+    /// Goes to a frame by its place in the file, counted from 0.
     #[arg(long, value_name = "N", requires = "capture")]
     frame: Option<u64>,
     /// Writes a PNG picture and opens no window.
