@@ -325,8 +325,8 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
         let x = self.scale.x(span.begin_ns);
         let (first, end) = (edge(span.begin_ns), edge(span.end_ns()));
         if end <= first {
-            // Both edges round to one pixel, which a duration in whole nanoseconds does not tell.
-            if span.begin_ns >= self.begin_ns {
+            // Both edges round to one pixel, or the span ends in the first half of the first pixel.
+            if self.scale.x(span.end_ns()) >= 0.0 {
                 self.merge(span.begin_ns, short_ns, span.site);
             }
             return;

@@ -235,6 +235,37 @@ fn row_of_spans() -> impl Strategy<Value = Vec<(i64, u64, u32)>> {
     })
 }
 
+/// Returns which pixels a row with one span paints.
+fn painted(span: (i64, u64), scale: &PixelScale) -> Vec<bool> {
+    let mut store = Store::new(10, usize::MAX);
+    store.push_block(frame(0, 0, i64::MAX, vec![vec![(span.0, span.1, 1)]]));
+    let mut colors = vec![Color32::TRANSPARENT; scale.width()];
+    let pixels = RowPixels {
+        colors: &mut colors,
+        wide: &mut Vec::new(),
+    };
+    store.tracks()[0].rows[0].paint(scale, None, |_, _| Color32::WHITE, pixels);
+    let is_painted = |color: &Color32| *color != Color32::TRANSPARENT;
+    colors.iter().map(is_painted).collect()
+}
+
+#[test]
+fn a_span_that_ends_in_the_first_pixel_is_shown_there() {
+    for (end_px, expected) in [(0.1, 1), (0.4, 1), (0.6, 1), (1.4, 1), (1.6, 2)] {
+        let begin = 1_000.0 - end_px * 100.0;
+        let scale = PixelScale::new(begin, begin + 1_000.0, 10);
+        let found = painted((0, 1_000), &scale);
+        let first: Vec<bool> = (0..10).map(|pixel| pixel < expected).collect();
+        assert_eq!(found, first, "{end_px}");
+    }
+}
+
+#[test]
+fn a_moment_less_than_a_nanosecond_before_the_picture_is_not_shown() {
+    let scale = PixelScale::new(1_000.5, 1_010.5, 100);
+    assert!(painted((1_000, 0), &scale).iter().all(|on| !on));
+}
+
 /// Returns the pixels that contain any part of a span, without merging.
 fn brute_force(
     spans: &[(i64, u64, u32)],
