@@ -108,6 +108,17 @@ std_source() {
     eval "$settings"
 }
 
+# built_tests FILTER...: runs tests of the programs that `.ci/test` built. With other packages or
+# features, cargo would build them again.
+built_tests() {
+    cargo test -q --workspace --no-default-features --test all --test tracking_exact -- "$@"
+}
+
+# built TARGET...: `--bin NAME` or `--example NAME`, as `.ci/test` built them.
+built() {
+    cargo build -q --workspace --no-default-features "$@"
+}
+
 # oracle PACKAGE ARGUMENT...: runs a package of .ci/tools/oracles, which compares the output of
 # another program with the recorded data. $oracle_python runs it.
 oracle() { PYTHONPATH=.ci/tools/oracles "${oracle_python:-python3}" -B -m "$@"; }

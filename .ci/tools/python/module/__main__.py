@@ -88,8 +88,9 @@ class Builder:
             skip("the Python module on a CPython without a lock", "no such interpreter")
         if self._pythons:
             reading.check(self._tools, self._wheels, self._pythons[0])
+        # How a tool builds the package does not depend on the interpreter.
         for python in self._pythons:
-            installs.check(self._tools, python)
+            installs.check(self._tools, python, every_tool=python == self._pythons[0])
 
     def free_threaded(self):
         """Waits for the search, and returns the interpreter without a lock, or None."""

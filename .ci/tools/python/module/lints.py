@@ -10,26 +10,32 @@ INTERPRETERS = {
     "pyo3-3.14t": "implementation=CPython\nversion=3.14\nshared=true\nabi3=false\n"
     "build_flags=Py_GIL_DISABLED\n",
 }
+EXTENSION = {"PYO3_BUILD_EXTENSION_MODULE": "1"}
 
 
 def check_rust(cache):
-    """clippy and rustdoc have no complaint about any build of the module."""
-    _check_build({"PYO3_NO_PYTHON": "1"}, "abi3")
+    """clippy has no complaint about any build of the module, and rustdoc none about two."""
+    _clippy({"PYO3_NO_PYTHON": "1"}, "abi3")
     for name, description in INTERPRETERS.items():
         path = cache / name
         path.write_text(description, encoding="utf-8")
+        env = {"PYO3_CONFIG_FILE": str(path)}
         for feature in "module", "reading":
-            _check_build({"PYO3_CONFIG_FILE": str(path)}, feature)
+            _clippy(env, feature)
+    for feature in "module", "reading":
+        commands.check(
+            "cargo", "doc", *_package(feature), "--no-deps", "--document-private-items",
+            env={**env, **EXTENSION, "RUSTDOCFLAGS": "-D warnings"},
+        )
 
 
-def _check_build(env, feature):
-    env = {**env, "PYO3_BUILD_EXTENSION_MODULE": "1"}
-    package = "-p", "vor-py", "--features", feature
-    commands.check("cargo", "clippy", *package, "--all-targets", "--", "-D", "warnings", env=env)
-    commands.check(
-        "cargo", "doc", *package, "--no-deps", "--document-private-items",
-        env={**env, "RUSTDOCFLAGS": "-D warnings"},
-    )
+def _clippy(env, feature):
+    command = "cargo", "clippy", *_package(feature), "--all-targets", "--", "-D", "warnings"
+    commands.check(*command, env={**env, **EXTENSION})
+
+
+def _package(feature):
+    return "-p", "vor-py", "--features", feature
 
 
 def check_types(environment):

@@ -13,6 +13,7 @@
 //! the cache; beyond 1 GiB the heap is folded. A sample takes some 50 bytes of the table.
 
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 
 use rustc_hash::FxBuildHasher;
 
@@ -41,7 +42,10 @@ const SLOT_BITS: u32 = 8;
 /// Samples by slot; a slot that ever had 255 keeps that number. Written by threads that sample or
 /// free a sampled object, read by every free, both relaxed. An object reaches another thread after
 /// its sample was counted, and the program's own synchronisation orders the two.
-static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
+///
+/// The compiler checks each of the four million values of an array, which takes seconds, but not
+/// what is inside `MaybeUninit`.
+static FILTER: MaybeUninit<[AtomicU8; SLOTS]> = MaybeUninit::zeroed();
 
 const SHARDS: usize = 64;
 
@@ -52,9 +56,12 @@ statics! {
 
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicU8 {
+    #[expect(unsafe_code, reason = "the filter is made of zeros, not of values")]
+    // SAFETY: A zero byte is a valid `AtomicU8`.
+    let filter = unsafe { FILTER.assume_init_ref() };
     // Folded, so that big objects, which all begin at the same offset of a page, have different
     // slots. Addresses of 32 bits have 2 bits to fold.
-    &FILTER[(address >> SLOT_BITS ^ address >> (SLOT_BITS + SLOTS.ilog2())) % SLOTS]
+    &filter[(address >> SLOT_BITS ^ address >> (SLOT_BITS + SLOTS.ilog2())) % SLOTS]
 }
 
 fn shard(address: usize) -> &'static Lock<HashMap<usize, Sample, FxBuildHasher>> {
