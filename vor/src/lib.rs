@@ -83,6 +83,9 @@
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE` |
 //! | `scheduler` | yes | `Config::scheduler`: when threads ran and who woke them, on Linux |
+//! | `rules` | yes | `Config::scopes`, `set_scopes`: rules that say which scopes are recorded, also while the program runs |
+//! | `segments` | yes | `Config::segments`: a capture in segments; `Config::last`, `dump`: the newest records in memory, written on demand |
+//! | `shared-memory` | yes | `Config::shared_memory`: rings from which a killed process is recovered |
 //! | `tracing-subscriber` | no | `tracing::TracingSubscriber`: `tracing` spans as scopes |
 //! | `tracing-layer` | no | `tracing::TracingLayer`: the same as a layer beside others, also for the crate `profiling` |
 //! | `tower` | no | `tower::RequestLayer`: requests of axum, hyper and others as tasks |
@@ -126,6 +129,7 @@ pub use vor_recorder::drain::{
 };
 pub use vor_recorder::hot::flow::{FlowId, flow};
 pub use vor_recorder::hot::future::ProfileFuture;
+#[cfg(feature = "rules")]
 pub use vor_recorder::hot::rules::{ScopeRules, scope_rules, set_scopes};
 pub use vor_recorder::hot::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
@@ -141,8 +145,9 @@ pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::setup::{
     Config, SpanBudget, calibrate, clock_floor_ns, disable, empty_span_ns, enable, is_enabled,
 };
-#[cfg(feature = "reader")]
+#[cfg(feature = "segments")]
 pub use vor_recorder::sinks::last::{DumpOn, Last, dump};
+#[cfg(feature = "segments")]
 pub use vor_recorder::sinks::segments::Segments;
 pub use vor_recorder::{
     frame_mark_named, message, profile_function, profile_function_if, profile_phase, profile_scope,

@@ -26,6 +26,10 @@
     feature = "off",
     allow(dead_code, reason = "the recorder is built, and nothing calls into it")
 )]
+#![cfg_attr(
+    not(all(feature = "rules", feature = "segments", feature = "shared-memory")),
+    allow(dead_code, reason = "what only these features call is not compiled")
+)]
 
 mod sync;
 pub mod os;

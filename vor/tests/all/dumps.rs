@@ -1,6 +1,6 @@
 //! Records that are kept in memory, and what has them written.
 
-#![cfg(all(unix, feature = "reader", not(feature = "off")))]
+#![cfg(all(unix, feature = "segments", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -12,8 +12,11 @@ use crate::hot::{record_state, thread};
 use crate::os::report;
 use crate::sync::lock;
 
-/// Creates the sink of a capture, and returns it with the path it writes to.
-pub(crate) type Create = dyn Fn() -> Result<(PathBuf, Box<dyn FrameSink>), Error> + Send + Sync;
+/// The sink of a capture, with the path it writes to.
+pub(crate) type Begun = (PathBuf, Box<dyn FrameSink>);
+
+/// Begins a capture.
+pub(crate) type Create = dyn Fn() -> Result<Begun, Error> + Send + Sync;
 
 /// A capture that the program requested.
 #[derive(Clone)]

@@ -155,7 +155,7 @@ pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) 
 }
 
 /// Has signals that end the process handled, for a sink that keeps its records in memory.
-#[cfg(feature = "reader")]
+#[cfg(feature = "segments")]
 pub(crate) fn watch_memory(signals: bool) {
     begin(None, signals);
 }

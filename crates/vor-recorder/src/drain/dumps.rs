@@ -6,8 +6,8 @@
 //! replaced, and later requests are counted.
 
 #![cfg_attr(
-    not(feature = "reader"),
-    allow(dead_code, reason = "without the reader nothing is kept in memory")
+    not(feature = "segments"),
+    allow(dead_code, reason = "without the feature nothing is kept in memory")
 )]
 
 use std::sync::{Mutex, TryLockError};

@@ -384,6 +384,7 @@ impl Engine {
     }
 
     /// Puts everything that this process knows into its new file of shared memory.
+    #[cfg(feature = "shared-memory")]
     pub(super) fn describe_in_shared(&mut self) {
         for sync in self.catalog.timeline.syncs() {
             shared::put_sync(sync);

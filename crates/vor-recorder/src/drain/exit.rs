@@ -131,7 +131,7 @@ const FIRST_CODE: u64 = 2;
 
 /// Returns how the process ends.
 #[cfg_attr(
-    not(feature = "reader"),
+    not(feature = "segments"),
     expect(dead_code, reason = "only dumps need it")
 )]
 pub(crate) fn end() -> End {

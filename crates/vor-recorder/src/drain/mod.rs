@@ -7,8 +7,9 @@
 #[cfg(any(unix, windows))]
 mod process_detach;
 mod collect;
-#[cfg(feature = "reader")]
+#[cfg(all(feature = "reader", feature = "shared-memory"))]
 pub mod recovery;
+#[cfg(feature = "shared-memory")]
 pub(crate) mod shared_memory;
 #[cfg(unix)]
 pub(crate) mod crash;
@@ -72,6 +73,7 @@ pub(crate) struct Settings {
     /// The open capture: the number of its sink, and its path.
     opened: Option<(u64, PathBuf)>,
     /// The folder of the file of shared memory.
+    #[cfg(feature = "shared-memory")]
     shared_in: Option<PathBuf>,
 }
 
@@ -113,6 +115,7 @@ pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bo
             options,
             capture: None,
             opened: None,
+            #[cfg(feature = "shared-memory")]
             shared_in: None,
         });
         if is_first {
@@ -203,6 +206,7 @@ fn rearm_if_forked() {
         record_state::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
+            #[cfg(feature = "shared-memory")]
             settings.begin_shared();
             settings.open_capture();
             #[cfg(unix)]

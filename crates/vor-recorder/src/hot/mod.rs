@@ -32,7 +32,15 @@ pub(crate) mod modes;
 pub mod callsite;
 pub mod args;
 pub(crate) mod ring;
-pub(crate) mod shared;
+cfg_select! {
+    feature = "shared-memory" => {
+        pub(crate) mod shared;
+    }
+    _ => {
+        pub(crate) mod shared_stub;
+        pub(crate) use shared_stub as shared;
+    }
+}
 pub mod sums;
 pub(crate) mod hooks;
 pub mod thread;

@@ -16,7 +16,15 @@ cfg_select! {
         pub(crate) use scheduler_stub as scheduler;
     }
 }
-pub(crate) mod shared_file;
+cfg_select! {
+    feature = "shared-memory" => {
+        pub(crate) mod shared_file;
+    }
+    _ => {
+        pub(crate) mod shared_file_stub;
+        pub(crate) use shared_file_stub as shared_file;
+    }
+}
 pub(crate) mod signals;
 #[cfg(all(feature = "live", unix))]
 pub(crate) mod socket;

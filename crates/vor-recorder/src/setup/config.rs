@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "rules")]
 use vor_capture::Error;
 use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
+#[cfg(feature = "rules")]
 use crate::hot::rules::ScopeRules;
 use crate::os::report;
+use crate::setup::retention::Retention;
 use crate::setup::{self, variables};
-#[cfg(feature = "reader")]
-use crate::sinks::last::{DumpOn, Last};
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 use crate::sinks::live::Listen;
-use crate::sinks::segments::Segments;
 
 /// The settings of a recording. Start from [`Config::new`] (no variables) or [`Config::from_env`],
 /// then call [`enable`](Config::enable).
@@ -30,13 +30,7 @@ use crate::sinks::segments::Segments;
 pub struct Config {
     pub(crate) ring_kib: usize,
     pub(crate) capture: Option<PathBuf>,
-    /// When segments end and which are kept, if the path makes segments.
-    pub(crate) segments: Segments,
-    /// How much is kept in memory, if nothing is written until a dump.
-    #[cfg(feature = "reader")]
-    pub(crate) last: Option<Last>,
-    #[cfg(feature = "reader")]
-    pub(crate) dump_on: DumpOn,
+    pub(crate) retention: Retention,
     pub(crate) spans: bool,
     pub(crate) every: u64,
     pub(crate) max_frames: Option<u64>,
@@ -58,6 +52,7 @@ pub struct Config {
     pub(crate) puffin: Option<bool>,
     pub(crate) watchdog: Option<Duration>,
     /// The rules that say which scopes are recorded, and how; `None` to leave those that are on.
+    #[cfg(feature = "rules")]
     pub(crate) scopes: Option<Result<ScopeRules, Error>>,
     /// The share of a core that recording the scopes of a call site may take.
     pub(crate) scope_budget: Option<f64>,
@@ -66,6 +61,7 @@ pub struct Config {
     pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) scheduler: bool,
     /// Where the rings are in shared memory; `None` if they are not.
+    #[cfg(feature = "shared-memory")]
     pub(crate) shared_memory: Option<SharedMemory>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// The address at which clients may watch the program.
@@ -76,6 +72,7 @@ pub struct Config {
 }
 
 /// The folder of a file of shared memory.
+#[cfg(feature = "shared-memory")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SharedMemory {
     /// The folder of the user's session, or else the system's for shared memory.
@@ -120,11 +117,7 @@ impl Config {
         Self {
             ring_kib: DEFAULT_RING_KIB,
             capture: None,
-            segments: Segments::default(),
-            #[cfg(feature = "reader")]
-            last: None,
-            #[cfg(feature = "reader")]
-            dump_on: DumpOn::new(),
+            retention: Retention::default(),
             spans: true,
             every: 1,
             max_frames: None,
@@ -141,11 +134,13 @@ impl Config {
             #[cfg(feature = "puffin")]
             puffin: None,
             watchdog: None,
+            #[cfg(feature = "rules")]
             scopes: None,
             scope_budget: None,
             signals: true,
             heap_snapshots: None,
             scheduler: false,
+            #[cfg(feature = "shared-memory")]
             shared_memory: None,
             sinks: Vec::new(),
             #[cfg(all(feature = "live", not(target_family = "wasm")))]
@@ -223,62 +218,6 @@ impl Config {
         self
     }
 
-    /// Sets when a segment of the capture ends, and how many segments are kept.
-    ///
-    /// A capture is written in segments if its path is a folder (it exists, or the path ends with a
-    /// slash) or a pattern. A pattern is a file name with `%Y%m%dT%H%M%S`, the time at which a
-    /// segment begins in UTC, or `%p`, the process id. Each segment is a whole capture, and every
-    /// span is in exactly one. Only segments with such a name are deleted, the oldest first, and
-    /// none that has a file `<segment>.lock` beside it.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # mod vor { pub use vor_recorder::setup::Config; pub use vor_recorder::sinks::segments::Segments; }
-    /// let segments = vor::Segments::new().size(64_000_000).keep_size(2_000_000_000);
-    /// vor::Config::new().capture("captures/").segments(segments).enable();
-    /// ```
-    #[must_use]
-    pub fn segments(mut self, segments: Segments) -> Self {
-        self.segments = segments;
-        self
-    }
-
-    /// Keeps the newest records in memory, and writes nothing until something asks for a dump:
-    /// [`sinks::last::dump`](crate::sinks::last::dump), SIGUSR2 on Unix, or what
-    /// [`dump_on`](Self::dump_on) says.
-    ///
-    /// A dump is a whole capture. The path of the capture is the folder of the dumps, a pattern of
-    /// their names as for [`segments`](Self::segments), or a file name to which the time and the
-    /// process are added; without a path they are in the current folder. The newest 16 stay, or
-    /// those that [`segments`](Self::segments) keeps. For SIGUSR2 vor installs a handler unless the
-    /// program has one, or [`signals`](Self::signals) are off.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # mod vor { pub use vor_recorder::setup::Config; pub use vor_recorder::sinks::last::Last; }
-    /// use std::time::Duration;
-    ///
-    /// let last = vor::Last::new().age(Duration::from_secs(30)).size(64_000_000);
-    /// vor::Config::new().capture("dumps/").last(last).enable();
-    /// ```
-    #[cfg(feature = "reader")]
-    #[must_use]
-    pub fn last(mut self, last: Last) -> Self {
-        self.last = Some(last);
-        self
-    }
-
-    /// Sets what has the records in memory dumped (default: a panic and a crash). It needs
-    /// [`last`](Self::last).
-    #[cfg(feature = "reader")]
-    #[must_use]
-    pub fn dump_on(mut self, dump_on: DumpOn) -> Self {
-        self.dump_on = dump_on;
-        self
-    }
-
     /// Sets whether the rings and the names of scopes are in a file of shared memory (default: no).
     /// With it, `vor recover` writes a capture from what a process left that was killed, and
     /// `vor attach` from one that hangs. On Unix; elsewhere one line says that there is no such
@@ -298,6 +237,7 @@ impl Config {
     /// # mod vor { pub use vor_recorder::setup::Config; }
     /// vor::Config::new().shared_memory(true).capture("run.vor").enable();
     /// ```
+    #[cfg(feature = "shared-memory")]
     #[must_use]
     pub fn shared_memory(mut self, shared: bool) -> Self {
         self.shared_memory = shared.then_some(SharedMemory::Default);
@@ -306,6 +246,7 @@ impl Config {
 
     /// Sets the folder of the file of [`shared_memory`](Self::shared_memory), and switches it on.
     /// The folder should be in memory: on a disk, the system writes the rings again and again.
+    #[cfg(feature = "shared-memory")]
     #[must_use]
     pub fn shared_memory_in(mut self, folder: impl Into<PathBuf>) -> Self {
         self.shared_memory = Some(SharedMemory::In(folder.into()));
@@ -526,6 +467,7 @@ impl Config {
     ///     .enable();
     /// # vor_recorder::setup::disable();
     /// ```
+    #[cfg(feature = "rules")]
     #[must_use]
     pub fn scopes(mut self, rules: &str) -> Self {
         self.scopes = Some(rules.parse());

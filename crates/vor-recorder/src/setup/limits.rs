@@ -1,13 +1,11 @@
 //! Sizes, times and lists in the values of variables: `64MB`, `10m`, `2GB,7d,200`,
 //! `frame:50ms,panic`.
 
-#[cfg(feature = "reader")]
 use std::str::FromStr;
 use std::time::Duration;
 
 use vor_capture::Error;
 
-#[cfg(feature = "reader")]
 use crate::sinks::last::{DumpOn, Last, MIN_LAST_AGE, MIN_LAST_BYTES};
 use crate::sinks::segments::{MIN_SEGMENT_AGE, MIN_SEGMENT_BYTES, Segments};
 
@@ -71,14 +69,11 @@ pub(super) const SEGMENT: &str =
 pub(super) const KEEP: &str =
     "a size from 64KB, a time from 1s, a number from 2, or several: `2GB`, `7d`, `2GB,200`";
 /// What `VOR_RECORD_LAST` may be.
-#[cfg(feature = "reader")]
 pub(super) const LAST: &str = "a time from 1s, a size from 1MB, or both: `30s`, `64MB`, `30s,64MB`";
 /// What `VOR_DUMP_ON` may be.
-#[cfg(feature = "reader")]
 pub(super) const DUMP_ON: &str = "a list of `frame:50ms`, `scope:NAME:200ms`, `count:NAME:10/1s`, `stall`, `panic`, `crash`, \
     `exit` and `failure`, or `nothing`";
 
-#[cfg(feature = "reader")]
 impl FromStr for Last {
     type Err = Error;
 
@@ -88,7 +83,6 @@ impl FromStr for Last {
     }
 }
 
-#[cfg(feature = "reader")]
 impl FromStr for DumpOn {
     type Err = Error;
 
@@ -123,7 +117,6 @@ impl Segments {
 }
 
 /// Reads how much is kept in memory: a time, a size, or both.
-#[cfg(feature = "reader")]
 pub(super) fn last(text: &str) -> Option<Last> {
     let mut last = Last::new();
     each_once(text, |limit| {
@@ -140,7 +133,6 @@ pub(super) fn last(text: &str) -> Option<Last> {
 }
 
 /// Reads what asks for a dump: a list, or `nothing`.
-#[cfg(feature = "reader")]
 pub(super) fn dump_on(text: &str) -> Option<DumpOn> {
     let nothing = DumpOn::nothing();
     if text == "nothing" {
@@ -174,7 +166,6 @@ pub(super) fn dump_on(text: &str) -> Option<DumpOn> {
 }
 
 /// Reads the duration of a scope or of a frame.
-#[cfg(feature = "reader")]
 fn short_time(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let text = text.trim();

@@ -4,11 +4,25 @@
 mod calibrate;
 mod config;
 mod install;
+#[cfg(feature = "segments")]
 mod limits;
+cfg_select! {
+    feature = "segments" => {
+        mod retention;
+    }
+    _ => {
+        mod retention_stub;
+        use retention_stub as retention;
+    }
+}
 mod variables;
 #[cfg(all(test, not(any(feature = "off", loom))))]
 mod tests;
-#[cfg(all(test, not(any(feature = "off", loom, target_family = "wasm"))))]
+#[cfg(all(
+    test,
+    feature = "rules",
+    not(any(feature = "off", loom, target_family = "wasm"))
+))]
 mod scope_rules;
 
 use std::path::PathBuf;
@@ -19,21 +33,20 @@ use vor_capture::model::measures::Measures;
 use crate::clock::cpu;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
+#[cfg(feature = "rules")]
+use crate::hot::rules;
 use crate::hot::rules::budget::ScopeBudget;
-use crate::hot::{nvtx, record_state, rules, thread};
+use crate::hot::{nvtx, record_state, thread};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
-#[cfg(feature = "reader")]
-use crate::sinks::last::{LastOptions, LastSink};
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 use crate::sinks::live;
-use crate::sinks::named_files::is_segmented;
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinFeed;
-use crate::sinks::segments::SegmentSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{allocations, metrics};
+#[cfg(feature = "shared-memory")]
 use config::SharedMemory;
 
 pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
@@ -131,6 +144,7 @@ fn start(config: Config) {
 }
 
 fn apply(config: Config, settings: &mut Settings, is_first: bool) {
+    #[cfg(feature = "shared-memory")]
     if let Some(memory) = &config.shared_memory {
         // First, so that the capture is known to those who complete it.
         settings.share_memory(match memory {
@@ -147,6 +161,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
             drain::printing::begin();
         }
     }
+    #[cfg(feature = "rules")]
     match &config.scopes {
         Some(Ok(all)) => rules::apply(all.clone()),
         Some(Err(error)) => report::line(&format!("{error}; the rules do not change")),
@@ -163,7 +178,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
     feed_puffin(settings, is_first, config.puffin);
     #[cfg(not(feature = "puffin"))]
     let _ = is_first;
-    let here = config.keeps_last().then(|| PathBuf::from("."));
+    let here = config.retention.keeps_last().then(|| PathBuf::from("."));
     let path = config.capture.clone().or(here);
     let file = path.map(|path| capture_file(path, &config));
     let is_new = file.is_some_and(|file| settings.begin_capture(file));
@@ -205,37 +220,17 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         frames_before: config.frames_before,
     };
     let signals = config.signals;
-    let segments = config.segments;
-    let is_segmented = is_segmented(&path);
-    #[cfg(feature = "reader")]
-    let last = config.last.map(|last| LastOptions {
-        last,
-        dump_on: config.dump_on.clone(),
-        segments,
-        capture: options,
-        signals,
-    });
-    if segments.is_set() && !is_segmented && !config.keeps_last() {
-        report::line(&format!(
-            "{}{}",
-            config.variable(),
-            variables::one_file(&path)
-        ));
+    let retention = config.retention.clone();
+    if let Some(reason) = retention.refusal(&path) {
+        report::line(&format!("{}{reason}", config.variable()));
     }
     CaptureFile {
         path: path.clone(),
         variable: config.variable(),
         holds_spans: options.spans,
         create: Arc::new(move || {
-            #[cfg(feature = "reader")]
-            if let Some(last) = &last {
-                let sink = LastSink::create(&path, last.clone())?;
-                return Ok((sink.folder(), Box::new(sink)));
-            }
-            if is_segmented {
-                let mut sink = SegmentSink::create(&path, segments, options)?;
-                sink.enable_crash_records(signals);
-                return Ok((sink.folder(), Box::new(sink)));
+            if let Some(begun) = retention.begin(&path, options, signals)? {
+                return Ok(begun);
             }
             let mut sink = CaptureSink::create(&path, options)?;
             sink.enable_crash_records(signals);

@@ -1,20 +1,19 @@
 //! The environment variables: their settings, and the detection of misspelt names.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vor_capture::Error;
 use vor_capture::sort::sort_by;
 
-use super::config::{Config, RING_KIB_RANGE, SharedMemory};
-use super::limits;
+#[cfg(feature = "shared-memory")]
+use super::config::SharedMemory;
+use super::config::{Config, RING_KIB_RANGE};
+#[cfg(feature = "rules")]
 use crate::hot::rules::ScopeRules;
 use crate::os::report;
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 use crate::sinks::live::{Listen, Token};
-use crate::sinks::named_files::is_segmented;
-use crate::sinks::segments::Segments;
 
 /// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
 pub(crate) const KNOWN: &[&str] = &[
@@ -49,14 +48,14 @@ pub(crate) const KNOWN: &[&str] = &[
 ];
 
 /// The variables that `get` reads; an unusable value goes to `report`, in one line.
-struct Variables<'a> {
-    get: &'a dyn Fn(&str) -> Option<OsString>,
-    report: &'a mut dyn FnMut(&str),
+pub(super) struct Variables<'a> {
+    pub(super) get: &'a dyn Fn(&str) -> Option<OsString>,
+    pub(super) report: &'a mut dyn FnMut(&str),
 }
 
 impl Variables<'_> {
     /// Reads one variable. A value that `parse` refuses is reported and ignored.
-    fn value<T>(
+    pub(super) fn value<T>(
         &mut self,
         name: &str,
         expected: &str,
@@ -119,79 +118,48 @@ impl Variables<'_> {
         Some(value == "1")
     }
 
-    /// Reads when segments end, and how many are kept. Both need a path that makes segments.
-    fn segments(&mut self, path: Option<&Path>, are_dumps: bool) -> Segments {
-        let segment = self.value("VOR_RECORD_SEGMENT", limits::SEGMENT, limits::segment);
-        let keep = self.value("VOR_RECORD_KEEP", limits::KEEP, limits::keep);
-        if are_dumps {
-            if segment.is_some() {
-                (self.report)(
-                    "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it \
-                    is ignored",
-                );
-            }
-            return keep.unwrap_or_default();
-        }
-        if let Some(path) = path
-            && !is_segmented(path)
-        {
-            let set = [("VOR_RECORD_SEGMENT", segment), ("VOR_RECORD_KEEP", keep)];
-            for (name, _) in set.into_iter().filter(|(_, value)| value.is_some()) {
-                (self.report)(&format!("{name}: {}; it is ignored", one_file(path)));
-            }
-            return Segments::default();
-        }
-        let segments = segment.unwrap_or_default().or(keep.unwrap_or_default());
-        if let Some(bytes) = segments.size_in_conflict() {
-            (self.report)(&format!(
-                "VOR_RECORD_SEGMENT: a segment is larger than a quarter of VOR_RECORD_KEEP; \
-                segments end at {bytes} bytes"
-            ));
-        }
-        segments
-    }
-
-    /// Reads what is kept in memory, and what asks for a dump of it.
-    #[cfg(feature = "reader")]
-    fn dumps(&mut self, config: &mut Config) {
-        config.last = self.value("VOR_RECORD_LAST", limits::LAST, limits::last);
-        let dump_on = self.value("VOR_DUMP_ON", limits::DUMP_ON, limits::dump_on);
-        if dump_on.is_some() && config.last.is_none() {
-            (self.report)("VOR_DUMP_ON: nothing is kept in memory; set VOR_RECORD_LAST, too");
-        }
-        config.dump_on = dump_on.unwrap_or_default();
-    }
-
-    /// Reports that nothing is kept in memory.
-    #[cfg(not(feature = "reader"))]
-    fn dumps(&mut self, _: &mut Config) {
-        for name in ["VOR_RECORD_LAST", "VOR_DUMP_ON"] {
-            if (self.get)(name).is_some() {
-                (self.report)(&format!(
-                    "{name}: the program was built without vor's feature `reader`; it is ignored"
-                ));
-            }
-        }
-    }
-
     /// Reads whether the rings are in shared memory, and in which folder.
-    fn shared_memory(&mut self) -> Option<SharedMemory> {
+    #[cfg(feature = "shared-memory")]
+    fn shared_memory(&mut self, config: &mut Config) {
         let value = (self.get)("VOR_RECORD_SHM").unwrap_or_default();
-        match value.to_str() {
+        config.shared_memory = match value.to_str() {
             Some("" | "0") => None,
             Some("1") => Some(SharedMemory::Default),
             _ => Some(SharedMemory::In(PathBuf::from(value))),
-        }
+        };
+    }
+
+    #[cfg(not(feature = "shared-memory"))]
+    fn shared_memory(&mut self, _: &mut Config) {
+        self.lacks_feature("shared-memory", &["VOR_RECORD_SHM"]);
     }
 
     /// Reads the rules that say which scopes are recorded. Bad ones are reported and ignored.
-    fn scopes(&mut self) -> Option<Result<ScopeRules, Error>> {
-        let text = (self.get)("VOR_SCOPES")?;
+    #[cfg(feature = "rules")]
+    fn scopes(&mut self, config: &mut Config) {
+        let Some(text) = (self.get)("VOR_SCOPES") else {
+            return;
+        };
         match text.to_string_lossy().parse::<ScopeRules>() {
-            Ok(rules) => Some(Ok(rules)),
-            Err(error) => {
-                (self.report)(&format!("VOR_SCOPES: {error}; all rules are ignored"));
-                None
+            Ok(rules) => config.scopes = Some(Ok(rules)),
+            Err(error) => (self.report)(&format!("VOR_SCOPES: {error}; all rules are ignored")),
+        }
+    }
+
+    #[cfg(not(feature = "rules"))]
+    fn scopes(&mut self, _: &mut Config) {
+        self.lacks_feature("rules", &["VOR_SCOPES"]);
+    }
+
+    /// Reports variables that are set, and need a feature that this build lacks.
+    #[cfg(not(all(feature = "rules", feature = "segments", feature = "shared-memory")))]
+    pub(super) fn lacks_feature(&mut self, feature: &str, names: &[&str]) {
+        for name in names {
+            let value = (self.get)(name).unwrap_or_default();
+            if !value.is_empty() && value != "0" {
+                (self.report)(&format!(
+                    "{name}: the program was built without vor's feature `{feature}`; it is ignored"
+                ));
             }
         }
     }
@@ -259,25 +227,7 @@ impl Variables<'_> {
     }
 }
 
-/// Says why a path gets no segments, and which ones do.
-pub(super) fn one_file(path: &Path) -> String {
-    format!(
-        "{} is one file; segments need a folder (`captures/`) or a pattern \
-        (`run-%Y%m%dT%H%M%S.vor`)",
-        path.display()
-    )
-}
-
 impl Config {
-    /// Returns whether the newest records are kept in memory.
-    pub(super) fn keeps_last(&self) -> bool {
-        #[cfg(feature = "reader")]
-        let keeps = self.last.is_some();
-        #[cfg(not(feature = "reader"))]
-        let keeps = false;
-        keeps
-    }
-
     /// Makes the settings from the variables that `get` reads.
     pub(super) fn from_variables(
         get: impl Fn(&str) -> Option<OsString>,
@@ -317,15 +267,17 @@ impl Config {
         let waits = variables.flag("VOR_WAITS").unwrap_or(false);
         config = config.cpu_time(cpu_time).cpu_split(cpu_split).waits(waits);
         config.allocations = variables.flag("VOR_ALLOCATIONS");
-        variables.dumps(&mut config);
+        config.capture = variables.path();
+        config.retention = variables.retention(config.capture.as_deref());
+        let keeps_last = config.retention.keeps_last();
         let spans = variables.spans();
         // Without spans a dump says little.
-        let by_default = config.slow.is_some() || config.keeps_last();
+        let by_default = config.slow.is_some() || keeps_last;
         config.spans = spans.unwrap_or(false) || by_default && spans != Some(false);
         let expected = "a number of milliseconds above 0";
         let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
         config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
-        config.scopes = variables.scopes();
+        variables.scopes(&mut config);
         let expected = "a share of a core above 0 and up to 1, such as 0.01";
         let share = variables.time("VOR_SCOPE_BUDGET", expected, |share| {
             share > 0.0 && share <= 1.0
@@ -336,12 +288,9 @@ impl Config {
         let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
         config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
         config.scheduler = variables.flag("VOR_SCHED").unwrap_or(false);
-        config.shared_memory = variables.shared_memory();
+        variables.shared_memory(&mut config);
         variables.listen(&mut config);
-        config.capture = variables.path();
-        let are_dumps = config.keeps_last();
-        config.segments = variables.segments(config.capture.as_deref(), are_dumps);
-        config.from_env = config.capture.is_some() || are_dumps;
+        config.from_env = config.capture.is_some() || keeps_last;
         if let Some(path) = &config.capture
             && spans.is_none()
             && !config.spans
@@ -462,11 +411,8 @@ pub(crate) fn report_unknown() {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
-
-    #[cfg(feature = "reader")]
-    use crate::sinks::last::DumpOn;
 
     use super::*;
 
@@ -577,7 +523,7 @@ mod tests {
     }
 
     /// The settings of some variables, and the reports.
-    fn from(set: &[(&str, &str)]) -> (Config, Vec<String>) {
+    pub(in crate::setup) fn from(set: &[(&str, &str)]) -> (Config, Vec<String>) {
         let mut lines = Vec::new();
         let get = |name: &str| {
             let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
@@ -590,13 +536,12 @@ mod tests {
     #[test]
     fn a_value_out_of_its_range_is_reported_and_ignored() {
         let settings = |config: Config| {
-            let keeps_last = config.keeps_last();
             (
                 (config.ring_kib, config.every, config.max_frames),
                 (config.slow, config.frames_before, config.spans),
                 (config.watchdog, config.heap_snapshots, config.capture),
                 (config.signals, config.count_scopes, config.allocations),
-                (config.segments, keeps_last),
+                format!("{:?}", config.retention),
             )
         };
         let (unset, lines) = from(&[]);
@@ -617,20 +562,29 @@ mod tests {
             ("VOR_HEAP_SNAPSHOTS_S", "0.5", "0"),
             ("VOR_HEAP_SNAPSHOTS_S", "999999999", "1e9"),
             ("VOR_SIGNALS", "0", "no"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_SEGMENT", "16KB", "15999B"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_SEGMENT", "1s,1GiB", "0.9s"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_SEGMENT", "10m", "10M"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_SEGMENT", "64mb", "64"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_SEGMENT", "1h", "1h,2h"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_KEEP", "2", "1"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_KEEP", "64KB", "63KB"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_KEEP", "1.5GB,7d,200", "1.5GB,7d,200,1"),
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_KEEP", "7d", "-7d"),
-            #[cfg(feature = "reader")]
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_LAST", "1s", "0.9s"),
-            #[cfg(feature = "reader")]
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_LAST", "30s,1MB", "30s,999KB"),
-            #[cfg(feature = "reader")]
+            #[cfg(feature = "segments")]
             ("VOR_RECORD_LAST", "64MB", "64"),
             ("VOR_COUNT_SCOPES", "1", "2"),
             ("VOR_ALLOCATIONS", "0", "true"),
@@ -675,116 +629,29 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "reader")]
     #[test]
-    fn dumps_are_asked_for_by_a_list() {
-        let set = |value| from(&[("VOR_RECORD_LAST", "1m"), ("VOR_DUMP_ON", value)]);
-        let ms = Duration::from_millis;
-        for (value, expected) in [
-            ("nothing", DumpOn::nothing()),
-            ("panic,crash", DumpOn::new()),
-            ("exit", DumpOn::nothing().exit(true)),
-            ("stall , panic", DumpOn::nothing().stall(true).panic(true)),
-            ("frame:50ms", DumpOn::nothing().slow_frame(ms(50))),
+    fn a_variable_whose_feature_is_missing_is_reported() {
+        for (name, feature, is_on) in [
+            ("VOR_SCOPES", "rules", cfg!(feature = "rules")),
+            ("VOR_RECORD_SEGMENT", "segments", cfg!(feature = "segments")),
+            ("VOR_RECORD_KEEP", "segments", cfg!(feature = "segments")),
+            ("VOR_RECORD_LAST", "segments", cfg!(feature = "segments")),
+            ("VOR_DUMP_ON", "segments", cfg!(feature = "segments")),
             (
-                "scope:db::query:1.5s,scope:parse:200us",
-                DumpOn::nothing()
-                    .slow_scope("db::query", ms(1_500))
-                    .slow_scope("parse", Duration::from_micros(200)),
-            ),
-            ("failure", DumpOn::nothing().failure(true)),
-            (
-                "count:db::error:10/1s, count:ERROR:1/50ms",
-                DumpOn::nothing()
-                    .count("db::error", 10, ms(1_000))
-                    .count("ERROR", 1, ms(50)),
+                "VOR_RECORD_SHM",
+                "shared-memory",
+                cfg!(feature = "shared-memory"),
             ),
         ] {
-            let (config, lines) = set(value);
-            assert_eq!((config.dump_on, lines), (expected, vec![]), "{value}");
-            assert!(config.spans && config.last.is_some());
-        }
-        for value in [
-            "",
-            "frame",
-            "frame:50",
-            "frame:-1ms",
-            "scope::1s",
-            "scope:1s",
-            "exits",
-            "failure:1",
-            "count",
-            "count:ERROR",
-            "count:ERROR:10",
-            "count:ERROR:0/1s",
-            "count:ERROR:1/s",
-            "count::1/1s",
-            "panic:1s",
-            "nothing,exit",
-            "frame:NaNs",
-        ] {
-            let (config, lines) = set(value);
-            assert_eq!(config.dump_on, DumpOn::new(), "{value}");
-            assert!(
-                lines.len() == 1 && lines[0].starts_with("VOR_DUMP_ON: "),
-                "{lines:?}"
+            let (_, lines) = from(&[(name, "4GB")]);
+            let report = format!(
+                "{name}: the program was built without vor's feature `{feature}`; it is ignored"
             );
+            assert_eq!(lines == [report], !is_on, "{lines:?}");
         }
-        let last = ("VOR_RECORD_LAST", "1m");
-        assert!(!from(&[last, ("VOR_RECORD_SPANS", "0")]).0.spans);
-        let (config, lines) = from(&[
-            last,
-            ("VOR_RECORD_SEGMENT", "1MB"),
-            ("VOR_RECORD_KEEP", "9"),
-        ]);
-        assert_eq!(config.segments, Segments::new().keep_count(9));
-        assert_eq!(
-            lines,
-            [
-                "VOR_RECORD_SEGMENT: with VOR_RECORD_LAST nothing is written in segments; it is \
-                ignored"
-            ]
-        );
     }
 
-    #[test]
-    fn segments_need_a_folder_or_a_pattern_and_room_for_four() {
-        let set = |path, segment, keep| {
-            let segment = ("VOR_RECORD_SEGMENT", segment);
-            let keep = ("VOR_RECORD_KEEP", keep);
-            let spans = ("VOR_RECORD_SPANS", "1");
-            from(&[("VOR_RECORD", path), spans, segment, keep])
-        };
-        for path in ["captures/", "run-%H.vor"] {
-            let (config, lines) = set(path, "64MB,10m", "2GB,7d,200");
-            let expected = Segments::new()
-                .size(64_000_000)
-                .age(Duration::from_secs(600))
-                .keep_size(2_000_000_000)
-                .keep_age(Duration::from_secs(7 * 86_400))
-                .keep_count(200);
-            assert_eq!((config.segments, lines), (expected, vec![]), "{path}");
-        }
-        let (config, lines) = set("run.vor", "64MB", "200");
-        assert!(!config.segments.is_set());
-        let line = |name| {
-            format!(
-                "{name}: run.vor is one file; segments need a folder (`captures/`) or a pattern \
-                (`run-%Y%m%dT%H%M%S.vor`); it is ignored"
-            )
-        };
-        assert_eq!(lines, ["VOR_RECORD_SEGMENT", "VOR_RECORD_KEEP"].map(line));
-        let (_, lines) = set("captures/", "64MB", "100MB");
-        assert_eq!(
-            lines,
-            [
-                "VOR_RECORD_SEGMENT: a segment is larger than a quarter of VOR_RECORD_KEEP; \
-              segments end at 25000000 bytes"
-            ]
-        );
-        assert_eq!(set("captures/", "25MB", "100MB").1, [""; 0]);
-    }
-
+    #[cfg(feature = "shared-memory")]
     #[test]
     fn rings_are_in_shared_memory_as_the_variable_says() {
         let set = |value| from(&[("VOR_RECORD_SHM", value)]);

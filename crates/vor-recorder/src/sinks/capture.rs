@@ -347,7 +347,7 @@ impl CaptureSink {
     }
 
     /// Makes the file a dump. Must be called before anything is delivered.
-    #[cfg(feature = "reader")]
+    #[cfg(feature = "segments")]
     pub(super) fn set_dump(&mut self, dump: DumpInfo) {
         self.dump = Some(Arc::new(dump));
     }

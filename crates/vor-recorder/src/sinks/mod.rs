@@ -3,11 +3,13 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
-#[cfg(feature = "reader")]
+#[cfg(feature = "segments")]
 pub mod last;
 #[cfg(all(feature = "live", not(target_family = "wasm")))]
 pub mod live;
+#[cfg(feature = "segments")]
 pub(crate) mod named_files;
+#[cfg(feature = "segments")]
 pub mod segments;
 #[cfg(feature = "export")]
 pub mod chrome;

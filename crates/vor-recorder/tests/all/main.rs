@@ -102,7 +102,7 @@ mod recorder_variables;
 mod recorder_views;
 mod recorder_watchdog;
 mod scheduler_events;
-#[cfg(not(feature = "off"))]
+#[cfg(all(feature = "rules", not(feature = "off")))]
 mod scope_modes;
 mod signal_steps;
 #[cfg(all(target_os = "linux", not(feature = "off")))]

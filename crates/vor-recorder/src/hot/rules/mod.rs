@@ -9,10 +9,15 @@
 //! drain ── scopes per site and second ── Account ── Registry::set_over_budget ──┘
 //! ```
 
+#[cfg(feature = "rules")]
 mod language;
+#[cfg(feature = "rules")]
 mod apply;
 pub(crate) mod budget;
 
+#[cfg(feature = "rules")]
 pub(crate) use apply::apply;
+#[cfg(feature = "rules")]
 pub use apply::{scope_rules, set_scopes};
+#[cfg(feature = "rules")]
 pub use language::ScopeRules;

@@ -56,11 +56,11 @@ pub(crate) use current::{
 pub(crate) use holder::{Holder, read_holder};
 #[cfg(any(unix, windows))]
 pub(crate) use list::is_open;
-pub(crate) use list::{
-    declare_new, lock_list, own_name, reclaim, set_ring_slots, take_added, take_spare,
-};
+pub(crate) use list::{declare_new, own_name, reclaim, set_ring_slots, take_added};
 #[cfg(unix)]
 pub(crate) use list::{forget_all, lock_for_fork, try_each_open, try_lock};
+#[cfg(feature = "shared-memory")]
+pub(crate) use list::{lock_list, take_spare};
 pub(crate) use once_box::OnceBox;
 pub(crate) use open_scopes::open_scopes_at_end;
 pub use open_scopes::{OpenScope, OpenThread, open_scopes};

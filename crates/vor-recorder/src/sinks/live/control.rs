@@ -57,7 +57,7 @@ pub(super) fn status() -> Result<String, Error> {
 }
 
 /// Writes the records in memory, and returns the path.
-#[cfg(feature = "reader")]
+#[cfg(feature = "segments")]
 pub(super) fn dump() -> Result<String, Error> {
     let path = crate::sinks::last::dump_now("`vor ctl dump`")?;
     // The client may be in another folder.
@@ -65,10 +65,10 @@ pub(super) fn dump() -> Result<String, Error> {
     Ok(format!("{}\n", path.display()))
 }
 
-#[cfg(not(feature = "reader"))]
+#[cfg(not(feature = "segments"))]
 pub(super) fn dump() -> Result<String, Error> {
     Err(Error::config(
-        "the program was built without vor's feature `reader`, which keeps records in memory",
+        "the program was built without vor's feature `segments`, which keeps records in memory",
     ))
 }
 
