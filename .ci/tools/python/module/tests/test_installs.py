@@ -58,9 +58,9 @@ class Installs(unittest.TestCase):
         path.write_text(FAKE.format(name=name, log=self.log, cases=cases), encoding="utf-8")
         path.chmod(0o755)
 
-    def run_check(self):
+    def run_check(self, every_tool=True):
         with contextlib.redirect_stdout(io.StringIO()):
-            installs.check(Tools(self.folder), sys.executable)
+            installs.check(Tools(self.folder), sys.executable, every_tool)
         return self.log.read_text(encoding="utf-8")
 
     def test_tries_every_tool_and_leaves_no_module(self):
@@ -77,6 +77,11 @@ class Installs(unittest.TestCase):
         self.assertEqual(calls.count("smoke.py"), len(installs.TOOLS))
         self.assertEqual(calls.count("uv venv"), len(installs.TOOLS))
         self.assertFalse(self.module.exists())
+
+    def test_tries_pip_alone_if_not_every_tool(self):
+        calls = self.run_check(every_tool=False)
+        self.assertIn("install -q --disable-pip-version-check ./vor-py", calls)
+        self.assertEqual(calls.count("smoke.py"), 1)
 
     def test_fails_if_a_tool_fails(self):
         self.fake("pip", "install*) exit 1 ;;")

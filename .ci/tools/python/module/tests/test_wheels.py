@@ -71,15 +71,20 @@ class WheelsCase(unittest.TestCase):
     def test_the_builder_tries_every_installation(self):
         tried = []
         log = self.folder / "log"
+
+        def check(_, python, every_tool):
+            tried.append((python, every_tool))
+
         with mock.patch.object(interpreters, "find_free_threaded", lambda _: None), \
                 mock.patch.object(program, "skip", lambda *_: None), \
                 mock.patch.object(reading, "check", lambda *_: tried.append("reading")), \
-                mock.patch.object(installs, "check", lambda _, python: tried.append(python)):
+                mock.patch.object(installs, "check", check):
             tools = FakeTools()
             builder = program.Builder(tools, Wheels(self.folder, tools), TAGS, log)
             builder.run()
             self.assertIsNone(builder.free_threaded())
-        self.assertEqual(tried, ["reading", *TAGS])
+        first, *others = TAGS
+        self.assertEqual(tried, ["reading", (first, True), *((tag, False) for tag in others)])
 
     def test_a_builder_that_fails_ends_the_wait_for_the_interpreter_without_a_lock(self):
         tools = FakeTools(broken="py311")
