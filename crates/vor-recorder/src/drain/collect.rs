@@ -152,12 +152,9 @@ impl Interner {
     fn read(&mut self, slots: &[Slot], len: usize) -> Arc<str> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        bytes.extend(
-            slots
-                .as_flattened()
-                .iter()
-                .flat_map(|word| word.to_le_bytes()),
-        );
+        for word in slots.as_flattened() {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
         bytes.truncate(len);
         let text = self.intern(&String::from_utf8_lossy(&bytes));
         self.bytes = bytes;

@@ -61,13 +61,18 @@ impl Variables<'_> {
         expected: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let raw = (self.get)(name)?;
-        let text = raw.to_string_lossy();
+        let text = self.text(name)?;
         let value = parse(text.trim());
         if value.is_none() {
             self.refuse(name, &text, expected);
         }
         value
+    }
+
+    // Out of line: `value` is compiled for each of its callers.
+    #[inline(never)]
+    fn text(&self, name: &str) -> Option<String> {
+        Some((self.get)(name)?.to_string_lossy().into_owned())
     }
 
     fn refuse(&mut self, name: &str, text: &str, expected: &str) {
