@@ -10,7 +10,7 @@ use crate::sinks::capture::CaptureOptions;
 
 /// Everything is kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Retention;
+pub(crate) struct Retention {}
 
 impl Retention {
     pub(super) fn keeps_last(&self) -> bool {
@@ -47,7 +47,7 @@ impl Variables<'_> {
             "VOR_RECORD_KEEP",
         ];
         self.lacks_feature("segments", &names);
-        Retention
+        Retention {}
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
             slow: None,
             frames_before: 0,
         };
-        let begin = |path: &str| Retention.begin(Path::new(path), options, false);
+        let begin = |path: &str| Retention {}.begin(Path::new(path), options, false);
         assert!(begin("run.vor").unwrap().is_none());
         for path in ["captures/", "run-%H.vor", "."] {
             let Err(error) = begin(path) else {
