@@ -22,6 +22,7 @@ mod batches;
 mod damage;
 #[cfg(feature = "reader")]
 mod decoder;
+mod declared;
 mod encoder;
 mod events;
 mod head;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "reader")]
 pub use damage::{Damage, DamageReason};
+pub use declared::Declared;
 #[cfg(feature = "reader")]
 pub use decoder::{Checkpoint, Decoder, Event, RawRecord};
 pub use encoder::{Compression, Encoder};

@@ -254,6 +254,19 @@ fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
     rows
 }
 
+/// Asserts that one file with everything has the same rows.
+fn assert_same_as_one(segments: &mut SegmentedCapture, rows: &[Row]) {
+    let mut bytes = Vec::new();
+    segments.write_as_one(&mut bytes, |_, _| {}).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    let mut one = SegmentedCapture::open(file.path()).unwrap();
+    assert_eq!(self::rows(&mut one), rows);
+    let (mut all, one) = (segments.info(), one.info());
+    all.file_bytes = one.file_bytes;
+    assert_eq!(one, all);
+}
+
 const OFFSETS: [u64; 5] = [100, 150, 10, 12, 20];
 
 #[test]
@@ -280,7 +293,9 @@ fn segments_of_a_run_are_in_the_order_of_their_numbers() {
     assert_eq!(segments.problems(), [""; 0]);
     assert_eq!(segments.info().frames, 9);
     assert_eq!(segments.info().spans, 9);
-    let indices = rows(&mut segments).into_iter().map(|row| (row.0, row.6));
+    let all = rows(&mut segments);
+    assert_same_as_one(&mut segments, &all);
+    let indices = all.into_iter().map(|row| (row.0, row.6));
     assert!(indices.eq((15..24).map(|index| (index, 0))));
     // A copy, a gap and something else are reported, in a line each.
     std::fs::copy(&paths[0], folder.path().join("zz.vor")).unwrap();
@@ -348,6 +363,7 @@ fn another_run_is_mapped_to_the_ids_and_the_time_of_the_first() {
         (index, 9_000_000 + 2000 * i, c, a, OFFSETS, ids, 1, metrics)
     });
     assert_eq!(rows, first.chain(second).collect::<Vec<_>>());
+    assert_same_as_one(&mut segments, &rows);
     assert_eq!(segments.catalog().sites.len(), 3);
     assert_eq!(segments.catalog().threads.len(), 2);
     let info = segments.info();

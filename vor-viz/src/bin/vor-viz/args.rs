@@ -96,6 +96,12 @@ pub(crate) fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), String> {
     let mut shown = Vec::new();
     for path in args.capture.iter().chain(&args.other) {
+        if path.is_dir() {
+            let path = path.display();
+            return Err(format!(
+                "{path}: a folder; `vor view {path}` shows its captures as one"
+            ));
+        }
         let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
         if let Some(frame) = args.frame {
             let count = replay.frames_total();

@@ -10,6 +10,7 @@
 //! their time continues by the wall clock.
 
 mod frames;
+mod join;
 mod mapping;
 mod pieces;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use vor_capture::Error;
 use vor_capture::filled;
-use vor_capture::format::{Compression, Encoder, Header, RecordRef};
+use vor_capture::format::{Compression, Declared, Encoder, Header, RecordRef};
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
@@ -24,7 +24,7 @@ use super::queue::Queue;
 use super::request::Choice;
 use super::server;
 use crate::hot::{callsite, thread};
-use crate::sinks::capture::{Declared, Moment, file_id, open_scopes};
+use crate::sinks::capture::{Moment, file_id, open_scopes};
 
 /// Most spans that wait for the end of their frame, where only slow frames keep theirs.
 const MAX_WAITING_SPANS: usize = 1 << 18;
