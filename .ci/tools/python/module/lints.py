@@ -22,20 +22,19 @@ def check_rust(cache):
         env = {"PYO3_CONFIG_FILE": str(path)}
         for feature in "module", "reading":
             _clippy(env, feature)
-    for feature in "module", "reading":
-        commands.check(
-            "cargo", "doc", *_package(feature), "--no-deps", "--document-private-items",
-            env={**env, **EXTENSION, "RUSTDOCFLAGS": "-D warnings"},
-        )
+            if name == "pyo3-3.14t":
+                _document(env, feature)
 
 
 def _clippy(env, feature):
-    command = "cargo", "clippy", *_package(feature), "--all-targets", "--", "-D", "warnings"
-    commands.check(*command, env={**env, **EXTENSION})
+    command = "cargo", "clippy", "-p", "vor-py", "--features", feature, "--all-targets"
+    commands.check(*command, "--", "-D", "warnings", env={**env, **EXTENSION})
 
 
-def _package(feature):
-    return "-p", "vor-py", "--features", feature
+def _document(env, feature):
+    command = "cargo", "doc", "-p", "vor-py", "--features", feature, "--no-deps"
+    env = {**env, **EXTENSION, "RUSTDOCFLAGS": "-D warnings"}
+    commands.check(*command, "--document-private-items", env=env)
 
 
 def check_types(environment):

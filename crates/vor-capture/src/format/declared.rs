@@ -4,7 +4,23 @@ use super::{Encoder, RecordRef};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::scope_modes::ScopeModeChange;
 
-/// The part of a catalog that is in the file, or in a stream.
+/// The part of a catalog that is in a file, or in a stream. It writes each entry once.
+///
+/// # Examples
+///
+/// ```
+/// use vor_capture::format::{Declared, Encoder, Header};
+/// use vor_capture::model::catalog::Catalog;
+///
+/// let (catalog, mut encoder) = (Catalog::default(), Encoder::new(Header::default()));
+/// let (mut declared, mut bytes) = (Declared::default(), Vec::new());
+/// encoder.header(&mut bytes);
+/// assert!(declared.begin(&catalog, &mut encoder, &mut bytes));
+/// declared.put(&catalog, &mut encoder, &mut bytes);
+/// let written = bytes.len();
+/// declared.put(&catalog, &mut encoder, &mut bytes);
+/// assert_eq!(bytes.len(), written, "everything is declared");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Declared {
     process: bool,
@@ -38,49 +54,20 @@ impl Declared {
             encoder.encode(RecordRef::Clock(sync), out);
             self.sync_ticks = Some(sync.ticks);
         }
-        if catalog.columns.len() > self.columns {
-            let first = self.columns as u32;
-            encoder.encode(
-                RecordRef::Columns {
-                    first,
-                    columns: &catalog.columns[self.columns..],
-                },
-                out,
-            );
-            self.columns = catalog.columns.len();
+        if let Some((first, columns)) = rest(&catalog.columns, &mut self.columns) {
+            encoder.encode(RecordRef::Columns { first, columns }, out);
         }
-        if catalog.frame_sets.len() > self.frame_sets {
-            let first = self.frame_sets as u32;
-            encoder.encode(
-                RecordRef::FrameSets {
-                    first,
-                    names: &catalog.frame_sets[self.frame_sets..],
-                },
-                out,
-            );
-            self.frame_sets = catalog.frame_sets.len();
+        if let Some((first, names)) = rest(&catalog.frame_sets, &mut self.frame_sets) {
+            encoder.encode(RecordRef::FrameSets { first, names }, out);
         }
-        if catalog.threads.len() > self.threads {
-            let first = ThreadId(self.threads as u32);
-            encoder.encode(
-                RecordRef::Threads {
-                    first,
-                    threads: &catalog.threads[self.threads..],
-                },
-                out,
-            );
-            self.threads = catalog.threads.len();
+        if let Some((first, threads)) = rest(&catalog.threads, &mut self.threads) {
+            let first = ThreadId(first);
+            encoder.encode(RecordRef::Threads { first, threads }, out);
         }
-        if catalog.sites.len() > self.sites {
-            let first = SiteId(self.sites as u32 + 1);
-            encoder.encode(
-                RecordRef::Sites {
-                    first,
-                    sites: &catalog.sites[self.sites..],
-                },
-                out,
-            );
-            self.sites = catalog.sites.len();
+        if let Some((first, sites)) = rest(&catalog.sites, &mut self.sites) {
+            // Ids of sites begin at 1.
+            let first = SiteId(first + 1);
+            encoder.encode(RecordRef::Sites { first, sites }, out);
         }
     }
 
@@ -105,4 +92,12 @@ impl Declared {
         self.mode_ticks = new.last().map(|last| last.ticks).or(self.mode_ticks);
         written
     }
+}
+
+/// Returns the entries beyond those that are known, and the place of the first one.
+fn rest<'a, T>(table: &'a [T], known: &mut usize) -> Option<(u32, &'a [T])> {
+    let first = *known;
+    *known = table.len().max(first);
+    let entries = table.get(first..).filter(|entries| !entries.is_empty())?;
+    Some((first as u32, entries))
 }

@@ -5,11 +5,6 @@
 //! before the request. The sink takes the request when that pass ends. Until then it is not
 //! replaced, and later requests are counted.
 
-#![cfg_attr(
-    not(feature = "segments"),
-    allow(dead_code, reason = "without the feature nothing is kept in memory")
-)]
-
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 

@@ -130,10 +130,6 @@ const UNREPORTED: u64 = 1;
 const FIRST_CODE: u64 = 2;
 
 /// Returns how the process ends.
-#[cfg_attr(
-    not(feature = "segments"),
-    expect(dead_code, reason = "only dumps need it")
-)]
 pub(crate) fn end() -> End {
     match END.load(Ordering::Relaxed) {
         NOT_YET => End::NotYet,

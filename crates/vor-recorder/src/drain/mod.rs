@@ -51,7 +51,7 @@ use vor_capture::stats::ScopeStats;
 
 use crate::clock;
 use crate::drain::capture_file::CaptureFile;
-use crate::hot::rules::budget::ScopeBudget;
+use crate::hot::budget::ScopeBudget;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
 use crate::metrics::{self, FrameMetrics};

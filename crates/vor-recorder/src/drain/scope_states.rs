@@ -6,7 +6,7 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::Measures;
 use vor_capture::model::scope_modes::ScopeMode;
 
-use crate::hot::rules::budget::{ScopeBudget, Verdict};
+use crate::hot::budget::{ScopeBudget, Verdict};
 
 /// How the scopes of a call site are recorded now, and how many there were.
 #[derive(Clone, Debug, PartialEq)]

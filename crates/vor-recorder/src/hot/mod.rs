@@ -24,7 +24,8 @@
 //! | [`scope`] | open, close, next phase |
 //! | `named_site` | the site of scopes that are named after a value, such as a lock |
 //! | [`task`], [`future`], [`flow`] | spans that move between threads, and arrows between scopes |
-//! | [`rules`] | rules that say how the scopes of a site are recorded, and their budget |
+//! | `rules` | rules that say how the scopes of a site are recorded |
+//! | `budget` | the sites whose scopes cost too much, which are then counted |
 //! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span or as an NVTX range |
 
 pub(crate) mod record_state;
@@ -51,7 +52,9 @@ pub mod future;
 pub mod flow;
 pub(crate) mod tracing_out;
 pub(crate) mod nvtx;
+#[cfg(feature = "rules")]
 pub mod rules;
+pub(crate) mod budget;
 mod macros;
 #[cfg(all(test, loom))]
 mod models;

@@ -238,10 +238,6 @@ fn create_new(_: &Path) -> io::Result<File> {
 }
 
 /// Returns whether another process holds the lock that [`SharedFile::create`] takes.
-#[cfg_attr(
-    not(feature = "reader"),
-    expect(dead_code, reason = "only the recovery needs it")
-)]
 pub(crate) fn is_locked(file: &File) -> bool {
     test_lock(file)
 }

@@ -33,9 +33,9 @@ use vor_capture::model::measures::Measures;
 use crate::clock::cpu;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
+use crate::hot::budget::ScopeBudget;
 #[cfg(feature = "rules")]
 use crate::hot::rules;
-use crate::hot::rules::budget::ScopeBudget;
 use crate::hot::{nvtx, record_state, thread};
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};

@@ -1,4 +1,4 @@
-//! What a recording keeps: segments of its capture, or its newest records in memory, for a dump.
+//! A recording keeps segments of its capture, or its newest records in memory for a dump.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::sinks::last::{DumpOn, Last, LastOptions, LastSink};
 use crate::sinks::named_files::is_segmented;
 use crate::sinks::segments::{SegmentSink, Segments};
 
-/// What a recording keeps.
+/// The segments or the records in memory that a recording keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retention {
     /// When segments end and which are kept, if the path makes segments.
@@ -84,7 +84,10 @@ impl Config {
     /// # Examples
     ///
     /// ```no_run
-    /// # mod vor { pub use vor_recorder::setup::Config; pub use vor_recorder::sinks::segments::Segments; }
+    /// # mod vor {
+    /// #     pub use vor_recorder::setup::Config;
+    /// #     pub use vor_recorder::sinks::segments::Segments;
+    /// # }
     /// let segments = vor::Segments::new().size(64_000_000).keep_size(2_000_000_000);
     /// vor::Config::new().capture("captures/").segments(segments).enable();
     /// ```

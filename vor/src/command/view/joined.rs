@@ -16,12 +16,6 @@ pub(super) struct Joined {
     _folder: TempDir,
 }
 
-/// Returns whether a path is that of several captures: a folder, or a pattern for files.
-pub(super) fn is_several(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.is_dir() || name.contains(['*', '?']) && !path.exists()
-}
-
 impl Joined {
     pub(super) fn begin(path: &Path) -> Result<Self, Failure> {
         let mut source = Source::open(path)?;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use joined::Joined;
+use vor_capture::reader::SegmentedCapture;
 use vor_recorder::sinks::live::Address;
 use watched::Watched;
 
@@ -59,7 +60,8 @@ pub(crate) fn run(args: &Args) -> u8 {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             warn(
-                "`vor-viz` not found; install it with `cargo install --path vor-viz` in the repository of vor",
+                "`vor-viz` not found; install it with `cargo install --path vor-viz` in the \
+                repository of vor",
             );
             return 2;
         }
@@ -100,7 +102,7 @@ fn temporary(arg: &OsStr, before: Option<&OsStr>) -> Result<Option<Temporary>, F
         return Ok(Some(Temporary::Watched(Watched::begin(address)?)));
     }
     let is_output = before.is_some_and(|before| before == "--screenshot");
-    if is_output || !joined::is_several(Path::new(arg)) {
+    if is_output || SegmentedCapture::list(Path::new(arg))?.is_none() {
         return Ok(None);
     }
     Ok(Some(Temporary::Joined(Joined::begin(Path::new(arg))?)))

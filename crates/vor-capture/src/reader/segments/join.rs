@@ -100,7 +100,7 @@ impl SegmentedCapture {
         let (ticks, unix_ns) = first.map_or((0, 0), |sync| (sync.ticks, sync.unix_ns));
         Header {
             file_id: ticks.rotate_left(32) ^ unix_ns.cast_unsigned(),
-            pid: 0,
+            pid: self.catalog().process.pid,
             flags: match self.info().spans {
                 0 => 0,
                 _ => Header::KEEPS_SPANS,

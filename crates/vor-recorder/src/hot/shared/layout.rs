@@ -80,10 +80,6 @@ macro_rules! words {
                 [$(self.$field),*]
             }
 
-            #[cfg_attr(
-                not(feature = "reader"),
-                expect(dead_code, reason = "only the recovery needs it")
-            )]
             pub(crate) fn from_words([$($field),*]: [u64; $count]) -> Self {
                 Self { $($field),* }
             }

@@ -4,6 +4,10 @@
 //! is over its budget if its scopes of that second cost more than the share, and is back when they
 //! have cost less than half of it for [`CALM`] seconds in a row. So a site near its budget does not
 //! change each second.
+//!
+//! ```text
+//! drain ── scopes per site and second ── Account ── Registry::set_over_budget ── the site's word
+//! ```
 
 use rustc_hash::FxHashMap;
 
