@@ -14,8 +14,10 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::scheduler::SchedulerBatch;
+use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS};
-use vor_capture::reader::{Loss, Piece, SegmentedCapture};
+use vor_capture::reader::{Columns, ColumnsBuilder, Loss, Piece, SegmentedCapture};
 
 /// A capture with a frame for each of `frames`, of 1000 ticks from `start_ticks` on, each with a
 /// span of the call site `sites[0]`.
@@ -29,6 +31,8 @@ struct Made<'a> {
     start_ns: i64,
     ns_per_tick: u64,
     frames: std::ops::Range<u64>,
+    /// Ticks and sites of scopes that are counted from then on.
+    counted: &'a [(u64, u32)],
 }
 
 const FIRST: Made<'_> = Made {
@@ -40,6 +44,7 @@ const FIRST: Made<'_> = Made {
     start_ns: 1_000_000,
     ns_per_tick: 1,
     frames: 0..3,
+    counted: &[],
 };
 
 fn catalog(made: &Made<'_>) -> Catalog {
@@ -68,6 +73,14 @@ fn catalog(made: &Made<'_>) -> Catalog {
         columns: Arc::new(made.columns.iter().map(column).collect()),
         frame_sets: Arc::new(vec![String::new()])
     });
+    for &(ticks, site) in made.counted {
+        let change = filled!(ScopeModeChange {
+            ticks,
+            site: SiteId(site),
+            mode: ScopeMode::Count
+        });
+        Arc::make_mut(&mut catalog.scope_modes).insert(change);
+    }
     Arc::make_mut(&mut catalog.timeline).push(filled!(ClockSync {
         ticks: made.start_ticks,
         unix_ns: made.start_ns,
@@ -267,6 +280,90 @@ fn assert_same_as_one(segments: &mut SegmentedCapture, rows: &[Row]) {
     assert_eq!(one, all);
 }
 
+/// Everything that the pieces of a capture have.
+#[derive(Debug, Default, PartialEq)]
+struct Contents {
+    catalog: Catalog,
+    columns: Columns,
+    frames: Vec<FrameSnapshot>,
+    /// With the thread of each.
+    events: Vec<(ThreadId, TaskEvent)>,
+    flows: Vec<(ThreadId, FlowPoint)>,
+    dropped_spans: u64,
+    scheduler: Vec<SchedulerBatch>,
+    heaps: Vec<HeapSnapshot>,
+}
+
+fn contents(path: &Path) -> Contents {
+    let mut segments = SegmentedCapture::open(path).unwrap();
+    // Where a file is in its run, and why it was written, is not what it has.
+    let mut all = Contents {
+        catalog: filled!(Catalog {
+            segment: None,
+            dump: None,
+            ..(**segments.catalog()).clone()
+        }),
+        ..Contents::default()
+    };
+    let mut columns = ColumnsBuilder::default();
+    let mut pieces = segments.pieces().unwrap();
+    while let Some(piece) = pieces.next_piece().unwrap() {
+        match piece {
+            Piece::Batch(batch) => {
+                for thread in &batch.threads {
+                    let of = thread.thread;
+                    all.events
+                        .extend(thread.task_events.iter().map(|event| (of, *event)));
+                    all.flows
+                        .extend(thread.flows.iter().map(|flow| (of, *flow)));
+                    all.dropped_spans += thread.dropped_spans;
+                }
+                columns.add_batch(batch);
+            }
+            Piece::Frame(recovered) => {
+                if recovered.frame.frame_set == 0 {
+                    columns.end_frame(recovered.frame.index);
+                }
+                all.frames.push(filled!(FrameSnapshot {
+                    catalog: Arc::default(),
+                    ..(*recovered.frame).clone()
+                }));
+            }
+            Piece::Scheduler { batch, .. } => all.scheduler.push(batch),
+            Piece::Heap { snapshot, .. } => all.heaps.push(snapshot),
+            _ => {}
+        }
+    }
+    all.columns = columns.finish();
+    all
+}
+
+#[test]
+fn one_file_has_everything_that_a_capture_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let [from, to] = ["from.vor", "to.vor"].map(|name| folder.path().join(name));
+    let captures = (1..4).flat_map(|seed| {
+        let unmarked = vor_fixtures::captures::make_without_marks(seed, 5, 300, true);
+        [
+            vor_fixtures::captures::every_kind(seed, true),
+            unmarked.bytes,
+        ]
+    });
+    let mut has_events = false;
+    for capture in captures {
+        std::fs::write(&from, capture).unwrap();
+        let mut segments = SegmentedCapture::open(&from).unwrap();
+        let mut bytes = Vec::new();
+        segments.write_as_one(&mut bytes, |_, _| {}).unwrap();
+        std::fs::write(&to, bytes).unwrap();
+        let expected = contents(&from);
+        assert!(expected.columns.sites.len() > 300);
+        has_events |= !expected.events.is_empty();
+        assert_eq!(contents(&to), expected);
+    }
+    assert!(has_events);
+}
+
 const OFFSETS: [u64; 5] = [100, 150, 10, 12, 20];
 
 #[test]
@@ -382,10 +479,9 @@ fn runs_of_one_boot_may_overlap_and_others_may_not() {
     };
     write(folder.path(), "2.vor", &second);
     let mut segments = SegmentedCapture::open(folder.path()).unwrap();
-    let starts: Vec<i64> = rows(&mut segments)
-        .iter()
-        .map(|row| row.1 - 1_000_000)
-        .collect();
+    let all = rows(&mut segments);
+    assert_same_as_one(&mut segments, &all);
+    let starts: Vec<i64> = all.iter().map(|row| row.1 - 1_000_000).collect();
     assert_eq!(starts, [0, 1000, 2000, 500, 1500, 2500]);
     let earlier = Made {
         boot_id: "another boot",
@@ -454,6 +550,43 @@ fn damage_in_a_segment_is_found_and_names_it() {
     let mut segments = SegmentedCapture::of_files([folder.path().join("1.vor"), damaged]).unwrap();
     assert!(segments.verify().unwrap().is_none());
     assert_eq!(segments.problems().len(), 1);
+}
+
+#[test]
+fn changes_of_modes_are_those_of_all_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let segment = |number| Made {
+        segment: Some((42, number)),
+        frames: 3 * number..3 * number + 3,
+        ..FIRST
+    };
+    let early = Made {
+        counted: &[(5_000, 2)],
+        ..segment(0)
+    };
+    // The second segment has what holds at its beginning, too.
+    let late = Made {
+        counted: &[(5_000, 2), (6_000, 1)],
+        ..segment(1)
+    };
+    let other_run = Made {
+        sites: &["c", "b"],
+        start_ticks: 9_000,
+        start_ns: 1_004_000,
+        counted: &[(9_500, 1)],
+        ..FIRST
+    };
+    for (name, made) in [("0.vor", early), ("1.vor", late), ("2.vor", other_run)] {
+        write(folder.path(), name, &made);
+    }
+    let segments = SegmentedCapture::open(folder.path()).unwrap();
+    assert_eq!(segments.problems(), [""; 0]);
+    let catalog = segments.catalog();
+    let changes = catalog.scope_modes.after(None);
+    let changes: Vec<_> = changes
+        .map(|change| (change.ticks, catalog.site_name(change.site)))
+        .collect();
+    assert_eq!(changes, [(5_000, "b"), (6_000, "a"), (9_500, "c")]);
 }
 
 #[test]

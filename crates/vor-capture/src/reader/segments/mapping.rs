@@ -11,6 +11,7 @@ use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::frame::{FrameSnapshot, ThreadTree};
 use crate::model::heap::HeapSnapshot;
+use crate::model::scope_modes::{ScopeModeChange, ScopeModes};
 use crate::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use crate::reader::FrameSummary;
 use crate::sort::sort_by;
@@ -40,6 +41,7 @@ pub(super) fn join(to: &mut Catalog, from: &Catalog) {
     });
     join_table(&mut to.frame_sets, &from.frame_sets, String::is_empty);
     join_timeline(&mut to.timeline, from.timeline.syncs(), 0);
+    join_modes(&mut to.scope_modes, &from.scope_modes, |change| change);
 }
 
 fn join_table<T: Clone>(to: &mut Arc<Vec<T>>, from: &Arc<Vec<T>>, is_lost: impl Fn(&T) -> bool) {
@@ -73,6 +75,16 @@ fn join_timeline(to: &mut Arc<Timeline>, syncs: &[ClockSync], shift: u64) {
     }
 }
 
+fn join_modes(
+    to: &mut Arc<ScopeModes>,
+    from: &ScopeModes,
+    map: impl Fn(ScopeModeChange) -> ScopeModeChange,
+) {
+    for change in from.after(None) {
+        Arc::make_mut(to).insert(map(change));
+    }
+}
+
 impl Mapping {
     /// Makes the mapping of a run, and adds its declarations to the common catalog. `None` if its
     /// time overlaps that of the runs before it, and their clocks have nothing in common.
@@ -92,7 +104,7 @@ impl Mapping {
             Some(name.clone())
         });
         all.process = Arc::clone(&run.process);
-        Some(Self {
+        let mapping = Self {
             sites: sites.into_iter().map(|index| SiteId(index + 1)).collect(),
             threads: threads.collect(),
             columns,
@@ -100,7 +112,15 @@ impl Mapping {
             ticks,
             frames: 0,
             tasks: number << 48,
-        })
+        };
+        join_modes(&mut all.scope_modes, &run.scope_modes, |change| {
+            ScopeModeChange {
+                ticks: mapping.at(change.ticks),
+                site: mapping.site(change.site),
+                ..change
+            }
+        });
+        Some(mapping)
     }
 
     fn site(&self, site: SiteId) -> SiteId {
