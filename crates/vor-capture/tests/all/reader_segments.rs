@@ -14,7 +14,9 @@ use vor_capture::model::catalog::{
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
-use vor_capture::model::scheduler::SchedulerBatch;
+use vor_capture::model::scheduler::{
+    SchedulerBatch, SchedulerEvent, SchedulerEventKind, SchedulerTask,
+};
 use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS};
 use vor_capture::reader::{Columns, ColumnsBuilder, Loss, Piece, SegmentedCapture};
@@ -142,6 +144,17 @@ fn write(folder: &Path, name: &str, made: &Made<'_>) -> PathBuf {
             stacks: vec![stack]
         });
         encoder.encode(RecordRef::Heap(&heap), &mut bytes);
+        let wakes_itself = SchedulerEventKind::Waking {
+            waker: 0,
+            woken: 0,
+            priority: 120,
+            target_cpu: 0,
+        };
+        let scheduler = filled!(SchedulerBatch {
+            tasks: vec![SchedulerTask::default()],
+            events: vec![SchedulerEvent::new(start_ticks + 40, 0, wakes_itself)]
+        });
+        encoder.encode(RecordRef::Scheduler(&scheduler), &mut bytes);
         let value = |column| {
             let value = f64::from(column) + index as f64;
             filled!(MetricValue { column, value })
@@ -179,16 +192,19 @@ fn rows(segments: &mut SegmentedCapture) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut batches = Vec::new();
     let mut heap = HeapSnapshot::default();
+    let mut scheduler = SchedulerBatch::default();
     let mut pieces = segments.pieces().unwrap();
     while let Some(piece) = pieces.next_piece().unwrap() {
         match piece {
             Piece::Batch(batch) => batches.push(batch),
             Piece::Heap { snapshot, .. } => heap = snapshot,
+            Piece::Scheduler { batch, .. } => scheduler = batch,
             Piece::Frame(recovered) => {
                 let frame = &recovered.frame;
                 let catalog = &frame.catalog;
                 let since = |ticks: u64| ticks - frame.start_ticks;
                 assert_eq!(since(heap.ticks), 30);
+                assert_eq!(since(scheduler.events[0].ticks), 40);
                 let metric = |value: &MetricValue| {
                     let column = &catalog.columns[value.column as usize];
                     (column.metric.name.clone(), value.value)

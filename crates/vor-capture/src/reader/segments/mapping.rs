@@ -11,6 +11,7 @@ use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::frame::{FrameSnapshot, ThreadTree};
 use crate::model::heap::HeapSnapshot;
+use crate::model::scheduler::SchedulerBatch;
 use crate::model::scope_modes::{ScopeModeChange, ScopeModes};
 use crate::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use crate::reader::FrameSummary;
@@ -189,6 +190,12 @@ impl Mapping {
         let stacks = snapshot.stacks.iter_mut();
         for scope in stacks.flat_map(|stack| &mut stack.scopes) {
             scope.site = self.site(scope.site);
+        }
+    }
+
+    pub(super) fn map_scheduler(&self, batch: &mut SchedulerBatch) {
+        for event in &mut batch.events {
+            self.tick(&mut event.ticks);
         }
     }
 

@@ -180,10 +180,13 @@ impl Many<'_> {
                 frame.catalog = Arc::clone(&self.segments.catalog);
                 Some(Piece::Frame(recovered))
             }
-            Event::Scheduler(batch) => Some(Piece::Scheduler {
-                batch,
-                catalog: Arc::clone(&self.segments.catalog),
-            }),
+            Event::Scheduler(mut batch) => {
+                if let Some(mapping) = mapping {
+                    mapping.map_scheduler(&mut batch);
+                }
+                let catalog = Arc::clone(&self.segments.catalog);
+                Some(Piece::Scheduler { batch, catalog })
+            }
             Event::Heap(mut snapshot) => {
                 if let Some(mapping) = mapping {
                     mapping.map_heap(&mut snapshot);
