@@ -13,6 +13,7 @@ use vor_fixtures::own_process;
 use vor_fixtures::random::rounds;
 use vor_recorder::clock;
 use vor_recorder::hot::scope::scope;
+use vor_recorder::hot::thread::{OpenThread, open_scopes};
 use vor_recorder::locks::mutex::Mutex;
 use vor_recorder::locks::rwlock::RwLock;
 use vor_recorder::setup::Config;
@@ -456,6 +457,24 @@ fn recorded_and_dropped_waits_add_up_to_those_made() {
     assert_eq!(waits + points + dropped, WAITS + WAITS + begun);
 }
 
+/// Returns when `count` threads have an innermost open scope of this name.
+fn until_waits_are_open(name: &str, count: usize) {
+    let begin = Instant::now();
+    let is_innermost = |thread: &OpenThread| {
+        let innermost = thread.scopes.last();
+        innermost.is_some_and(|scope| scope.name == name)
+    };
+    while open_scopes()
+        .iter()
+        .filter(|open| is_innermost(open))
+        .count()
+        < count
+    {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn every_contended_lock_is_a_wait_and_every_wait_has_a_waiter() {
     own_process!();
@@ -476,7 +495,7 @@ fn every_contended_lock_is_a_wait_and_every_wait_has_a_waiter() {
             })
             .collect();
         (0..WAITERS).for_each(|_| is_ready.recv().unwrap());
-        std::thread::sleep(Duration::from_millis(5));
+        until_waits_are_open("wait: queue", WAITERS);
         drop(guard);
         waiters
             .into_iter()
@@ -487,8 +506,7 @@ fn every_contended_lock_is_a_wait_and_every_wait_has_a_waiter() {
         (*LOCK.lock().unwrap(), recording.dropped),
         (50 * WAITERS as u64, 0)
     );
-    let waits = recording.waits().count();
-    assert!(waits >= 50 * WAITERS * 95 / 100, "{waits}");
+    assert_eq!(recording.waits().count(), 50 * WAITERS);
     // No flow ends twice, and each ends in a wait.
     for points in recording.flows.values() {
         let ends: Vec<_> = points
