@@ -600,9 +600,18 @@ fn changes_of_modes_are_those_of_all_files() {
     let catalog = segments.catalog();
     let changes = catalog.scope_modes.after(None);
     let changes: Vec<_> = changes
-        .map(|change| (change.ticks, catalog.site_name(change.site)))
+        .map(|change| (change.ticks, catalog.site_name(change.site), change.mode))
         .collect();
-    assert_eq!(changes, [(5_000, "b"), (6_000, "a"), (9_500, "c")]);
+    // The rules of a process end with it.
+    let (count, record) = (ScopeMode::Count, ScopeMode::Record);
+    let expected = [
+        (5_000, "b", count),
+        (6_000, "a", count),
+        (9_000, "a", record),
+        (9_000, "b", record),
+        (9_500, "c", count),
+    ];
+    assert_eq!(changes, expected);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::frame::{FrameSnapshot, ThreadTree};
 use crate::model::heap::HeapSnapshot;
 use crate::model::scheduler::SchedulerBatch;
-use crate::model::scope_modes::{ScopeModeChange, ScopeModes};
+use crate::model::scope_modes::{ScopeMode, ScopeModeChange, ScopeModes};
 use crate::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use crate::reader::FrameSummary;
 use crate::sort::sort_by;
@@ -86,11 +86,29 @@ fn join_modes(
     }
 }
 
+/// The scopes of a new process are recorded until its own rules say otherwise. A run that overlaps
+/// the earlier ones leaves theirs, because sites have one mode at a time here.
+fn restore_modes(all: &mut Catalog, run: &Catalog, shift: u64) {
+    let begin = run.timeline.syncs().first();
+    let begin = begin.map_or(0, |sync| sync.ticks.wrapping_add(shift));
+    let last = all.timeline.syncs().last();
+    if last.is_none_or(|last| begin <= last.ticks) {
+        return;
+    }
+    let restored = all.scope_modes.current();
+    join_modes(&mut all.scope_modes, &restored, |change| ScopeModeChange {
+        ticks: begin,
+        mode: ScopeMode::Record,
+        ..change
+    });
+}
+
 impl Mapping {
     /// Makes the mapping of a run, and adds its declarations to the common catalog. `None` if its
     /// time overlaps that of the runs before it, and their clocks have nothing in common.
     pub(super) fn new(all: &mut Catalog, run: &Catalog, number: u64) -> Option<Self> {
         let ticks = tick_shift(all, run)?;
+        restore_modes(all, run, ticks);
         join_timeline(&mut all.timeline, run.timeline.syncs(), ticks);
         let threads = all.threads.len();
         Arc::make_mut(&mut all.threads).extend(run.threads.iter().cloned());
