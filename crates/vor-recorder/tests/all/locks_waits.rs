@@ -460,16 +460,8 @@ fn recorded_and_dropped_waits_add_up_to_those_made() {
 /// Returns when `count` threads have an innermost open scope of this name.
 fn until_waits_are_open(name: &str, count: usize) {
     let begin = Instant::now();
-    let is_innermost = |thread: &OpenThread| {
-        let innermost = thread.scopes.last();
-        innermost.is_some_and(|scope| scope.name == name)
-    };
-    while open_scopes()
-        .iter()
-        .filter(|open| is_innermost(open))
-        .count()
-        < count
-    {
+    let waits = |thread: &OpenThread| thread.scopes.last().is_some_and(|open| open.name == name);
+    while open_scopes().into_iter().filter(waits).count() < count {
         assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits");
         std::thread::sleep(Duration::from_millis(1));
     }
