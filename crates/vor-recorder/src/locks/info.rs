@@ -52,6 +52,35 @@ impl LockInfo {
         self.holds.begin();
     }
 
+    /// The calling thread, which may be one of several readers, holds the lock now.
+    #[inline(always)]
+    pub(super) fn begin_read(&self, token: ThreadToken) {
+        self.holder.set(token);
+        self.holds.begin_read();
+    }
+
+    /// The calling thread, which may be one of several readers, is about to unlock.
+    #[inline(always)]
+    pub(super) fn end_read(&self, token: ThreadToken) {
+        if self.waiters.need_care() {
+            self.end_read_slow();
+        }
+        self.holder.clear_own(token);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_read_slow(&self) {
+        self.holds.end_read(|| self.name);
+        self.waiters.before_unlock();
+    }
+
+    /// The calling thread, which may be one of several readers, is the only holder now.
+    pub(super) fn upgrade_hold(&self, token: ThreadToken) {
+        self.holds.end_read(|| self.name);
+        self.begin_hold(token);
+    }
+
     /// The calling thread, the only holder, is about to unlock.
     #[inline(always)]
     pub(super) fn end_hold(&self) {

@@ -26,6 +26,7 @@
 //! | `channel` | channels: waits for messages and for room |
 //! | `parking_lot` | the locks of the crate `parking_lot` |
 //! | `holds` | how long a lock is held, where the program wants to know |
+//! | `reads` | since when a thread reads which locks |
 //! | `holder` | the word with the holder's token |
 //! | `waiters` | the arrow from an unlock to a wait |
 //! | `info` | the parts of a lock beside the lock of the standard library |
@@ -38,6 +39,8 @@
 mod holder;
 #[cfg(not(loom))]
 mod holds;
+#[cfg(not(loom))]
+mod reads;
 #[cfg(not(loom))]
 mod waiters;
 #[cfg(not(loom))]

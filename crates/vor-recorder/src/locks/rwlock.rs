@@ -57,7 +57,7 @@ struct ReadHold<'a> {
 impl<'a> ReadHold<'a> {
     #[inline(always)]
     fn new(info: &'a LockInfo, token: ThreadToken) -> Self {
-        info.holder.set(token);
+        info.begin_read(token);
         Self { info, token }
     }
 }
@@ -65,8 +65,7 @@ impl<'a> ReadHold<'a> {
 impl Drop for ReadHold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.waiters.before_unlock();
-        self.info.holder.clear_own(self.token);
+        self.info.end_read(self.token);
     }
 }
 
@@ -84,8 +83,9 @@ impl<T> RwLock<T> {
         Self::with_name(ValueName::Named(name), value)
     }
 
-    /// Makes an unlocked lock with a name, of which it is recorded how long writers hold it, as
-    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does.
+    /// Makes an unlocked lock with a name, of which it is recorded how long it is held, as
+    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does. The holds of readers
+    /// are tasks `hold: NAME to read`.
     #[inline]
     pub const fn named_with_holds(name: &'static str, value: T) -> Self {
         Self {

@@ -5,8 +5,8 @@
 //! other threads, can rely on this one.
 //!
 //! ```text
-//! lock      token ── try ── got it ─▶ locked(token)
-//!                        └─ held ───▶ wait(token, the blocking call)
+//! lock      token ── try ── got it ─▶ locked(access, token)
+//!                        └─ held ───▶ wait(access, token, the blocking call)
 //! unlock    unlocking or leaving ── unlock
 //! ```
 
@@ -14,13 +14,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::lock_api;
 
-/// The number of threads that may hold a lock at the same time.
+/// What a thread gets with a lock.
 #[derive(Clone, Copy, Debug)]
-pub enum Holders {
-    /// One thread.
-    One,
-    /// One writer, or several readers.
-    Several,
+pub enum Access {
+    /// A mutex.
+    Mutex,
+    /// A reader-writer lock, alone.
+    Write,
+    /// The same, for a reader that gives its part up.
+    Upgrade,
+    /// A part of a reader-writer lock, beside other readers.
+    Read,
 }
 
 /// Code that is told of each step of a lock.
@@ -35,11 +39,11 @@ pub trait LockWatch {
     fn token() -> Self::Token;
 
     /// The calling thread holds the lock now.
-    fn locked(&self, token: Self::Token);
+    fn locked(&self, access: Access, token: Self::Token);
 
     /// The calling thread, which has not got the lock at once, waits by `block`. That returns
     /// whether the thread has the lock.
-    fn wait(&self, holders: Holders, token: Self::Token, block: impl FnOnce() -> bool) -> bool;
+    fn wait(&self, access: Access, token: Self::Token, block: impl FnOnce() -> bool) -> bool;
 
     /// The calling thread, the only holder, is about to let others in.
     fn unlocking(&self);
@@ -49,6 +53,9 @@ pub trait LockWatch {
 
     /// The calling thread, which may be one of several holders, is about to wait for the others.
     fn hide(&self, token: Self::Token);
+
+    /// The calling thread, which was [hidden](Self::hide), has still its part of the lock.
+    fn show(&self, token: Self::Token);
 }
 
 /// A raw lock with a watcher.
@@ -66,26 +73,26 @@ impl<R, W: LockWatch> Watched<R, W> {
 
     /// Locks by `attempt` alone.
     #[inline(always)]
-    fn attempt(&self, attempt: impl FnOnce(&R) -> bool) -> bool {
-        self.acquire_timed(Holders::One, attempt, || true, |_| false)
+    fn attempt(&self, access: Access, attempt: impl FnOnce(&R) -> bool) -> bool {
+        self.acquire_timed(access, attempt, || true, |_| false)
     }
 
     /// Locks by `attempt`, or else by `block`, which waits.
     #[inline(always)]
     fn acquire(
         &self,
-        holders: Holders,
+        access: Access,
         attempt: impl FnOnce(&R) -> bool,
         block: impl FnOnce(&R) -> bool,
     ) -> bool {
-        self.acquire_timed(holders, attempt, || false, block)
+        self.acquire_timed(access, attempt, || false, block)
     }
 
     /// Locks by `attempt`, or else by `block`, which waits, if the time is not over.
     #[inline(always)]
     fn acquire_timed(
         &self,
-        holders: Holders,
+        access: Access,
         attempt: impl FnOnce(&R) -> bool,
         is_over: impl FnOnce() -> bool,
         block: impl FnOnce(&R) -> bool,
@@ -93,16 +100,16 @@ impl<R, W: LockWatch> Watched<R, W> {
         // Taken before the lock, whose atomic operation then hides it.
         let token = W::token();
         if attempt(&self.raw) {
-            self.watch.locked(token);
+            self.watch.locked(access, token);
             return true;
         }
-        !is_over() && self.blocked(holders, token, block)
+        !is_over() && self.blocked(access, token, block)
     }
 
     #[cold]
     #[inline(never)]
-    fn blocked(&self, holders: Holders, token: W::Token, block: impl FnOnce(&R) -> bool) -> bool {
-        self.watch.wait(holders, token, || block(&self.raw))
+    fn blocked(&self, access: Access, token: W::Token, block: impl FnOnce(&R) -> bool) -> bool {
+        self.watch.wait(access, token, || block(&self.raw))
     }
 
     /// Waits by `block` until the calling thread, which may upgrade, is alone.
@@ -112,9 +119,9 @@ impl<R, W: LockWatch> Watched<R, W> {
         let token = W::token();
         // It does not wait for itself.
         self.watch.hide(token);
-        let is_upgraded = self.blocked(Holders::Several, token, block);
+        let is_upgraded = self.blocked(Access::Upgrade, token, block);
         if !is_upgraded {
-            self.watch.locked(token);
+            self.watch.show(token);
         }
         is_upgraded
     }
@@ -123,7 +130,7 @@ impl<R, W: LockWatch> Watched<R, W> {
     #[inline]
     fn keep_part(&self, downgrade: impl FnOnce(&R)) {
         downgrade(&self.raw);
-        self.watch.locked(W::token());
+        self.watch.locked(Access::Read, W::token());
     }
 }
 
@@ -144,7 +151,7 @@ mod raw {
 
         #[inline]
         fn lock(&self) {
-            self.acquire(Holders::One, R::try_lock, |raw| {
+            self.acquire(Access::Mutex, R::try_lock, |raw| {
                 raw.lock();
                 true
             });
@@ -152,7 +159,7 @@ mod raw {
 
         #[inline]
         fn try_lock(&self) -> bool {
-            self.attempt(R::try_lock)
+            self.attempt(Access::Mutex, R::try_lock)
         }
 
         #[inline]
@@ -189,13 +196,13 @@ mod raw {
         #[inline]
         fn try_lock_for(&self, timeout: Duration) -> bool {
             let block = |raw: &R| raw.try_lock_for(timeout);
-            self.acquire_timed(Holders::One, R::try_lock, || timeout.is_zero(), block)
+            self.acquire_timed(Access::Mutex, R::try_lock, || timeout.is_zero(), block)
         }
 
         #[inline]
         fn try_lock_until(&self, timeout: Instant) -> bool {
             let block = |raw: &R| raw.try_lock_until(timeout);
-            self.acquire_timed(Holders::One, R::try_lock, || is_over(timeout), block)
+            self.acquire_timed(Access::Mutex, R::try_lock, || is_over(timeout), block)
         }
     }
 
@@ -207,7 +214,7 @@ mod raw {
 
         #[inline]
         fn lock_shared(&self) {
-            self.acquire(Holders::Several, R::try_lock_shared, |raw| {
+            self.acquire(Access::Read, R::try_lock_shared, |raw| {
                 raw.lock_shared();
                 true
             });
@@ -215,7 +222,7 @@ mod raw {
 
         #[inline]
         fn try_lock_shared(&self) -> bool {
-            self.attempt(R::try_lock_shared)
+            self.attempt(Access::Read, R::try_lock_shared)
         }
 
         #[inline]
@@ -227,7 +234,7 @@ mod raw {
 
         #[inline]
         fn lock_exclusive(&self) {
-            self.acquire(Holders::Several, R::try_lock_exclusive, |raw| {
+            self.acquire(Access::Write, R::try_lock_exclusive, |raw| {
                 raw.lock_exclusive();
                 true
             });
@@ -235,7 +242,7 @@ mod raw {
 
         #[inline]
         fn try_lock_exclusive(&self) -> bool {
-            self.attempt(R::try_lock_exclusive)
+            self.attempt(Access::Write, R::try_lock_exclusive)
         }
 
         #[inline]
@@ -301,7 +308,7 @@ mod raw {
         fn try_lock_shared_for(&self, timeout: Duration) -> bool {
             let block = |raw: &R| raw.try_lock_shared_for(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Read,
                 R::try_lock_shared,
                 || timeout.is_zero(),
                 block,
@@ -311,19 +318,14 @@ mod raw {
         #[inline]
         fn try_lock_shared_until(&self, timeout: Instant) -> bool {
             let block = |raw: &R| raw.try_lock_shared_until(timeout);
-            self.acquire_timed(
-                Holders::Several,
-                R::try_lock_shared,
-                || is_over(timeout),
-                block,
-            )
+            self.acquire_timed(Access::Read, R::try_lock_shared, || is_over(timeout), block)
         }
 
         #[inline]
         fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
             let block = |raw: &R| raw.try_lock_exclusive_for(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Write,
                 R::try_lock_exclusive,
                 || timeout.is_zero(),
                 block,
@@ -334,7 +336,7 @@ mod raw {
         fn try_lock_exclusive_until(&self, timeout: Instant) -> bool {
             let block = |raw: &R| raw.try_lock_exclusive_until(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Write,
                 R::try_lock_exclusive,
                 || is_over(timeout),
                 block,
@@ -349,7 +351,7 @@ mod raw {
     {
         #[inline]
         fn lock_shared_recursive(&self) {
-            self.acquire(Holders::Several, R::try_lock_shared_recursive, |raw| {
+            self.acquire(Access::Read, R::try_lock_shared_recursive, |raw| {
                 raw.lock_shared_recursive();
                 true
             });
@@ -357,7 +359,7 @@ mod raw {
 
         #[inline]
         fn try_lock_shared_recursive(&self) -> bool {
-            self.attempt(R::try_lock_shared_recursive)
+            self.attempt(Access::Read, R::try_lock_shared_recursive)
         }
     }
 
@@ -370,7 +372,7 @@ mod raw {
         fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
             let block = |raw: &R| raw.try_lock_shared_recursive_for(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Read,
                 R::try_lock_shared_recursive,
                 || timeout.is_zero(),
                 block,
@@ -381,7 +383,7 @@ mod raw {
         fn try_lock_shared_recursive_until(&self, timeout: Instant) -> bool {
             let block = |raw: &R| raw.try_lock_shared_recursive_until(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Read,
                 R::try_lock_shared_recursive,
                 || is_over(timeout),
                 block,
@@ -396,7 +398,7 @@ mod raw {
     {
         #[inline]
         fn lock_upgradable(&self) {
-            self.acquire(Holders::Several, R::try_lock_upgradable, |raw| {
+            self.acquire(Access::Read, R::try_lock_upgradable, |raw| {
                 raw.lock_upgradable();
                 true
             });
@@ -404,7 +406,7 @@ mod raw {
 
         #[inline]
         fn try_lock_upgradable(&self) -> bool {
-            self.attempt(R::try_lock_upgradable)
+            self.attempt(Access::Read, R::try_lock_upgradable)
         }
 
         #[inline]
@@ -417,7 +419,7 @@ mod raw {
         #[inline]
         unsafe fn upgrade(&self) {
             // SAFETY: the caller holds the upgradable lock, which is that of `raw`.
-            if self.attempt(|raw| unsafe { raw.try_upgrade() }) {
+            if self.attempt(Access::Upgrade, |raw| unsafe { raw.try_upgrade() }) {
                 return;
             }
             self.upgrade_blocked(|raw| {
@@ -430,7 +432,7 @@ mod raw {
         #[inline]
         unsafe fn try_upgrade(&self) -> bool {
             // SAFETY: the caller holds the upgradable lock, which is that of `raw`.
-            self.attempt(|raw| unsafe { raw.try_upgrade() })
+            self.attempt(Access::Upgrade, |raw| unsafe { raw.try_upgrade() })
         }
     }
 
@@ -476,7 +478,7 @@ mod raw {
         fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
             let block = |raw: &R| raw.try_lock_upgradable_for(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Read,
                 R::try_lock_upgradable,
                 || timeout.is_zero(),
                 block,
@@ -487,7 +489,7 @@ mod raw {
         fn try_lock_upgradable_until(&self, timeout: Instant) -> bool {
             let block = |raw: &R| raw.try_lock_upgradable_until(timeout);
             self.acquire_timed(
-                Holders::Several,
+                Access::Read,
                 R::try_lock_upgradable,
                 || is_over(timeout),
                 block,
@@ -497,7 +499,7 @@ mod raw {
         #[inline]
         unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
             // SAFETY: the caller holds the upgradable lock, which is that of `raw`.
-            let is_upgraded = self.attempt(|raw| unsafe { raw.try_upgrade() });
+            let is_upgraded = self.attempt(Access::Upgrade, |raw| unsafe { raw.try_upgrade() });
             if is_upgraded || timeout.is_zero() {
                 return is_upgraded;
             }
@@ -508,7 +510,7 @@ mod raw {
         #[inline]
         unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
             // SAFETY: the caller holds the upgradable lock, which is that of `raw`.
-            let is_upgraded = self.attempt(|raw| unsafe { raw.try_upgrade() });
+            let is_upgraded = self.attempt(Access::Upgrade, |raw| unsafe { raw.try_upgrade() });
             if is_upgraded || is_over(timeout) {
                 return is_upgraded;
             }

@@ -2,14 +2,14 @@
 
 #![cfg(not(feature = "off"))]
 
-use std::sync::Mutex as Plain;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use vor_fixtures::own_process;
 use vor_recorder::clock;
 use vor_recorder::locks::condvar::Condvar;
 use vor_recorder::locks::mutex::Mutex;
-use vor_recorder::locks::rwlock::RwLock;
+use vor_recorder::locks::rwlock::{RwLock, RwLockWriteGuard};
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
@@ -39,23 +39,60 @@ fn one(hold: &dyn Fn(&mut dyn FnMut())) -> Hold {
 
 /// Checks that the holds of several threads are recorded with their times, and no others.
 pub(crate) fn check_holds(name: &str, hold: impl Fn(&mut dyn FnMut()) + Sync) {
-    let (_folder, path) = start(Config::new());
-    let holds = Plain::new(Vec::new());
-    std::thread::scope(|threads| {
-        for _ in 0..THREADS {
-            threads.spawn(|| {
-                for _ in 0..ROUNDS {
-                    profile_scope!("work");
-                    let times = one(&|run| hold(run));
-                    holds.lock().unwrap().push(times);
-                }
-            });
-        }
-    });
-    compare(&read(&path), name, holds.into_inner().unwrap());
+    let (recording, holds) = record_holds(hold);
+    let found = compare(&recording, name, holds.into_iter().flatten().collect());
+    for pair in found.windows(2) {
+        assert!(pair[0].end_ticks <= pair[1].start_ticks, "{pair:?}");
+    }
 }
 
-fn compare(recording: &Recording, name: &str, mut expected: Vec<Hold>) {
+/// Checks the same of readers, which hold a lock at the same time. Each ends its hold on the thread
+/// on which it began.
+pub(crate) fn check_read_holds(name: &str, hold: impl Fn(&mut dyn FnMut()) + Sync) {
+    let (recording, holds) = record_holds(hold);
+    let name = format!("{name} to read");
+    for (thread, holds) in holds.into_iter().enumerate() {
+        let mut own = Recording::default();
+        let tasks = recording.tasks.iter();
+        let is_own = |(_, task): &(&u64, &RecordedTask)| task.thread == format!("{thread}");
+        own.tasks = tasks
+            .filter(is_own)
+            .map(|(id, task)| (*id, task.clone()))
+            .collect();
+        compare(&own, &name, holds);
+    }
+}
+
+/// Holds a lock on several threads, and returns the holds of each.
+fn record_holds(hold: impl Fn(&mut dyn FnMut()) + Sync) -> (Recording, Vec<Vec<Hold>>) {
+    let (_folder, path) = start(Config::new());
+    let hold = &hold;
+    let holds = std::thread::scope(|threads| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let builder = std::thread::Builder::new().name(format!("{thread}"));
+                let work = move || -> Vec<Hold> {
+                    let round = |_| {
+                        profile_scope!("work");
+                        one(&|run| hold(run))
+                    };
+                    (0..ROUNDS).map(round).collect()
+                };
+                builder.spawn_scoped(threads, work).unwrap()
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.collect()
+    });
+    (read(&path), holds)
+}
+
+/// Checks that a recording has these holds of a lock, and returns them by their start.
+pub(crate) fn compare<'a>(
+    recording: &'a Recording,
+    name: &str,
+    mut expected: Vec<Hold>,
+) -> Vec<&'a RecordedTask> {
     let name = format!("hold: {name}");
     let tasks = recording.tasks.values();
     let mut found: Vec<&RecordedTask> = tasks.filter(|task| task.name == name).collect();
@@ -66,9 +103,7 @@ fn compare(recording: &Recording, name: &str, mut expected: Vec<Hold>) {
         assert!((before..=begun).contains(&task.start_ticks), "{task:?}");
         assert!((ending..=after).contains(&task.end_ticks), "{task:?}");
     }
-    for pair in found.windows(2) {
-        assert!(pair[0].end_ticks <= pair[1].start_ticks, "{pair:?}");
-    }
+    found
 }
 
 #[test]
@@ -84,7 +119,7 @@ fn holds_of_a_mutex_have_their_times() {
 }
 
 #[test]
-fn holds_of_writers_have_their_times_and_readers_have_none() {
+fn holds_of_writers_have_their_times() {
     own_process!();
     static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
     check_holds("limit", |run| {
@@ -95,6 +130,71 @@ fn holds_of_writers_have_their_times_and_readers_have_none() {
         run();
         *limit += 1;
     });
+}
+
+#[test]
+fn holds_of_readers_have_their_times() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    static OTHER: RwLock<u64> = RwLock::named_with_holds("other", 0);
+    check_read_holds("limit", |run| {
+        let _other = OTHER.read().unwrap();
+        drop(LIMIT.write().unwrap());
+        let limit = LIMIT.read().unwrap();
+        drop(OTHER.read().unwrap());
+        run();
+        drop(limit);
+    });
+}
+
+#[test]
+fn a_writer_that_goes_on_as_a_reader_has_two_holds() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    let (_folder, path) = start(Config::new());
+    let between = Cell::new(0);
+    let read_part = one(&|run| {
+        let limit = LIMIT.write().unwrap();
+        between.set(clock::ticks());
+        let limit = RwLockWriteGuard::downgrade(limit);
+        run();
+        drop(limit);
+    });
+    let [before, begun, ending, after] = read_part;
+    let between = between.get();
+    let recording = read(&path);
+    compare(&recording, "limit", vec![[before, between, between, begun]]);
+    compare(
+        &recording,
+        "limit to read",
+        vec![[between, begun, ending, after]],
+    );
+}
+
+#[test]
+fn a_thread_that_reads_many_locks_drops_the_oldest_hold() {
+    own_process!();
+    let locks = std::array::from_fn::<_, 20, _>(|_| RwLock::named_with_holds("page", 0));
+    let (_folder, path) = start(Config::new());
+    let (forgotten, locks) = locks.split_first().unwrap();
+    std::mem::forget(forgotten.read());
+    let mut guards = Vec::new();
+    let mut holds: Vec<Hold> = Vec::new();
+    for lock in locks {
+        let before = clock::ticks();
+        guards.push(Some(lock.read().unwrap()));
+        holds.push([before, clock::ticks(), 0, 0]);
+    }
+    // Neither in the order in which they began nor in the opposite one.
+    for at in (0..holds.len()).map(|at| at * 7 % locks.len()) {
+        holds[at][2] = clock::ticks();
+        drop(guards[at].take());
+        holds[at][3] = clock::ticks();
+    }
+    let recording = read(&path);
+    // A thread remembers 16: not the forgotten one, nor the three that began next.
+    assert_eq!(recording.dropped, 4);
+    compare(&recording, "page to read", holds.split_off(3));
 }
 
 #[test]

@@ -2,19 +2,21 @@
 
 #![cfg(not(feature = "off"))]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use vor_capture::model::batch::FlowStage;
 use vor_fixtures::own_process;
+use vor_recorder::clock;
 use vor_recorder::locks::parking_lot::{
-    Condvar, FairMutex, Mutex, MutexGuard, Once, ReentrantMutex, RwLock, RwLockUpgradableReadGuard,
-    RwLockWriteGuard, const_mutex,
+    Condvar, FairMutex, Mutex, MutexGuard, Once, ReentrantMutex, RwLock, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard, const_mutex,
 };
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 
-use crate::locks_holds::check_holds;
+use crate::locks_holds::{check_holds, check_read_holds, compare};
 use crate::locks_support::{LENGTH, Point, Recording, let_others_wait, named, read, start};
 use crate::locks_waits::{check_crowd, check_names, check_schedule, held_by_another};
 
@@ -331,4 +333,128 @@ fn holds_of_a_writer_end_where_it_becomes_a_reader() {
         *limit += 1;
         drop(RwLockWriteGuard::downgrade(limit));
     });
+}
+
+#[test]
+fn holds_of_readers_have_their_times() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    let round = AtomicUsize::new(0);
+    check_read_holds("limit", |run| {
+        drop(LIMIT.write());
+        match round.fetch_add(1, Ordering::Relaxed) % 3 {
+            0 => {
+                let limit = LIMIT.read();
+                run();
+                drop(limit);
+            }
+            1 => {
+                let limit = RwLockReadGuard::map(LIMIT.read_recursive(), |limit| limit);
+                run();
+                drop(limit);
+            }
+            _ => {
+                let limit = LIMIT.upgradable_read();
+                run();
+                drop(limit);
+            }
+        }
+    });
+}
+
+/// A reader that becomes a writer, or another kind of reader, ends one hold and begins another.
+#[test]
+fn an_upgrade_ends_the_hold_of_a_reader() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    let (_folder, path) = start(Config::new());
+    let start = clock::ticks();
+    let limit = LIMIT.upgradable_read();
+    let upgradable = clock::ticks();
+    let other = LIMIT.read();
+    let read_twice = clock::ticks();
+    let limit = RwLockUpgradableReadGuard::try_upgrade(limit).unwrap_err();
+    drop(other);
+    let alone = clock::ticks();
+    let limit = RwLockUpgradableReadGuard::upgrade(limit);
+    let writing = clock::ticks();
+    let limit = RwLockWriteGuard::downgrade_to_upgradable(limit);
+    let upgradable_again = clock::ticks();
+    let limit = RwLockUpgradableReadGuard::downgrade(limit);
+    let reading = clock::ticks();
+    drop(limit);
+    let end = clock::ticks();
+    let recording = read(&path);
+    let write = [alone, writing, writing, upgradable_again];
+    compare(&recording, "limit", vec![write]);
+    let reads = [
+        [start, upgradable, alone, writing],
+        [upgradable, read_twice, read_twice, alone],
+        [writing, upgradable_again, upgradable_again, reading],
+        [upgradable_again, reading, reading, end],
+    ];
+    compare(&recording, "limit to read", reads.to_vec());
+}
+
+#[test]
+fn an_upgrade_that_waits_ends_the_hold_of_a_reader() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    let (_folder, path) = start(Config::new());
+    let limit = LIMIT.upgradable_read();
+    let mut times = [clock::ticks(); 3];
+    held_by_another(
+        || LIMIT.read(),
+        || {
+            times[1] = clock::ticks();
+            let limit = RwLockUpgradableReadGuard::upgrade(limit);
+            times[2] = clock::ticks();
+            drop(limit);
+        },
+    );
+    let [begun, waits, writing] = times;
+    let recording = read(&path);
+    let reads = recording.ended_tasks();
+    let mut reads = reads
+        .iter()
+        .filter(|task| task.name == "hold: limit to read");
+    let (first, second) = (reads.next().unwrap(), reads.next().unwrap());
+    assert!(first.start_ticks < begun && second.start_ticks < waits);
+    assert!((waits..=writing).contains(&first.end_ticks), "{first:?}");
+    assert!((waits..=writing).contains(&second.end_ticks), "{second:?}");
+    compare(
+        &recording,
+        "limit",
+        vec![[waits, writing, writing, clock::ticks()]],
+    );
+}
+
+#[test]
+fn an_upgrade_that_fails_in_time_leaves_the_hold_of_a_reader() {
+    own_process!();
+    static LIMIT: RwLock<u64> = RwLock::named_with_holds("limit", 0);
+    let (_folder, path) = start(Config::new());
+    let before = clock::ticks();
+    let limit = LIMIT.upgradable_read();
+    let begun = clock::ticks();
+    let mut limit = Some(limit);
+    held_by_another(
+        || LIMIT.read(),
+        || {
+            let upgradable = limit.take().unwrap();
+            let upgraded =
+                RwLockUpgradableReadGuard::try_upgrade_for(upgradable, Duration::from_millis(5));
+            limit = Some(upgraded.unwrap_err());
+        },
+    );
+    let ending = clock::ticks();
+    drop(limit);
+    let after = clock::ticks();
+    let mut recording = read(&path);
+    recording.tasks.retain(|_, task| task.end_ticks >= ending);
+    compare(
+        &recording,
+        "limit to read",
+        vec![[before, begun, ending, after]],
+    );
 }

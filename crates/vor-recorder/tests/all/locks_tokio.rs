@@ -14,17 +14,18 @@ use tokio::task::yield_now;
 use vor_capture::model::batch::FlowStage;
 use vor_fixtures::own_process;
 use vor_recorder::bridges::tokio::named;
+use vor_recorder::clock;
 use vor_recorder::drain;
 use vor_recorder::hot::future::ProfileFuture as _;
 use vor_recorder::hot::scope::scope;
 use vor_recorder::locks::tokio::mutex::{Mutex, MutexGuard};
 use vor_recorder::locks::tokio::notify::Notify;
-use vor_recorder::locks::tokio::rwlock::RwLock;
+use vor_recorder::locks::tokio::rwlock::{RwLock, RwLockReadGuard};
 use vor_recorder::locks::tokio::semaphore::Semaphore;
 use vor_recorder::locks::tokio::{broadcast, mpsc, oneshot, watch};
 use vor_recorder::setup::Config;
 
-use crate::locks_holds::check_holds;
+use crate::locks_holds::{check_holds, compare};
 use crate::locks_support::{
     Random, RecordedTask, Recording, assert_length, let_others_wait, read, start,
 };
@@ -757,4 +758,69 @@ fn holds_of_a_writer_end_where_it_becomes_a_reader() {
             drop(limit.downgrade());
         });
     });
+}
+
+/// Readers hold a lock at the same time, and end their holds in any order and on any thread.
+#[test]
+fn holds_of_readers_have_their_times() {
+    own_process!();
+    const READERS: usize = 40;
+    let limit = Arc::new(RwLock::named_with_holds("limit", 0));
+    let (_folder, path) = start(Config::new());
+    let mut holds = Vec::new();
+    on_one_thread(async {
+        let mut borrowed = Vec::new();
+        let mut owned = Vec::new();
+        for reader in 0..READERS {
+            let before = clock::ticks();
+            if reader.is_multiple_of(2) {
+                let guard = limit.read().await;
+                borrowed.push((reader, RwLockReadGuard::map(guard, |limit| limit)));
+            } else {
+                owned.push((reader, Arc::clone(&limit).read_owned().await));
+            }
+            holds.push([before, clock::ticks(), 0, 0]);
+        }
+        let mut end = |reader: usize, guard: &mut dyn FnMut()| {
+            holds[reader][2] = clock::ticks();
+            guard();
+            holds[reader][3] = clock::ticks();
+        };
+        for (reader, guard) in owned {
+            let mut guard = Some(guard);
+            end(reader, &mut || drop(guard.take()));
+        }
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for (reader, guard) in borrowed.into_iter().rev() {
+                    let mut guard = Some(guard);
+                    end(reader, &mut || drop(guard.take()));
+                }
+            });
+        });
+    });
+    // Each has freed its place.
+    for _ in 0..2000 {
+        let before = clock::ticks();
+        let guard = limit.try_read().unwrap();
+        let begun = clock::ticks();
+        drop(guard);
+        holds.push([before, begun, begun, clock::ticks()]);
+    }
+    let recording = read(&path);
+    assert_eq!(recording.dropped, 0);
+    compare(&recording, "limit to read", holds);
+}
+
+#[test]
+fn more_readers_than_there_are_places_are_counted() {
+    own_process!();
+    let limit = RwLock::named_with_holds("limit", 0);
+    let (_folder, path) = start(Config::new());
+    let guards: Vec<_> = (0..3000).map(|_| limit.try_read().unwrap()).collect();
+    drop(guards);
+    let recording = read(&path);
+    let holds = recording.ended_tasks().len() as u64;
+    assert_eq!(holds + recording.dropped, 3000);
+    assert!((900..=1024).contains(&holds), "{holds}");
 }

@@ -20,7 +20,7 @@ use super::info::LockInfo;
 use super::wait::{Absent, Wait};
 use crate::hot::named_site::ValueName;
 use crate::hot::thread::ThreadToken;
-use crate::sync::watched_lock::{Holders, LockWatch, Watched};
+use crate::sync::watched_lock::{Access, LockWatch, Watched};
 
 mod condvar;
 mod once;
@@ -88,19 +88,23 @@ impl LockWatch for LockInfo {
     }
 
     #[inline(always)]
-    fn locked(&self, token: Token) {
-        self.begin_hold(token.0);
+    fn locked(&self, access: Access, token: Token) {
+        match access {
+            Access::Mutex | Access::Write => self.begin_hold(token.0),
+            Access::Upgrade => self.upgrade_hold(token.0),
+            Access::Read => self.begin_read(token.0),
+        }
     }
 
-    fn wait(&self, holders: Holders, token: Token, block: impl FnOnce() -> bool) -> bool {
-        let absent = match holders {
-            Holders::One => Absent::Released,
-            Holders::Several => Absent::Unknown,
+    fn wait(&self, access: Access, token: Token, block: impl FnOnce() -> bool) -> bool {
+        let absent = match access {
+            Access::Mutex => Absent::Released,
+            Access::Write | Access::Upgrade | Access::Read => Absent::Unknown,
         };
         let wait = Wait::begin(self, absent);
         let is_locked = block();
         if is_locked {
-            self.begin_hold(token.0);
+            self.locked(access, token);
             drop(wait);
         } else {
             wait.give_up();
@@ -115,13 +119,17 @@ impl LockWatch for LockInfo {
 
     #[inline(always)]
     fn leaving(&self) {
-        self.waiters.before_unlock();
-        self.hide(Self::token());
+        self.end_read(Self::own_token());
     }
 
     #[inline(always)]
     fn hide(&self, token: Token) {
         self.holder.clear_own(token.0);
+    }
+
+    #[inline(always)]
+    fn show(&self, token: Token) {
+        self.holder.set(token.0);
     }
 }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use vor_capture::model::catalog::SiteId;
 use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
 
+use super::reads::Place;
 use super::waited::Awaited;
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::hot::scope::{Scope, open_registered};
@@ -112,7 +113,7 @@ impl HeldInfo {
     /// Stores the innermost scope of the calling thread, on which a task has got the lock, and
     /// returns its site.
     #[inline(always)]
-    pub(super) fn locked(&self) -> u32 {
+    fn locked(&self) -> u32 {
         if cfg!(feature = "off") {
             return FREE;
         }
@@ -124,14 +125,34 @@ impl HeldInfo {
         site
     }
 
-    /// One of several readers, which has stored this site, is about to unlock. Removes it unless
+    /// A task, which may be one of several readers, has got the lock on the calling thread.
+    #[inline(always)]
+    pub(super) fn begin_read(&self) -> Reader {
+        let site = self.locked();
+        let place = match self.holds.are_on() {
+            true => Place::take(),
+            false => Place::NONE,
+        };
+        Reader { site, place }
+    }
+
+    /// A task, which may be one of several readers, is about to unlock. Removes its site unless
     /// another one has stored itself. A reader that is stored in the meantime may be lost.
     #[inline(always)]
-    pub(super) fn leave(&self, site: u32) {
-        self.waiters.before_unlock();
-        if !cfg!(feature = "off") && self.holder.load(Ordering::Relaxed) == site {
+    pub(super) fn end_read(&self, reader: Reader) {
+        if self.waiters.need_care() {
+            self.end_read_slow(reader.place);
+        }
+        if !cfg!(feature = "off") && self.holder.load(Ordering::Relaxed) == reader.site {
             self.holder.store(FREE, Ordering::Relaxed);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_read_slow(&self, place: Place) {
+        self.holds.end_read_since(place.free(), || self.name);
+        self.waiters.before_unlock();
     }
 
     /// Begins the scope of a thread that waits.
@@ -239,25 +260,33 @@ impl Drop for Hold<'_> {
     }
 }
 
+/// A task that reads, until [`HeldInfo::end_read`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader {
+    /// The site that it has stored in the lock.
+    site: u32,
+    place: Place,
+}
+
 /// A lock that a task and perhaps other readers hold. Dropped just before the unlock.
 #[derive(Debug)]
 pub(super) struct ReadHold<'a> {
     info: &'a HeldInfo,
-    site: u32,
+    reader: Reader,
 }
 
 impl<'a> ReadHold<'a> {
     #[inline(always)]
     pub(super) fn new(info: &'a HeldInfo) -> Self {
-        let site = info.locked();
-        Self { info, site }
+        let reader = info.begin_read();
+        Self { info, reader }
     }
 }
 
 impl Drop for ReadHold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.info.leave(self.site);
+        self.info.end_read(self.reader);
     }
 }
 

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `waited` | a future whose wait is a task |
 //! | `held` | the name, the holder and the waiters of a lock |
+//! | `reads` | since when tasks read locks |
 //! | `mutex`, `rwlock` | the locks |
 //! | `once_cell` | an initialisation, whose task is the holder |
 //! | `semaphore`, `notify`, `barrier` | waits without a holder |
@@ -28,6 +29,7 @@
 
 mod waited;
 mod held;
+mod reads;
 pub mod mutex;
 pub mod rwlock;
 pub mod once_cell;

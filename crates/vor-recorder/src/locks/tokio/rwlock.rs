@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::tokio::sync::{self, TryLockError};
 
 use super::held::{
-    Absent, BlockedThread, HeldInfo, Hold, ReadHold, guards_of_value, guards_that_change,
+    Absent, BlockedThread, HeldInfo, Hold, ReadHold, Reader, guards_of_value, guards_that_change,
 };
 use super::waited::{Waited, spend_budget};
 use crate::hot::named_site::ValueName;
@@ -69,8 +69,7 @@ pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
 /// An [`RwLockReadGuard`] that keeps the lock alive.
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockReadGuard<T: ?Sized + 'static> {
-    /// The site that this reader has stored.
-    site: u32,
+    reader: Reader,
     inner: Owned<RwLock<T>, sync::RwLockReadGuard<'static, T>>,
 }
 
@@ -103,8 +102,9 @@ impl<T> RwLock<T> {
         Self::with_name(name, sync::RwLock::const_new(value), false)
     }
 
-    /// Makes an unlocked lock with a name, of which it is recorded how long writers hold it, as
-    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does.
+    /// Makes an unlocked lock with a name, of which it is recorded how long it is held, as
+    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does. The holds of readers
+    /// are tasks `hold: NAME to read`.
     #[inline]
     pub const fn named_with_holds(name: &'static str, value: T) -> Self {
         let name = ValueName::Named(name);
@@ -426,8 +426,8 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
 
 impl<T: ?Sized + 'static> OwnedRwLockReadGuard<T> {
     fn new(inner: Owned<RwLock<T>, sync::RwLockReadGuard<'static, T>>) -> Self {
-        let site = inner.owner().info.locked();
-        Self { site, inner }
+        let reader = inner.owner().info.begin_read();
+        Self { reader, inner }
     }
 
     /// Returns the lock that the guard locks.
@@ -450,7 +450,7 @@ impl<T: ?Sized + 'static> OwnedRwLockWriteGuard<T> {
 
 impl<T: ?Sized + 'static> Drop for OwnedRwLockReadGuard<T> {
     fn drop(&mut self) {
-        self.inner.owner().info.leave(self.site);
+        self.inner.owner().info.end_read(self.reader);
     }
 }
 

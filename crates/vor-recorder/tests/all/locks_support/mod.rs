@@ -24,6 +24,8 @@ pub(crate) struct Recorded {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordedTask {
     pub(crate) name: String,
+    /// The thread on which it ended.
+    pub(crate) thread: String,
     pub(crate) start_ticks: u64,
     pub(crate) end_ticks: u64,
     /// Names with their times.
@@ -90,6 +92,7 @@ impl Recording {
             for span in &thread.async_spans {
                 let task = self.tasks.entry(span.id).or_default();
                 task.name = catalog.site_name(span.site).to_owned();
+                task.thread.clone_from(name);
                 task.start_ticks = span.start_ticks;
                 task.end_ticks = span.start_ticks + span.duration_ticks;
             }
@@ -118,7 +121,7 @@ impl Recording {
     }
 
     /// Returns the tasks that have ended, by their start.
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "parking_lot", feature = "tokio"))]
     pub(crate) fn ended_tasks(&self) -> Vec<&RecordedTask> {
         let mut tasks: Vec<_> = self.tasks.values().collect();
         tasks.retain(|task| !task.name.is_empty());
