@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
-use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::waits::Wait;
 
 use crate::command::wait_spans::Cause;
@@ -28,6 +28,8 @@ pub(super) struct EndedWait {
     /// The id of the wait, and its begin and end.
     pub(super) task: u64,
     pub(super) ticks: Range<u64>,
+    /// The thread on which it ended.
+    pub(super) thread: ThreadId,
 }
 
 /// What is known of a wait.
@@ -35,8 +37,8 @@ pub(super) struct EndedWait {
 struct Known {
     cause: Cause,
     waiter: Option<SiteId>,
-    /// Its begin, its end and the time between them.
-    ended: Option<(Range<u64>, u64)>,
+    /// Its begin, its end and the time between them, and the thread on which it ended.
+    ended: Option<(Range<u64>, u64, ThreadId)>,
 }
 
 /// Waits of which something is not known yet, by the id of their task.
@@ -83,7 +85,7 @@ impl WaitTasks {
                 .duration_ns(span.start_ticks, span.duration_ticks);
             if let Some(known) = self.get(catalog, span.id, span.site) {
                 let end = span.start_ticks.saturating_add(span.duration_ticks);
-                known.ended = Some((span.start_ticks..end, duration_ns));
+                known.ended = Some((span.start_ticks..end, duration_ns, thread.thread));
                 ended.extend(self.take(span.id));
             }
         }
@@ -131,13 +133,14 @@ impl WaitTasks {
 impl Known {
     /// Returns the wait, if it is over.
     fn end(self, task: u64, waiter: SiteId) -> Option<EndedWait> {
-        let (ticks, duration_ns) = self.ended?;
+        let (ticks, duration_ns, thread) = self.ended?;
         Some(EndedWait {
             cause: self.cause,
             waiter,
             duration_ns,
             task,
             ticks,
+            thread,
         })
     }
 }

@@ -50,6 +50,7 @@ impl Holds {
     }
 
     /// Returns whether holds are recorded while recording is on.
+    #[cfg(feature = "tokio")]
     #[inline(always)]
     pub(super) fn are_on(&self) -> bool {
         self.is_on

@@ -76,6 +76,7 @@ impl LockInfo {
     }
 
     /// The calling thread, which may be one of several readers, is the only holder now.
+    #[cfg(feature = "parking_lot")]
     pub(super) fn upgrade_hold(&self, token: ThreadToken) {
         self.holds.end_read(|| self.name);
         self.begin_hold(token);

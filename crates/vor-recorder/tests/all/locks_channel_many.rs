@@ -13,7 +13,7 @@ use vor_recorder::setup::Config;
 use vor_recorder::{__vor_channel as channel, drain, profile_scope};
 
 use crate::locks_channel::{metric, wait_names};
-use crate::locks_support::{LENGTH, Recorded, Recording, let_others_wait, named, read, start};
+use crate::locks_support::{LENGTH, arrows, arrows_to, let_others_wait, named, read, start};
 
 /// Makes the tests of the channels of each crate, with `channels` as the name of its module.
 macro_rules! of_each {
@@ -206,32 +206,6 @@ of_each! {
         assert_eq!(failed, Err(channels::SendError(7)));
         assert_eq!(metric(&path, "depth: jobs"), [Some(3.0), Some(1.0)]);
     }
-}
-
-/// Returns the names of the innermost scopes around the ends of each flow, in order of their
-/// begins.
-fn arrows(recording: &Recording) -> Vec<(String, String)> {
-    arrows_to(recording, FlowStage::End)
-}
-
-/// Does the same for the points of a stage instead of the ends.
-fn arrows_to(recording: &Recording, stage: FlowStage) -> Vec<(String, String)> {
-    let mut flows: Vec<_> = recording.flows.values().collect();
-    flows.sort_by_key(|points| points.iter().map(|(_, point)| point.ticks).min());
-    let scope_of = |points: &[(String, crate::locks_support::Point)], stage: FlowStage| {
-        let (thread, point) = points.iter().find(|(_, point)| point.stage == stage)?;
-        let is_around = |span: &&Recorded| {
-            span.thread == *thread && (span.start_ticks..=span.end_ticks).contains(&point.ticks)
-        };
-        let around = recording.spans.iter().filter(is_around);
-        let innermost = around.max_by_key(|span| span.start_ticks)?;
-        Some(innermost.name.clone())
-    };
-    let arrow = |points: &&Vec<(String, _)>| {
-        let begin = scope_of(points, FlowStage::Begin)?;
-        Some((begin, scope_of(points, stage)?))
-    };
-    flows.iter().filter_map(arrow).collect()
 }
 
 /// Sends by one thread and receives by another, and checks the arrows between their scopes.

@@ -60,6 +60,8 @@ mod locks_support;
 #[cfg(all(feature = "locks", feature = "tokio"))]
 mod locks_tokio;
 #[cfg(all(feature = "locks", feature = "tokio"))]
+mod locks_tokio_flows;
+#[cfg(all(feature = "locks", feature = "tokio"))]
 mod locks_tokio_like;
 #[cfg(all(feature = "locks", feature = "tokio"))]
 mod locks_tokio_model;

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     } = gathered;
     let program = Program::new(threads);
     let (thread, stretches): (_, Vec<Stretch>) = match interval.task {
-        Some(_) => (None, task.path(&program, &interval.ticks)),
+        Some(_) => (None, task.path(&program, &walked.catalog, &interval.ticks)),
         None => {
             let thread = thread(args, &source, &interval, &program, &walked.catalog)?;
             let parts = program.path(thread, interval.ticks.clone());

@@ -13,7 +13,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use vor_capture::model::batch::{FlowPoint, FlowStage};
@@ -212,6 +212,30 @@ impl Program {
                 parts.push(part(woken_at..ticks.end, place, State::Woken, causes));
             }
         }
+    }
+
+    /// Returns the thread and its innermost scope at the begin of the last flow that arrived on a
+    /// thread in an interval.
+    pub(super) fn sender(
+        &self,
+        thread: ThreadId,
+        ticks: RangeInclusive<u64>,
+    ) -> Option<(ThreadId, Option<SiteId>)> {
+        let arrivals = &self.threads.get(&thread)?.arrivals;
+        let (arrived, flow) = arrivals.iter().rfind(|(at, _)| ticks.contains(at))?;
+        let (begin, sender) = *self
+            .origins
+            .get(flow)?
+            .first()
+            .filter(|(at, _)| at < arrived)?;
+        let innermost = self
+            .threads
+            .get(&sender)?
+            .within(&(begin..begin + 1))
+            .next();
+        let place = innermost.and_then(|(_, place)| place);
+        let span = place.and_then(|place| self.span(sender, place));
+        Some((sender, span.map(|span| span.site)))
     }
 
     /// Returns when which other thread ended a wait.

@@ -2,6 +2,7 @@
 //!
 //! A wait of a lock or a channel of `vor::sync::tokio` begins in a poll of the task that waits, on
 //! the thread of the poll. It is a task of its own, so its id says nothing about whose wait it is.
+//! The flow of a message arrives just before the end of the wait that it ends.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_export::thread_label;
 
 use super::Stretch;
 use super::path::Program;
@@ -47,9 +49,14 @@ impl Task {
     }
 
     /// Returns the path in an interval.
-    pub(super) fn path(mut self, program: &Program, ticks: &Range<u64>) -> Vec<Stretch> {
+    pub(super) fn path(
+        mut self,
+        program: &Program,
+        catalog: &Catalog,
+        ticks: &Range<u64>,
+    ) -> Vec<Stretch> {
         self.polls.sort_by_key(|(poll, _)| (poll.start, poll.end));
-        let waits = self.own_waits();
+        let waits = self.own_waits(program, catalog);
         let mut stretches = Vec::new();
         let mut at = ticks.start;
         for (poll, thread) in &self.polls {
@@ -67,18 +74,46 @@ impl Task {
     }
 
     /// Returns the waits that began in a poll of the task, ascending.
-    fn own_waits(&mut self) -> Vec<(Range<u64>, Arc<Cause>)> {
-        let is_own = |wait: &EndedWait| {
+    fn own_waits(&self, program: &Program, catalog: &Catalog) -> Vec<(Range<u64>, Arc<Cause>)> {
+        let is_own = |wait: &&EndedWait| {
             let thread = self.begun_on.get(&wait.task);
             self.polls.iter().any(|(poll, on)| {
                 Some(on) == thread && (poll.start..=poll.end).contains(&wait.ticks.start)
             })
         };
-        let own = self.ended.iter().filter(|wait| is_own(wait));
-        let own = own.map(|wait| (wait.ticks.clone(), Arc::new(wait.cause.clone())));
+        let cause = |wait: &EndedWait| match self.sender(wait, program) {
+            Some((thread, scope)) => Cause {
+                thread: thread_label(catalog, thread).into(),
+                scope: scope.map_or("", |scope| catalog.site_name(scope)).into(),
+                ..wait.cause.clone()
+            },
+            None => wait.cause.clone(),
+        };
+        let own = self.ended.iter().filter(is_own);
+        let own = own.map(|wait| (wait.ticks.clone(), Arc::new(cause(wait))));
         let mut waits: Vec<_> = own.collect();
         waits.sort_by_key(|(ticks, _)| (ticks.start, ticks.end));
         waits
+    }
+
+    /// Returns the thread that sent the message that ended a wait, and the innermost scope in which
+    /// it did, if the message has a flow.
+    fn sender(&self, wait: &EndedWait, program: &Program) -> Option<(ThreadId, Option<SiteId>)> {
+        if wait.cause.has_holder() {
+            return None;
+        }
+        let end = wait.ticks.end;
+        let (poll, _) = self.polls.iter().find(|(poll, thread)| {
+            *thread == wait.thread && (poll.start..=poll.end).contains(&end)
+        })?;
+        // The flow of a wait that ended before in this poll is not that of this one.
+        let others = self
+            .ended
+            .iter()
+            .filter(|other| other.thread == wait.thread);
+        let before = others.map(|other| other.ticks.end).filter(|at| *at < end);
+        let begin = before.max().map_or(poll.start, |at| poll.start.max(at + 1));
+        program.sender(wait.thread, begin..=end)
     }
 }
 

@@ -317,4 +317,47 @@ mod recorded {
         );
         assert_eq!(longest["waits"], serde_json::json!(["queue"]));
     }
+
+    /// A task that waits for messages names the scope that sent the one that came, and only where
+    /// the channel has flows.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_task_that_waits_for_a_message_names_its_sender() {
+        use vor::sync::tokio::mpsc;
+        use vor::tokio::named;
+
+        own_process!();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        vor::Config::new().capture(&path).enable();
+        let (jobs, mut received) = mpsc::named_with_flows("jobs", 1);
+        let (plain, mut plain_received) = mpsc::unbounded_named("plain");
+        let sender = thread::Builder::new().name("sender".into()).spawn(move || {
+            for job in 0..2 {
+                thread::sleep(Duration::from_millis(20));
+                vor::profile_scope!("order");
+                jobs.blocking_send(job).unwrap();
+            }
+            thread::sleep(Duration::from_millis(20));
+            plain.send(2).unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(named("consumer", async {
+            assert_eq!(received.recv().await, Some(0));
+            let mut many = Vec::new();
+            assert_eq!(received.recv_many(&mut many, 8).await, 1);
+            assert_eq!(plain_received.recv().await, Some(2));
+        }));
+        sender.unwrap().join().unwrap();
+        vor::frame_mark();
+        vor::flush();
+        let found = run("critical-path", &path, &["--json", "--task", "consumer"]).json();
+        let waits = found["steps"].as_array().unwrap().iter();
+        let waits = waits.filter(|step| step["state"] == "waiting");
+        let waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
+        let sent = "jobs to receive ← order on sender";
+        assert_eq!(waits, [sent, sent, "plain to receive"]);
+    }
 }

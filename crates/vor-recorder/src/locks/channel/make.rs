@@ -14,14 +14,23 @@ pub mod of {
     pub use crate::locks::channel::crossbeam;
     #[cfg(feature = "flume")]
     pub use crate::locks::channel::flume;
+
+    /// The channels of `tokio::sync::mpsc`.
+    #[cfg(feature = "tokio")]
+    pub mod tokio {
+        pub use crate::locks::tokio::mpsc::{
+            named as bounded_named, named_with_flows as bounded_named_with_flows,
+            unbounded_named as named, unbounded_named_with_flows as named_with_flows,
+        };
+    }
 }
 
 /// Makes a channel with a name: `channel!("jobs")`, or `channel!("jobs", 64)` with room for 64
 /// messages.
 ///
 /// With `flows`, an arrow points from the scope that sends a message to the one that receives it.
-/// With `of = crossbeam` or `of = flume`, it is a channel of that crate, which needs the feature of
-/// that name; without, it is one of the standard library.
+/// With `of = crossbeam`, `of = flume` or `of = tokio`, it is a channel of that crate, which needs
+/// the feature of that name; without, it is one of the standard library.
 ///
 /// # Examples
 ///

@@ -72,19 +72,19 @@ impl private::Track for Tracked {
 impl<T, F: Track> Message<T, F> {
     /// Makes a message that this thread is about to send.
     #[inline(always)]
-    pub(super) fn new(value: T) -> Self {
+    pub(in crate::locks) fn new(value: T) -> Self {
         let flow = F::begin();
         Self { value, flow }
     }
 
     /// The message ends the wait whose scope is open on this thread.
-    pub(super) fn end_wait(&self) {
+    pub(in crate::locks) fn end_wait(&self) {
         self.flow.step();
     }
 
     /// Returns the value of a message that this thread has received.
     #[inline(always)]
-    pub(super) fn receive(self) -> T {
+    pub(in crate::locks) fn receive(self) -> T {
         self.flow.end();
         self.value
     }

@@ -26,7 +26,7 @@ pub(super) mod depth;
 #[cfg(not(loom))]
 pub(super) mod link;
 #[cfg(not(loom))]
-mod message;
+pub(super) mod message;
 #[cfg(not(loom))]
 #[macro_use]
 mod ends;

@@ -25,6 +25,21 @@ pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<
     poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
+/// Polls until there is a result. `poll` is told whether the wait has begun, which then ends after
+/// it.
+#[inline(always)]
+pub(super) fn poll_waiting<T>(
+    awaited: impl Awaited,
+    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<T>,
+) -> impl Future<Output = T> {
+    let mut wait = Wait::new(awaited);
+    poll_fn(move |context| {
+        let polled = poll(context, wait.has_begun());
+        wait.polled(polled.is_ready());
+        polled
+    })
+}
+
 /// The last step of a wait whose future was dropped.
 const CANCELLED: &str = "cancelled";
 
@@ -73,6 +88,11 @@ impl<A: Awaited> Wait<A> {
 
     pub(super) fn awaited(&self) -> &A {
         &self.awaited
+    }
+
+    /// Returns whether a poll was pending.
+    pub(super) fn has_begun(&self) -> bool {
+        self.task.is_some()
     }
 
     /// Begins or ends the wait after a poll.

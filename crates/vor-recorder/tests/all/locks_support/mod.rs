@@ -138,6 +138,34 @@ impl Recording {
     }
 }
 
+/// Returns the names of the innermost scopes around the ends of each flow, in order of their
+/// begins.
+#[cfg(any(feature = "tokio", all(feature = "crossbeam", feature = "flume")))]
+pub(crate) fn arrows(recording: &Recording) -> Vec<(String, String)> {
+    arrows_to(recording, FlowStage::End)
+}
+
+/// Does the same for the points of a stage instead of the ends.
+#[cfg(any(feature = "tokio", all(feature = "crossbeam", feature = "flume")))]
+pub(crate) fn arrows_to(recording: &Recording, stage: FlowStage) -> Vec<(String, String)> {
+    let mut flows: Vec<_> = recording.flows.values().collect();
+    flows.sort_by_key(|points| points.iter().map(|(_, point)| point.ticks).min());
+    let scope_of = |points: &[(String, Point)], stage: FlowStage| {
+        let (thread, point) = points.iter().find(|(_, point)| point.stage == stage)?;
+        let is_around = |span: &&Recorded| {
+            span.thread == *thread && (span.start_ticks..=span.end_ticks).contains(&point.ticks)
+        };
+        let around = recording.spans.iter().filter(is_around);
+        let innermost = around.max_by_key(|span| span.start_ticks)?;
+        Some(innermost.name.clone())
+    };
+    let arrow = |points: &&Vec<(String, _)>| {
+        let begin = scope_of(points, FlowStage::Begin)?;
+        Some((begin, scope_of(points, stage)?))
+    };
+    flows.iter().filter_map(arrow).collect()
+}
+
 /// Numbers that look random and follow from the seed.
 pub(crate) struct Random(pub(crate) u64);
 

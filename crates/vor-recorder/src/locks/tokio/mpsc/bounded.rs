@@ -13,21 +13,22 @@ use super::room;
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::link::link;
-use crate::locks::tokio::waited::{Waited, poll_once, spend_budget};
+use crate::locks::channel::message::{Message, Track, Untracked};
+use crate::locks::tokio::waited::{Waited, poll_once, poll_waiting, spend_budget};
 
 /// The sending end of a bounded channel, with the interface of
 /// [`tokio::sync::mpsc::Sender`].
 ///
 /// A future that finds the channel full while recording is on begins a task `wait: NAME to send`,
 /// which ends when it is polled with room, or with the step `cancelled` when it is dropped.
-pub struct Sender<T> {
-    inner: mpsc::Sender<T>,
+pub struct Sender<T, F = Untracked> {
+    inner: mpsc::Sender<Message<T, F>>,
     link: SenderLink,
 }
 
 /// A [`Sender`] that does not keep the channel open.
-pub struct WeakSender<T> {
-    inner: mpsc::WeakSender<T>,
+pub struct WeakSender<T, F = Untracked> {
+    inner: mpsc::WeakSender<Message<T, F>>,
     info: Arc<ChannelInfo>,
 }
 
@@ -37,34 +38,39 @@ pub struct WeakSender<T> {
 /// A future that finds the channel empty while recording is on begins a task
 /// `wait: NAME to receive`, which ends when it is polled with a message, or with the step
 /// `cancelled` when it is dropped.
-pub struct Receiver<T> {
-    inner: mpsc::Receiver<T>,
+pub struct Receiver<T, F = Untracked> {
+    inner: mpsc::Receiver<Message<T, F>>,
     link: ReceiverLink,
+    /// Messages that are opened at once.
+    taken: Vec<Message<T, F>>,
 }
 
 /// Room for a message, made by [`Sender::reserve`].
 #[derive(Debug)]
-pub struct Permit<'a, T> {
-    inner: mpsc::Permit<'a, T>,
+pub struct Permit<'a, T, F = Untracked> {
+    inner: mpsc::Permit<'a, Message<T, F>>,
     link: &'a SenderLink,
 }
 
 /// Room for some messages, made by [`Sender::reserve_many`].
 #[derive(Debug)]
-pub struct PermitIterator<'a, T> {
-    inner: mpsc::PermitIterator<'a, T>,
+pub struct PermitIterator<'a, T, F = Untracked> {
+    inner: mpsc::PermitIterator<'a, Message<T, F>>,
     link: &'a SenderLink,
 }
 
 /// Room for a message and the sender, made by [`Sender::reserve_owned`].
 #[derive(Debug)]
-pub struct OwnedPermit<T> {
-    inner: mpsc::OwnedPermit<T>,
+pub struct OwnedPermit<T, F = Untracked> {
+    inner: mpsc::OwnedPermit<Message<T, F>>,
     link: SenderLink,
 }
 
 #[track_caller]
-pub(super) fn with_name<T>(name: ValueName, buffer: usize) -> (Sender<T>, Receiver<T>) {
+pub(super) fn with_name<T, F: Track>(
+    name: ValueName,
+    buffer: usize,
+) -> (Sender<T, F>, Receiver<T, F>) {
     let (sender, receiver) = mpsc::channel(buffer);
     let (link, receiver_link) = link(name);
     let sender = Sender {
@@ -74,6 +80,7 @@ pub(super) fn with_name<T>(name: ValueName, buffer: usize) -> (Sender<T>, Receiv
     let receiver = Receiver {
         inner: receiver,
         link: receiver_link,
+        taken: Vec::new(),
     };
     (sender, receiver)
 }
@@ -81,24 +88,20 @@ pub(super) fn with_name<T>(name: ValueName, buffer: usize) -> (Sender<T>, Receiv
 sender!(Sender, WeakSender);
 receiver!(Receiver);
 
-impl<T> Sender<T> {
+impl<T, F: Track> Sender<T, F> {
     /// Sends a message, and waits until there is room for it.
     ///
     /// # Errors
     ///
     /// Returns the message in an error if the receiver is gone or has closed the channel.
     pub async fn send(&self, message: T) -> Result<(), SendError<T>> {
-        // The message is sent last: a future that is dropped before its end has not sent it.
-        if let Ok(permit) = self.try_reserve() {
-            spend_budget().await;
-            permit.send(message);
-            return Ok(());
+        match self.reserve().await {
+            Ok(permit) => {
+                permit.send(message);
+                Ok(())
+            }
+            Err(SendError(())) => Err(SendError(message)),
         }
-        let sent = Waited::new(pin!(self.inner.send(message)), room(&self.link.info)).await;
-        if sent.is_ok() {
-            self.link.count();
-        }
-        sent
     }
 
     /// Sends a message if there is room for it.
@@ -108,11 +111,14 @@ impl<T> Sender<T> {
     /// Returns the message in an error if there is no room, or if the receiver is gone or has
     /// closed the channel.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        let sent = self.inner.try_send(message);
-        if sent.is_ok() {
-            self.link.count();
+        match self.try_reserve() {
+            Ok(permit) => {
+                permit.send(message);
+                Ok(())
+            }
+            Err(TrySendError::Full(())) => Err(TrySendError::Full(message)),
+            Err(TrySendError::Closed(())) => Err(TrySendError::Closed(message)),
         }
-        sent
     }
 
     /// Sends a message, and waits until there is room for it, but no longer than `timeout`. A wait
@@ -153,14 +159,19 @@ impl<T> Sender<T> {
     /// Panics in a task of a runtime, whose thread must not be blocked.
     #[track_caller]
     pub fn blocking_send(&self, message: T) -> Result<(), SendError<T>> {
+        // The flow begins in the scope around the wait.
+        let message = Message::new(message);
         let must_wait = self.inner.capacity() == 0 && !self.inner.is_closed();
         let scope = must_wait.then(|| self.link.wait());
         let sent = self.inner.blocking_send(message);
         drop(scope);
-        if sent.is_ok() {
-            self.link.count();
+        match sent {
+            Ok(()) => {
+                self.link.count();
+                Ok(())
+            }
+            Err(SendError(message)) => Err(SendError(message.into_inner())),
         }
-        sent
     }
 
     /// Takes room for a message, and waits until there is some.
@@ -168,7 +179,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// Returns an error if the receiver is gone or has closed the channel.
-    pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
+    pub async fn reserve(&self) -> Result<Permit<'_, T, F>, SendError<()>> {
         if let Ok(permit) = self.try_reserve() {
             spend_budget().await;
             return Ok(permit);
@@ -183,7 +194,10 @@ impl<T> Sender<T> {
     ///
     /// Returns an error if the receiver is gone or has closed the channel, or if `count` is more
     /// than the channel has room for.
-    pub async fn reserve_many(&self, count: usize) -> Result<PermitIterator<'_, T>, SendError<()>> {
+    pub async fn reserve_many(
+        &self,
+        count: usize,
+    ) -> Result<PermitIterator<'_, T, F>, SendError<()>> {
         let reserved = pin!(self.inner.reserve_many(count));
         let inner = Waited::new(reserved, room(&self.link.info)).await?;
         Ok(self.permits(inner))
@@ -194,7 +208,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// Returns an error if the receiver is gone or has closed the channel.
-    pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
+    pub async fn reserve_owned(self) -> Result<OwnedPermit<T, F>, SendError<()>> {
         let Self { inner, link } = self;
         let inner = Waited::new(pin!(inner.reserve_owned()), room(&link.info)).await?;
         Ok(OwnedPermit { inner, link })
@@ -205,7 +219,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// Returns an error if there is none, or if the receiver is gone or has closed the channel.
-    pub fn try_reserve(&self) -> Result<Permit<'_, T>, TrySendError<()>> {
+    pub fn try_reserve(&self) -> Result<Permit<'_, T, F>, TrySendError<()>> {
         Ok(self.permit(self.inner.try_reserve()?))
     }
 
@@ -217,7 +231,7 @@ impl<T> Sender<T> {
     pub fn try_reserve_many(
         &self,
         count: usize,
-    ) -> Result<PermitIterator<'_, T>, TrySendError<()>> {
+    ) -> Result<PermitIterator<'_, T, F>, TrySendError<()>> {
         Ok(self.permits(self.inner.try_reserve_many(count)?))
     }
 
@@ -227,7 +241,7 @@ impl<T> Sender<T> {
     ///
     /// Returns the sender in an error if there is none, or if the receiver is gone or has closed
     /// the channel.
-    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, TrySendError<Self>> {
+    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T, F>, TrySendError<Self>> {
         let Self { inner, link } = self;
         match inner.try_reserve_owned() {
             Ok(inner) => Ok(OwnedPermit { inner, link }),
@@ -236,12 +250,15 @@ impl<T> Sender<T> {
         }
     }
 
-    fn permit<'a>(&'a self, inner: mpsc::Permit<'a, T>) -> Permit<'a, T> {
+    fn permit<'a>(&'a self, inner: mpsc::Permit<'a, Message<T, F>>) -> Permit<'a, T, F> {
         let link = &self.link;
         Permit { inner, link }
     }
 
-    fn permits<'a>(&'a self, inner: mpsc::PermitIterator<'a, T>) -> PermitIterator<'a, T> {
+    fn permits<'a>(
+        &'a self,
+        inner: mpsc::PermitIterator<'a, Message<T, F>>,
+    ) -> PermitIterator<'a, T, F> {
         let link = &self.link;
         PermitIterator { inner, link }
     }
@@ -259,7 +276,7 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Receiver<T> {
+impl<T, F: Track> Receiver<T, F> {
     /// Returns for how many messages there is room.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -273,18 +290,18 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Permit<'_, T> {
+impl<T, F: Track> Permit<'_, T, F> {
     /// Sends a message, for which there is room.
     pub fn send(self, message: T) {
-        self.inner.send(message);
+        self.inner.send(Message::new(message));
         self.link.count();
     }
 }
 
-impl<'a, T> Iterator for PermitIterator<'a, T> {
-    type Item = Permit<'a, T>;
+impl<'a, T, F: Track> Iterator for PermitIterator<'a, T, F> {
+    type Item = Permit<'a, T, F>;
 
-    fn next(&mut self) -> Option<Permit<'a, T>> {
+    fn next(&mut self) -> Option<Permit<'a, T, F>> {
         Some(Permit {
             inner: self.inner.next()?,
             link: self.link,
@@ -296,20 +313,20 @@ impl<'a, T> Iterator for PermitIterator<'a, T> {
     }
 }
 
-impl<T> ExactSizeIterator for PermitIterator<'_, T> {}
-impl<T> FusedIterator for PermitIterator<'_, T> {}
+impl<T, F: Track> ExactSizeIterator for PermitIterator<'_, T, F> {}
+impl<T, F: Track> FusedIterator for PermitIterator<'_, T, F> {}
 
-impl<T> OwnedPermit<T> {
+impl<T, F: Track> OwnedPermit<T, F> {
     /// Sends a message, for which there is room, and returns the sender.
-    pub fn send(self, message: T) -> Sender<T> {
+    pub fn send(self, message: T) -> Sender<T, F> {
         let Self { inner, link } = self;
-        let inner = inner.send(message);
+        let inner = inner.send(Message::new(message));
         link.count();
         Sender { inner, link }
     }
 
     /// Leaves the room to others, and returns the sender.
-    pub fn release(self) -> Sender<T> {
+    pub fn release(self) -> Sender<T, F> {
         let Self { inner, link } = self;
         let inner = inner.release();
         Sender { inner, link }

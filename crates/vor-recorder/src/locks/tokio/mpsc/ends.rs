@@ -3,7 +3,7 @@
 /// Defines what the receivers of both kinds of channels have in common.
 macro_rules! receiver {
     ($receiver:ident) => {
-        impl<T> $receiver<T> {
+        impl<T, F: Track> $receiver<T, F> {
             /// Receives the next message, and waits until it comes. Returns `None` if all senders
             /// are gone, or the channel is closed, and all messages are received.
             pub async fn recv(&mut self) -> Option<T> {
@@ -11,21 +11,36 @@ macro_rules! receiver {
                     Poll::Ready(received) => received,
                     Poll::Pending => {
                         let awaited = super::message(&self.link.info);
-                        Waited::new(pin!(self.inner.recv()), awaited).await
+                        let poll = |context: &mut Context<'_>, has_waited: bool| {
+                            let polled = self.inner.poll_recv(context);
+                            if let (true, Poll::Ready(Some(message))) = (has_waited, &polled) {
+                                message.end_wait();
+                            }
+                            polled
+                        };
+                        poll_waiting(awaited, poll).await
                     }
                 };
-                self.link.count_some(usize::from(received.is_some()));
-                received
+                received.map(|message| self.open(message))
             }
 
             /// Receives up to `limit` messages that are there, and waits for the first one. Returns
             /// how many it has appended to `buffer`, 0 as [`recv`](Self::recv) returns `None`.
             pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-                let awaited = super::message(&self.link.info);
-                let received = pin!(self.inner.recv_many(buffer, limit));
-                let received = Waited::new(received, awaited).await;
-                self.link.count_some(received);
-                received
+                let (inner, taken) = (&mut self.inner, &mut self.taken);
+                let poll = poll_once(|context| inner.poll_recv_many(context, taken, limit));
+                if poll.await.is_pending() {
+                    let awaited = super::message(&self.link.info);
+                    let poll = |context: &mut Context<'_>, has_waited: bool| {
+                        let polled = self.inner.poll_recv_many(context, &mut self.taken, limit);
+                        if let (true, Some(message)) = (has_waited, self.taken.first()) {
+                            message.end_wait();
+                        }
+                        polled
+                    };
+                    poll_waiting(awaited, poll).await;
+                }
+                self.open_taken(buffer)
             }
 
             /// Receives the next message if it is there.
@@ -34,9 +49,7 @@ macro_rules! receiver {
             ///
             /// Returns an error if it is not there, or if all senders are gone.
             pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
-                let received = self.inner.try_recv();
-                self.link.count_some(usize::from(received.is_ok()));
-                received
+                self.inner.try_recv().map(|message| self.open(message))
             }
 
             /// Receives as [`recv`](Self::recv) does, and blocks the thread. The wait is a scope of
@@ -49,9 +62,11 @@ macro_rules! receiver {
             pub fn blocking_recv(&mut self) -> Option<T> {
                 let scope = self.must_wait().then(|| self.link.wait());
                 let received = self.inner.blocking_recv();
+                if let (Some(_), Some(message)) = (&scope, &received) {
+                    message.end_wait();
+                }
                 drop(scope);
-                self.link.count_some(usize::from(received.is_some()));
-                received
+                received.map(|message| self.open(message))
             }
 
             /// Receives as [`recv_many`](Self::recv_many) does, and blocks the thread. The wait is
@@ -64,10 +79,26 @@ macro_rules! receiver {
             pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 let must_wait = limit > 0 && self.must_wait();
                 let scope = must_wait.then(|| self.link.wait());
-                let received = self.inner.blocking_recv_many(buffer, limit);
+                self.inner.blocking_recv_many(&mut self.taken, limit);
+                if let (Some(_), Some(message)) = (&scope, self.taken.first()) {
+                    message.end_wait();
+                }
                 drop(scope);
-                self.link.count_some(received);
-                received
+                self.open_taken(buffer)
+            }
+
+            #[inline(always)]
+            fn open(&self, message: Message<T, F>) -> T {
+                self.link.count_some(1);
+                message.receive()
+            }
+
+            /// Opens the messages that were taken from the channel, and returns their number.
+            fn open_taken(&mut self, buffer: &mut Vec<T>) -> usize {
+                let messages = self.taken.len();
+                self.link.count_some(messages);
+                buffer.extend(self.taken.drain(..).map(Message::receive));
+                messages
             }
 
             fn must_wait(&self) -> bool {
@@ -77,9 +108,7 @@ macro_rules! receiver {
             /// Polls for a message. The wait is not recorded.
             pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
                 let polled = self.inner.poll_recv(context);
-                let is_received = matches!(polled, Poll::Ready(Some(_)));
-                self.link.count_some(usize::from(is_received));
-                polled
+                polled.map(|received| received.map(|message| self.open(message)))
             }
 
             /// Polls for messages. The wait is not recorded.
@@ -89,11 +118,8 @@ macro_rules! receiver {
                 buffer: &mut Vec<T>,
                 limit: usize,
             ) -> Poll<usize> {
-                let polled = self.inner.poll_recv_many(context, buffer, limit);
-                if let Poll::Ready(received) = polled {
-                    self.link.count_some(received);
-                }
-                polled
+                let polled = self.inner.poll_recv_many(context, &mut self.taken, limit);
+                polled.map(|_| self.open_taken(buffer))
             }
 
             /// Closes the channel: nothing can be sent any more. Messages that were sent can be
@@ -133,7 +159,7 @@ macro_rules! receiver {
             }
         }
 
-        impl<T> std::fmt::Debug for $receiver<T> {
+        impl<T, F> std::fmt::Debug for $receiver<T, F> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($receiver))
                     .finish_non_exhaustive()
@@ -145,7 +171,7 @@ macro_rules! receiver {
 /// Defines what the senders of both kinds of channels have in common.
 macro_rules! sender {
     ($sender:ident, $weak:ident) => {
-        impl<T> $sender<T> {
+        impl<T, F: Track> $sender<T, F> {
             /// Waits until the receiver is gone or has closed the channel. This wait is not
             /// recorded.
             pub async fn closed(&self) {
@@ -166,7 +192,7 @@ macro_rules! sender {
 
             /// Makes a sender that does not keep the channel open.
             #[must_use]
-            pub fn downgrade(&self) -> $weak<T> {
+            pub fn downgrade(&self) -> $weak<T, F> {
                 $weak {
                     inner: self.inner.downgrade(),
                     info: Arc::clone(&self.link.info),
@@ -186,10 +212,10 @@ macro_rules! sender {
             }
         }
 
-        impl<T> $weak<T> {
+        impl<T, F: Track> $weak<T, F> {
             /// Makes a sender that keeps the channel open, unless all senders are gone.
             #[must_use]
-            pub fn upgrade(&self) -> Option<$sender<T>> {
+            pub fn upgrade(&self) -> Option<$sender<T, F>> {
                 Some($sender {
                     inner: self.inner.upgrade()?,
                     link: SenderLink::new(&self.info),
@@ -209,7 +235,7 @@ macro_rules! sender {
             }
         }
 
-        impl<T> Clone for $sender<T> {
+        impl<T, F> Clone for $sender<T, F> {
             fn clone(&self) -> Self {
                 Self {
                     inner: self.inner.clone(),
@@ -218,7 +244,7 @@ macro_rules! sender {
             }
         }
 
-        impl<T> Clone for $weak<T> {
+        impl<T, F> Clone for $weak<T, F> {
             fn clone(&self) -> Self {
                 Self {
                     inner: self.inner.clone(),
@@ -227,13 +253,13 @@ macro_rules! sender {
             }
         }
 
-        impl<T> std::fmt::Debug for $sender<T> {
+        impl<T, F> std::fmt::Debug for $sender<T, F> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($sender)).finish_non_exhaustive()
             }
         }
 
-        impl<T> std::fmt::Debug for $weak<T> {
+        impl<T, F> std::fmt::Debug for $weak<T, F> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($weak)).finish_non_exhaustive()
             }

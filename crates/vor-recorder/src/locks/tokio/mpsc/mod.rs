@@ -18,6 +18,7 @@ use super::waited::Unheld;
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::depth::Alone;
 use crate::locks::channel::link;
+use crate::locks::channel::message::Tracked;
 
 // One task at a time receives.
 type ChannelInfo = link::ChannelInfo<Alone>;
@@ -94,6 +95,48 @@ pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
 /// ```
 #[must_use]
 pub fn unbounded_named<T>(name: &'static str) -> (UnboundedSender<T>, UnboundedReceiver<T>) {
+    unbounded::with_name(ValueName::Named(name))
+}
+
+/// Makes a channel with a name and room for `buffer` messages, which have flows: an arrow points
+/// from the scope that sends a message to the one that receives it.
+///
+/// # Panics
+///
+/// Panics if `buffer` is 0.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder::profile_scope;
+/// # mod vor {
+/// #     pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::mpsc; } }
+/// #     pub use vor_recorder::profile_scope;
+/// # }
+/// use vor::sync::tokio::mpsc;
+///
+/// let (sender, mut receiver) = mpsc::named_with_flows("jobs", 1);
+/// {
+///     vor::profile_scope!("order");
+///     sender.try_send(3).unwrap();
+/// }
+/// vor::profile_scope!("work");
+/// assert_eq!(receiver.try_recv(), Ok(3)); // an arrow from `order` to `work`
+/// ```
+#[must_use]
+#[track_caller]
+pub fn named_with_flows<T>(
+    name: &'static str,
+    buffer: usize,
+) -> (Sender<T, Tracked>, Receiver<T, Tracked>) {
+    bounded::with_name(ValueName::Named(name), buffer)
+}
+
+/// Makes an unbounded channel with a name, whose messages have flows.
+#[must_use]
+pub fn unbounded_named_with_flows<T>(
+    name: &'static str,
+) -> (UnboundedSender<T, Tracked>, UnboundedReceiver<T, Tracked>) {
     unbounded::with_name(ValueName::Named(name))
 }
 

@@ -1,6 +1,5 @@
 //! Channels with room for any number of messages.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,18 +9,19 @@ use super::error::{SendError, TryRecvError};
 use super::{ChannelInfo, ReceiverLink, SenderLink};
 use crate::hot::named_site::ValueName;
 use crate::locks::channel::link::link;
-use crate::locks::tokio::waited::{Waited, poll_once};
+use crate::locks::channel::message::{Message, Track, Untracked};
+use crate::locks::tokio::waited::{poll_once, poll_waiting};
 
 /// The sending end of an unbounded channel, with the interface of
 /// [`tokio::sync::mpsc::UnboundedSender`]. Sending never waits.
-pub struct UnboundedSender<T> {
-    inner: mpsc::UnboundedSender<T>,
+pub struct UnboundedSender<T, F = Untracked> {
+    inner: mpsc::UnboundedSender<Message<T, F>>,
     link: SenderLink,
 }
 
 /// An [`UnboundedSender`] that does not keep the channel open.
-pub struct WeakUnboundedSender<T> {
-    inner: mpsc::WeakUnboundedSender<T>,
+pub struct WeakUnboundedSender<T, F = Untracked> {
+    inner: mpsc::WeakUnboundedSender<Message<T, F>>,
     info: Arc<ChannelInfo>,
 }
 
@@ -29,12 +29,16 @@ pub struct WeakUnboundedSender<T> {
 /// [`tokio::sync::mpsc::UnboundedReceiver`].
 ///
 /// It records its waits as [`Receiver`](super::Receiver) does.
-pub struct UnboundedReceiver<T> {
-    inner: mpsc::UnboundedReceiver<T>,
+pub struct UnboundedReceiver<T, F = Untracked> {
+    inner: mpsc::UnboundedReceiver<Message<T, F>>,
     link: ReceiverLink,
+    /// Messages that are opened at once.
+    taken: Vec<Message<T, F>>,
 }
 
-pub(super) fn with_name<T>(name: ValueName) -> (UnboundedSender<T>, UnboundedReceiver<T>) {
+pub(super) fn with_name<T, F: Track>(
+    name: ValueName,
+) -> (UnboundedSender<T, F>, UnboundedReceiver<T, F>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (link, receiver_link) = link(name);
     let sender = UnboundedSender {
@@ -44,6 +48,7 @@ pub(super) fn with_name<T>(name: ValueName) -> (UnboundedSender<T>, UnboundedRec
     let receiver = UnboundedReceiver {
         inner: receiver,
         link: receiver_link,
+        taken: Vec::new(),
     };
     (sender, receiver)
 }
@@ -51,17 +56,19 @@ pub(super) fn with_name<T>(name: ValueName) -> (UnboundedSender<T>, UnboundedRec
 sender!(UnboundedSender, WeakUnboundedSender);
 receiver!(UnboundedReceiver);
 
-impl<T> UnboundedSender<T> {
+impl<T, F: Track> UnboundedSender<T, F> {
     /// Sends a message, which never waits.
     ///
     /// # Errors
     ///
     /// Returns the message in an error if the receiver is gone or has closed the channel.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = self.inner.send(message);
-        if sent.is_ok() {
-            self.link.count();
+        match self.inner.send(Message::new(message)) {
+            Ok(()) => {
+                self.link.count();
+                Ok(())
+            }
+            Err(SendError(message)) => Err(SendError(message.into_inner())),
         }
-        sent
     }
 }
