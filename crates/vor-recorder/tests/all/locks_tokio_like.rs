@@ -561,3 +561,46 @@ fn all_of_them_are_send_and_sync() {
     let (_, receiver) = recorded::oneshot::channel::<u8>();
     is_send(&receiver);
 }
+
+#[test]
+fn readers_are_let_in_when_a_part_is_chosen() {
+    let lock = leaked(recorded::RwLock::new(3));
+    let writer = lock.try_write().unwrap();
+    let mut reader: Boxed<_> = Box::pin(lock.read());
+    assert!(poll(&mut reader).is_pending());
+    let part = recorded::RwLockWriteGuard::downgrade_map(writer, |value| {
+        assert!(poll(&mut reader).is_pending());
+        value
+    });
+    assert!(poll(&mut reader).is_ready());
+    assert_eq!(*part, 3);
+}
+
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn permits_may_be_more_than_are_taken_at_once() {
+    let semaphore = Arc::new(recorded::Semaphore::new(6_000_000_000));
+    let take = || Arc::clone(&semaphore).try_acquire_many_owned(3_000_000_000);
+    let (mut permits, more) = (take().unwrap(), take().unwrap());
+    permits.merge(more);
+    assert_eq!(permits.num_permits(), 6_000_000_000);
+    let part = permits.split(5_000_000_000).unwrap();
+    assert_eq!(part.num_permits(), 5_000_000_000);
+    drop((part, permits));
+    assert_eq!(semaphore.available_permits(), 6_000_000_000);
+}
+
+/// Channels can be moved while they are polled, and cross a panic, whatever they carry.
+#[test]
+fn channels_have_the_traits_of_those_of_tokio() {
+    use std::cell::Cell;
+    use std::marker::PhantomPinned;
+    use std::panic::UnwindSafe;
+
+    fn check<T: Unpin + UnwindSafe>() {}
+    type Value = (PhantomPinned, Cell<u8>);
+    check::<tokio::sync::mpsc::Receiver<Value>>();
+    check::<recorded::mpsc::Receiver<Value>>();
+    check::<recorded::mpsc::UnboundedReceiver<Value>>();
+    check::<recorded::mpsc::Sender<Value>>();
+}

@@ -356,12 +356,21 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         }
     }
 
-    /// Does the same, and reads a part of the value.
+    /// Does the same, and reads a part of the value. Readers are let in after `part` has returned.
     pub fn downgrade_map<U: ?Sized>(
         this: Self,
         part: impl FnOnce(&T) -> &U,
     ) -> RwLockReadGuard<'a, U> {
-        RwLockReadGuard::map(this.downgrade(), part)
+        let Self { hold, inner } = this;
+        let info = hold.info();
+        let inner = sync::RwLockWriteGuard::downgrade_map(inner, |value| {
+            let part = part(value);
+            // Begins a flow for a reader that waits, before it is let in.
+            drop(hold);
+            part
+        });
+        let hold = ReadHold::new(info);
+        RwLockReadGuard { hold, inner }
     }
 
     /// Does the same, if there is such a part.

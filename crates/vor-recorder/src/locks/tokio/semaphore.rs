@@ -55,7 +55,7 @@ pub struct Semaphore {
 #[derive(Debug)]
 pub struct OwnedSemaphorePermit {
     semaphore: Arc<Semaphore>,
-    permits: u32,
+    permits: usize,
 }
 
 impl Semaphore {
@@ -174,7 +174,7 @@ impl Semaphore {
         permits: u32,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
         self.acquire_many(permits).await?.forget();
-        Ok(OwnedSemaphorePermit::new(self, permits))
+        Ok(OwnedSemaphorePermit::new(self, permits as usize))
     }
 
     /// Takes a permit if there is one. It keeps the semaphore alive.
@@ -196,7 +196,7 @@ impl Semaphore {
         permits: u32,
     ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         self.try_acquire_many(permits)?.forget();
-        Ok(OwnedSemaphorePermit::new(self, permits))
+        Ok(OwnedSemaphorePermit::new(self, permits as usize))
     }
 
     /// Adds permits.
@@ -232,7 +232,7 @@ impl Semaphore {
 }
 
 impl OwnedSemaphorePermit {
-    fn new(semaphore: Arc<Semaphore>, permits: u32) -> Self {
+    fn new(semaphore: Arc<Semaphore>, permits: usize) -> Self {
         Self { semaphore, permits }
     }
 
@@ -258,7 +258,6 @@ impl OwnedSemaphorePermit {
 
     /// Moves `permits` into a value of their own, unless there are fewer.
     pub fn split(&mut self, permits: usize) -> Option<Self> {
-        let permits = u32::try_from(permits).ok()?;
         self.permits = self.permits.checked_sub(permits)?;
         Some(Self::new(Arc::clone(&self.semaphore), permits))
     }
@@ -272,12 +271,12 @@ impl OwnedSemaphorePermit {
     /// Returns the number of permits.
     #[must_use]
     pub fn num_permits(&self) -> usize {
-        self.permits as usize
+        self.permits
     }
 }
 
 impl Drop for OwnedSemaphorePermit {
     fn drop(&mut self) {
-        self.semaphore.add_permits(self.permits as usize);
+        self.semaphore.add_permits(self.permits);
     }
 }

@@ -41,8 +41,6 @@ pub struct WeakSender<T, F = Untracked> {
 pub struct Receiver<T, F = Untracked> {
     inner: mpsc::Receiver<Message<T, F>>,
     link: ReceiverLink,
-    /// Messages that are opened at once.
-    taken: Vec<Message<T, F>>,
 }
 
 /// Room for a message, made by [`Sender::reserve`].
@@ -80,7 +78,6 @@ pub(super) fn with_name<T, F: Track>(
     let receiver = Receiver {
         inner: receiver,
         link: receiver_link,
-        taken: Vec::new(),
     };
     (sender, receiver)
 }

@@ -27,20 +27,21 @@ macro_rules! receiver {
             /// Receives up to `limit` messages that are there, and waits for the first one. Returns
             /// how many it has appended to `buffer`, 0 as [`recv`](Self::recv) returns `None`.
             pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-                let (inner, taken) = (&mut self.inner, &mut self.taken);
-                let poll = poll_once(|context| inner.poll_recv_many(context, taken, limit));
+                let mut taken = Vec::new();
+                let (inner, all) = (&mut self.inner, &mut taken);
+                let poll = poll_once(|context| inner.poll_recv_many(context, all, limit));
                 if poll.await.is_pending() {
                     let awaited = super::message(&self.link.info);
                     let poll = |context: &mut Context<'_>, has_waited: bool| {
-                        let polled = self.inner.poll_recv_many(context, &mut self.taken, limit);
-                        if let (true, Some(message)) = (has_waited, self.taken.first()) {
+                        let polled = self.inner.poll_recv_many(context, &mut taken, limit);
+                        if let (true, Some(message)) = (has_waited, taken.first()) {
                             message.end_wait();
                         }
                         polled
                     };
                     poll_waiting(awaited, poll).await;
                 }
-                self.open_taken(buffer)
+                self.open_all(taken, buffer)
             }
 
             /// Receives the next message if it is there.
@@ -79,12 +80,13 @@ macro_rules! receiver {
             pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 let must_wait = limit > 0 && self.must_wait();
                 let scope = must_wait.then(|| self.link.wait());
-                self.inner.blocking_recv_many(&mut self.taken, limit);
-                if let (Some(_), Some(message)) = (&scope, self.taken.first()) {
+                let mut taken = Vec::new();
+                self.inner.blocking_recv_many(&mut taken, limit);
+                if let (Some(_), Some(message)) = (&scope, taken.first()) {
                     message.end_wait();
                 }
                 drop(scope);
-                self.open_taken(buffer)
+                self.open_all(taken, buffer)
             }
 
             #[inline(always)]
@@ -93,11 +95,11 @@ macro_rules! receiver {
                 message.receive()
             }
 
-            /// Opens the messages that were taken from the channel, and returns their number.
-            fn open_taken(&mut self, buffer: &mut Vec<T>) -> usize {
-                let messages = self.taken.len();
+            /// Opens messages that were received, and returns their number.
+            fn open_all(&self, taken: Vec<Message<T, F>>, buffer: &mut Vec<T>) -> usize {
+                let messages = taken.len();
                 self.link.count_some(messages);
-                buffer.extend(self.taken.drain(..).map(Message::receive));
+                buffer.extend(taken.into_iter().map(Message::receive));
                 messages
             }
 
@@ -118,8 +120,9 @@ macro_rules! receiver {
                 buffer: &mut Vec<T>,
                 limit: usize,
             ) -> Poll<usize> {
-                let polled = self.inner.poll_recv_many(context, &mut self.taken, limit);
-                polled.map(|_| self.open_taken(buffer))
+                let mut taken = Vec::new();
+                let polled = self.inner.poll_recv_many(context, &mut taken, limit);
+                polled.map(|_| self.open_all(taken, buffer))
             }
 
             /// Closes the channel: nothing can be sent any more. Messages that were sent can be

@@ -32,8 +32,6 @@ pub struct WeakUnboundedSender<T, F = Untracked> {
 pub struct UnboundedReceiver<T, F = Untracked> {
     inner: mpsc::UnboundedReceiver<Message<T, F>>,
     link: ReceiverLink,
-    /// Messages that are opened at once.
-    taken: Vec<Message<T, F>>,
 }
 
 pub(super) fn with_name<T, F: Track>(
@@ -48,7 +46,6 @@ pub(super) fn with_name<T, F: Track>(
     let receiver = UnboundedReceiver {
         inner: receiver,
         link: receiver_link,
-        taken: Vec::new(),
     };
     (sender, receiver)
 }
