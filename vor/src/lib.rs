@@ -107,6 +107,7 @@
 //! | `crossbeam`, `flume` | no | `vor::sync::crossbeam`, `vor::sync::flume`: the same for the channels of these crates |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
+//! | `ship` | no | `vor::ship`: segments to object storage, as captures and as Parquet; with `cli` the command `vor ship` |
 //! | `cli` | no | the `vor` command |
 //! | `top` | no | `vor top`, the command's dashboard in the terminal |
 
@@ -116,6 +117,10 @@
 pub mod command;
 #[cfg(feature = "criterion")]
 pub mod criterion;
+#[cfg(all(feature = "ship", not(target_family = "wasm")))]
+pub mod ship;
+#[cfg(any(feature = "cli", all(feature = "ship", not(target_family = "wasm"))))]
+mod writer;
 
 pub use vor_capture::Error;
 pub use vor_capture::model::measures::Measures;

@@ -68,5 +68,10 @@ pub mod __private {
         not(feature = "off")
     ))]
     pub use crate::metrics::gpu::cards::Cards;
+    pub use crate::hot::thread::stay_silent;
+    pub use crate::os::host::name as host_name;
     pub use crate::os::report::line as report_line;
+    pub use crate::os::signals::for_new_thread;
+    #[cfg(feature = "segments")]
+    pub use crate::sinks::named_files::has_lock_file;
 }

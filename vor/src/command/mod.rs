@@ -10,7 +10,6 @@
 // | `failure` | the error that ends a command |
 // | `source` | an open capture of either version, as batches and frames |
 // | `live` | a running program as a source |
-// | `writer` | whether the process that writes a capture may still run |
 // | `range`, `patterns` | frames and names that an option selects |
 // | `slowest` | the slowest frames |
 // | `table`, `frame_rows` | output for people |
@@ -26,7 +25,6 @@ mod range;
 mod progress;
 mod source;
 mod live;
-mod writer;
 mod output;
 mod patterns;
 mod slowest;
@@ -46,6 +44,8 @@ mod top;
 mod check;
 mod export;
 mod merge;
+#[cfg(feature = "ship")]
+mod ship;
 mod diff;
 mod heap;
 mod lock_holds;
@@ -75,7 +75,7 @@ Exit codes:
   0  success
   1  `check` found damage, or `diff --fail-above` a slower scope
   2  bad input, or the output cannot be written
-  3  done, without the damaged parts of the capture (`export`, `merge`, `diff`)";
+  3  done, without the damaged parts of the capture (`export`, `merge`, `diff`, `ship`)";
 
 /// The hint for a command that was built without Parquet.
 const WITHOUT_PARQUET: &str = "this `vor` has no Parquet; install one that has with \
@@ -104,6 +104,8 @@ enum Command {
     Check(check::Args),
     Export(export::Args),
     Merge(merge::Args),
+    #[cfg(feature = "ship")]
+    Ship(ship::Args),
     Diff(diff::Args),
     Heap(heap::Args),
     Locks(locks::Args),
@@ -185,6 +187,8 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),
         Command::Merge(args) => merge::run(&args),
+        #[cfg(feature = "ship")]
+        Command::Ship(args) => ship::run(&args, &mut out),
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
         Command::Locks(args) => locks::run(&args, &mut out),

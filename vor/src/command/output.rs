@@ -222,7 +222,7 @@ fn usual_permissions() -> Option<Permissions> {
 }
 
 /// Lets the signals that end the process set a flag instead; a second one ends it.
-fn catch_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
+pub(crate) fn catch_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag::{register, register_conditional_default};
 

@@ -23,7 +23,7 @@ use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
 use crate::command::live;
 use crate::command::table::printable;
-use crate::command::writer::{self, Writer};
+use crate::writer::{self, Writer};
 
 /// How often to look for more; the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);

@@ -15,6 +15,7 @@ mod capture_v2;
 mod capture_v3;
 #[cfg(feature = "seek")]
 mod capture_unmarked;
+mod closed;
 #[cfg(feature = "seek")]
 mod columns;
 mod damage;
@@ -57,6 +58,7 @@ use v3::StreamV3;
 pub use assemble::Recovered;
 #[cfg(feature = "seek")]
 pub use capture::{Batches, Capture, Frames, Info, Summaries};
+pub use closed::is_closed;
 #[cfg(feature = "seek")]
 pub use columns::{ArgsRow, Columns, ColumnsBuilder, MessageRow, Run, TaskRow};
 pub use damage::{Damage, Loss};

@@ -241,11 +241,12 @@ fn not_written(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a text as part of a file name: characters that a system or an engine may interpret
+/// Returns a text as part of a file name, as in the names of a data set: characters that a system or an engine may interpret
 /// become `%` and their code, as in Hive.
 ///
 /// A leading dot or underscore would hide the file from engines.
-fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for (at, byte) in text.bytes().enumerate() {
         let is_plain =
@@ -259,8 +260,9 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns the date of a day since 1970 in the Gregorian calendar.
-fn date(day: i64) -> String {
+/// Returns the date of a day since 1970 in the Gregorian calendar, as in the folders of a data set.
+#[must_use]
+pub fn date(day: i64) -> String {
     const DAYS_OF_400_YEARS: i64 = 146_097;
     const DAYS_FROM_1600_TO_1970: i64 = 135_140;
     let since_1600 = day + DAYS_FROM_1600_TO_1970;

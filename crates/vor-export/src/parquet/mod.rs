@@ -84,6 +84,8 @@ mod dataset;
 pub use dataset::Dataset;
 pub use exporter::ParquetExporter;
 pub use files::Partition;
+#[doc(hidden)]
+pub use files::{date, escaped};
 pub use metrics::MetricsParquet;
 pub use origin::Origin;
 pub use sketches::SketchParquet;

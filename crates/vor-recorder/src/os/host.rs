@@ -1,7 +1,7 @@
 //! The name of the machine.
 
 /// Returns the machine's network name, empty if it is not available.
-pub(crate) fn name() -> String {
+pub fn name() -> String {
     if cfg!(windows) {
         return std::env::var("COMPUTERNAME").unwrap_or_default();
     }

@@ -13,7 +13,7 @@ pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
 
 /// Runs `start`, which starts a thread that receives none of the program's signals.
 #[cfg(not(unix))]
-pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+pub fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn take_request(_: UserSignal) -> bool {
 }
 
 #[cfg(unix)]
-pub(crate) use unix::for_new_thread;
+pub use unix::for_new_thread;
 #[cfg(unix)]
 pub(crate) use unix::this_thread;
 #[cfg(unix)]
@@ -235,7 +235,7 @@ mod unix {
 
     /// Runs `start`, which starts a thread that receives none of the program's signals: their
     /// handlers expect a thread of the program.
-    pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+    pub fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
         let mut all = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
         unsafe {

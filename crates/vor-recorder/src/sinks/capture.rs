@@ -500,6 +500,9 @@ impl FrameSink for CaptureSink {
         let ended = self.gather(Self::put_end).and_then(|()| self.write_out());
         // No record may follow the end.
         self.disable_crash_records();
+        // The file is complete, and may be read and deleted before this sink is dropped. Some file
+        // systems have no locks.
+        drop(self.file.inner().unlock());
         ended
     }
 }

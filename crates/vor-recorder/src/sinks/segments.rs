@@ -108,6 +108,13 @@ impl Segments {
         self
     }
 
+    /// Returns how many bytes are kept, for how long, and how many segments.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn kept(&self) -> (Option<u64>, Option<Duration>, Option<u64>) {
+        (self.keep.bytes, self.keep.age, self.keep.count)
+    }
+
     /// Returns the size at which a segment ends; `None` if only its age ends it.
     fn segment_bytes(&self) -> Option<u64> {
         let most = self.keep.bytes.map(|bytes| bytes / MIN_SEGMENTS);

@@ -307,7 +307,7 @@ pub(crate) fn while_recording<R>(work: impl FnOnce() -> R) -> R {
 
 /// Permanently switches off the scopes of this thread and the count of its allocations. Used for
 /// vor's own threads.
-pub(crate) fn stay_silent() {
+pub fn stay_silent() {
     replace_pointer(StandIn::Silent.state());
     allocations::stay_untracked();
 }

@@ -155,7 +155,7 @@ impl Keeper {
 }
 
 /// Returns whether a reader holds a segment by a file `<segment>.lock` beside it.
-fn has_lock_file(path: &Path) -> bool {
+pub fn has_lock_file(path: &Path) -> bool {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     path.with_file_name(name).exists()

@@ -17,6 +17,7 @@ use vor_capture::Error;
 use super::capture::{CaptureOptions, CaptureSink, Moment};
 use crate::os::file::{MakeRoom, is_full_kind};
 use crate::sync::lock;
+pub use keep::has_lock_file;
 pub(super) use keep::{Keeper, Limits};
 pub(super) use names::Names;
 pub(crate) use names::is_segmented;

@@ -1,0 +1,132 @@
+//! Pauses between attempts, and which errors are worth another one.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+/// Longest reason of a failure in a message.
+const MAX_REASON_CHARS: usize = 200;
+
+/// Pauses that double and vary at random, so that many machines do not come back together.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new((first, longest): (Duration, Duration)) -> Self {
+        Self {
+            first,
+            next: first,
+            longest,
+        }
+    }
+
+    /// Returns the next pause: from half of its length to all of it.
+    pub(super) fn pause(&mut self) -> Duration {
+        let pause = self.next.min(self.longest);
+        self.next = pause.saturating_mul(2);
+        pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+/// Returns whether the storage refuses for good: another attempt cannot help.
+pub(super) fn is_permanent(error: &object_store::Error) -> bool {
+    use object_store::Error;
+    matches!(
+        error,
+        Error::NotFound { .. }
+            | Error::InvalidPath { .. }
+            | Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+            | Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::UnknownConfigurationKey { .. }
+    )
+}
+
+/// Returns why a request failed, as a part of a line: the deepest cause, without addresses that may
+/// have a signature in them.
+pub(super) fn reason(error: &object_store::Error) -> String {
+    use object_store::Error;
+    let known = match error {
+        Error::NotFound { .. } => "the bucket or the folder does not exist: ",
+        Error::PermissionDenied { .. } => "the credentials do not allow it: ",
+        Error::Unauthenticated { .. } => "the credentials are missing or wrong: ",
+        _ => "",
+    };
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = deeper.to_string();
+        cause = deeper.source();
+    }
+    format!("{known}{}", cleaned(&text))
+}
+
+/// Returns a text as one short line without queries of URLs. Of an answer in XML, only the code
+/// stays: the rest may repeat what was signed.
+fn cleaned(text: &str) -> String {
+    let code = text.split_once("<Code>");
+    let code = code.and_then(|(_, rest)| rest.split_once("</Code>"));
+    let plain = text.split('<').next().unwrap_or_default();
+    let mut line = String::new();
+    for word in plain.split_whitespace() {
+        let word = match word.split_once('?') {
+            Some((address, _)) if address.contains("://") => address,
+            _ => word,
+        };
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let line = line.trim_end_matches([':', ' ']);
+    let line: String = line.chars().take(MAX_REASON_CHARS).collect();
+    match code {
+        Some((code, _)) if line.is_empty() => code.to_owned(),
+        Some((code, _)) => format!("{line}: {code}"),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_vary() {
+        let ms = Duration::from_millis;
+        let mut backoff = Backoff::new((ms(100), ms(300)));
+        for longest in [100, 200, 300, 300] {
+            let pause = backoff.pause();
+            assert!(pause >= ms(longest) / 2 && pause <= ms(longest), "{pause:?}");
+        }
+        backoff.reset();
+        assert!(backoff.pause() <= ms(100));
+        let pauses = (0..20).map(|_| Backoff::new((ms(1000), ms(1000))).pause());
+        let pauses: std::collections::BTreeSet<_> = pauses.collect();
+        assert!(pauses.len() > 1);
+    }
+
+    #[test]
+    fn reasons_have_no_signatures() {
+        let refused = "Server returned 403: <?xml?><Error><Code>SignatureDoesNotMatch</Code>\
+            <StringToSign>secret</StringToSign></Error>";
+        assert_eq!(
+            cleaned(refused),
+            "Server returned 403: SignatureDoesNotMatch"
+        );
+        let address = "error for url (https://a.example/b?sig=secret)\nmore";
+        assert_eq!(
+            cleaned(address),
+            "error for url (https://a.example/b more"
+        );
+        assert_eq!(cleaned(&"x".repeat(1000)).len(), MAX_REASON_CHARS);
+    }
+}
