@@ -59,7 +59,14 @@ pub(super) struct Journal {
     head: String,
     entries: BTreeMap<String, (FileState, Shipped)>,
     /// Keeps other shippers away.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // A child that the program has forked has the same file open.
+        drop(self.lock.unlock());
+    }
 }
 
 impl Journal {
@@ -84,7 +91,7 @@ impl Journal {
             entries: read(&path),
             head: format!("{HEAD}{shown}"),
             path,
-            _lock: lock,
+            lock,
         };
         // A folder that stays is written into again.
         drop(fs::remove_dir_all(journal.tables()));

@@ -22,6 +22,16 @@ impl Limits {
         Self { bytes, age, count }
     }
 
+    /// Returns limits to which these segments keep, and which are no stricter.
+    pub(super) fn not_below(&self, segments: &[Segment]) -> Self {
+        let sum = Rest::of(segments);
+        Self {
+            bytes: self.bytes.map(|most| most.max(sum.bytes)),
+            age: None,
+            count: self.count.map(|most| most.max(sum.count)),
+        }
+    }
+
     pub(super) fn are_set(&self) -> bool {
         self.bytes.is_some() || self.age.is_some() || self.count.is_some()
     }
@@ -35,6 +45,13 @@ struct Rest {
 }
 
 impl Rest {
+    fn of(segments: &[Segment]) -> Self {
+        Self {
+            bytes: segments.iter().map(|segment| segment.state.bytes).sum(),
+            count: segments.len() as u64,
+        }
+    }
+
     fn exceeds(&self, limits: &Limits, segment: &Segment) -> bool {
         limits.bytes.is_some_and(|most| self.bytes > most)
             || limits.count.is_some_and(|most| self.count > most)
@@ -42,20 +59,17 @@ impl Rest {
     }
 }
 
-/// Deletes segments until the rest keeps to the limits: first the oldest that `is_shipped`, then
-/// the oldest of the others. `segments` has the oldest first. Returns which were deleted, and
-/// whether they were shipped.
+/// Deletes segments until the rest keeps to the limits: the oldest that `is_shipped` by the first
+/// limits, and then the oldest of the others by the second. `segments` has the oldest first. Returns
+/// which were deleted, and whether they were shipped.
 pub(super) fn trim(
     segments: &[Segment],
-    limits: &Limits,
+    limits: [&Limits; 2],
     is_shipped: impl Fn(&Segment) -> bool,
 ) -> Vec<(Segment, bool)> {
-    let mut rest = Rest {
-        bytes: segments.iter().map(|segment| segment.state.bytes).sum(),
-        count: segments.len() as u64,
-    };
+    let mut rest = Rest::of(segments);
     let mut deleted = Vec::new();
-    for shipped in [true, false] {
+    for (shipped, limits) in [true, false].into_iter().zip(limits) {
         for segment in segments {
             if is_shipped(segment) == shipped
                 && rest.exceeds(limits, segment)

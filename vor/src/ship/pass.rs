@@ -131,8 +131,7 @@ impl<'a> Run<'a> {
                     }
                 }
             } else {
-                let segments = sealed::list(&self.shipper.folder)?;
-                self.keep(&segments);
+                self.keep(&self.limits.clone())?;
             }
             self.runtime.block_on(bound.pause(pace.poll));
         }
@@ -142,6 +141,8 @@ impl<'a> Run<'a> {
     /// Looks at each segment once.
     fn pass(&mut self, bound: &Bound<'_>) -> Result<PassEnd, Error> {
         let segments = self.look()?;
+        // What is there now is shipped before any of it is lost.
+        let now = self.limits.not_below(&segments);
         let (mut end, mut failures) = (PassEnd::Done, 0);
         self.report.problem = None;
         self.report.unsealed = 0;
@@ -178,7 +179,7 @@ impl<'a> Run<'a> {
                     end = PassEnd::Refused(problem);
                 }
             }
-            self.keep(&segments);
+            self.keep(&now)?;
         }
         // Fewer failures than that, and no success after them.
         if matches!(end, PassEnd::Done)
@@ -187,7 +188,7 @@ impl<'a> Run<'a> {
         {
             end = PassEnd::Outage(problem.clone());
         }
-        self.keep(&segments);
+        self.keep(&self.limits.clone())?;
         self.report.left = self.waiting.len() as u64;
         Ok(end)
     }
@@ -221,15 +222,15 @@ impl<'a> Run<'a> {
 
     /// Ships one segment, and notes it.
     fn ship(&mut self, segment: &Segment, bound: &Bound<'_>) -> Result<Fate, Error> {
-        let mut file = match sealed::hold(segment, self.shipper.pace.quiet) {
-            Ok(Some(file)) => file,
+        let mut held = match sealed::hold(segment, self.shipper.pace.quiet) {
+            Ok(Some(held)) => held,
             Ok(None) => return Ok(Fate::Unsealed),
             Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotFound) => {
                 return Ok(Fate::Unsealed);
             }
             Err(error) => return Ok(Fate::Failed(error.to_string())),
         };
-        let sent = self.send(segment, &mut file, bound);
+        let sent = self.send(segment, &mut held.0, bound);
         parquet::remove(&self.journal.tables());
         let shipped = match sent {
             Ok(shipped) => shipped,
@@ -246,13 +247,13 @@ impl<'a> Run<'a> {
             let metadata = file.metadata();
             metadata.is_ok_and(|metadata| FileState::of(&metadata) == segment.state)
         };
-        if !is_same(&file) {
+        if !is_same(&held.0) {
             return Ok(Fate::Unsealed);
         }
         self.journal.note(segment, shipped)?;
         self.report.segments += 1;
         self.report.damaged += u64::from(shipped.damaged);
-        drop(file);
+        drop(held);
         self.delete_shipped(segment, shipped);
         Ok(Fate::Shipped)
     }
@@ -377,20 +378,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Deletes segments beyond the limits.
-    fn keep(&mut self, segments: &[Segment]) {
+    /// Deletes segments: shipped ones beyond the limits, and others beyond `of_others`.
+    fn keep(&mut self, of_others: &Limits) -> Result<(), Error> {
         if !self.limits.are_set() {
-            return;
+            return Ok(());
         }
         let outputs = self.shipper.outputs;
-        // What was deleted since the list was made counts no more.
-        let there: Vec<Segment> = segments
-            .iter()
-            .filter(|segment| segment.path.exists())
-            .cloned()
-            .collect();
+        let segments = sealed::list(&self.shipper.folder)?;
         let is_shipped = |segment: &Segment| self.journal.shipped(segment).is_safe(outputs);
-        for (segment, was_shipped) in keep::trim(&there, &self.limits, is_shipped) {
+        for (segment, was_shipped) in keep::trim(&segments, [&self.limits, of_others], is_shipped) {
             self.waiting.remove(&segment.name);
             if !was_shipped {
                 self.report.lost += 1;
@@ -400,6 +396,7 @@ impl<'a> Run<'a> {
                 ));
             }
         }
+        Ok(())
     }
 }
 

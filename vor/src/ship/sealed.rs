@@ -85,9 +85,20 @@ pub(super) fn list(folder: &Path) -> Result<Vec<Segment>, Error> {
     Ok(segments)
 }
 
-/// Opens a segment and keeps recorders from deleting it while the file is open. Returns `None` if
-/// it is not sealed.
-pub(super) fn hold(segment: &Segment, quiet: Duration) -> Result<Option<File>, Error> {
+/// A sealed segment, which recorders do not delete while this value is there.
+#[derive(Debug)]
+pub(super) struct Held(pub(super) File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A child that the program has forked meanwhile has the same file open, and would hold the
+        // lock for as long as it lives. Some file systems have no locks.
+        drop(self.0.unlock());
+    }
+}
+
+/// Opens a segment and keeps recorders from deleting it. Returns `None` if it is not sealed.
+pub(super) fn hold(segment: &Segment, quiet: Duration) -> Result<Option<Held>, Error> {
     let failed = |error| Error::io(segment.path.display().to_string(), error);
     if has_lock_file(&segment.path) {
         return Ok(None);
@@ -99,10 +110,10 @@ pub(super) fn hold(segment: &Segment, quiet: Duration) -> Result<Option<File>, E
         return Ok(None);
     }
     match file.try_lock_shared() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Held(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(_)) if is_closed => Ok(Some(file)),
-        Err(TryLockError::Error(_)) => Ok(has_ended(&segment.path).then_some(file)),
+        Err(TryLockError::Error(_)) if is_closed => Ok(Some(Held(file))),
+        Err(TryLockError::Error(_)) => Ok(has_ended(&segment.path).then_some(Held(file))),
     }
 }
 
