@@ -2,7 +2,11 @@
 """Queries the data set of the fleet in DuckDB and in Spark, and compares the answers with each
 other and with those of the library.
 
-    ask.py <folder of the fleet> [--only duckdb]
+    ask.py <folder of the fleet> [--data s3://BUCKET/PREFIX] [--only duckdb]
+
+With --data, the tables are read where `vor ship` has put them. Both engines take the credentials
+from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and a server other than Amazon's from
+AWS_ENDPOINT.
 
 Ends with status 1 if two answers differ, and with 3 without Spark, after checking DuckDB's answers.
 """
@@ -31,6 +35,8 @@ def duckdb_answers(data):
 
     print(f"duckdb {duckdb.__version__}")
     connection = duckdb.connect()
+    if data.startswith("s3://"):
+        open_s3(connection)
     # Names of Spark for functions of DuckDB, so that both run the same SQL.
     connection.execute("CREATE MACRO explode(list) AS unnest(list)")
     connection.execute("CREATE MACRO date_add(day, days) AS day + CAST(days AS INTEGER)")
@@ -42,14 +48,48 @@ def duckdb_answers(data):
         yield name, connection.execute(question(name)).fetchall()
 
 
-def spark_session():
+def open_s3(connection):
+    """Lets DuckDB read s3://. Its extension is a download of DuckDB or a package of PyPI."""
+    try:
+        import duckdb_extension_httpfs
+
+        folder = pathlib.Path(duckdb_extension_httpfs.__file__).parent
+        (extension,) = folder.rglob("httpfs.duckdb_extension")
+        connection.execute(f"LOAD '{extension}'")
+    except ImportError:
+        connection.execute("INSTALL httpfs; LOAD httpfs")
+    options = ["TYPE s3"]
+    for option, name in [("KEY_ID", "AWS_ACCESS_KEY_ID"), ("SECRET", "AWS_SECRET_ACCESS_KEY")]:
+        options.append(f"{option} '{os.environ[name]}'")
+    if endpoint := os.environ.get("AWS_ENDPOINT"):
+        scheme, _, server = endpoint.partition("://")
+        tls = str(scheme == "https").lower()
+        options += [f"ENDPOINT '{server}'", "URL_STYLE 'path'", f"USE_SSL {tls}"]
+    connection.execute(f"CREATE SECRET ({', '.join(options)})")
+
+
+def spark_s3(builder):
+    """Lets Spark read s3a:// with the connector of Hadoop, which it downloads."""
+    builder = (
+        builder.config("spark.jars.packages", "org.apache.hadoop:hadoop-aws:3.4.2")
+        .config("spark.hadoop.fs.s3a.access.key", os.environ["AWS_ACCESS_KEY_ID"])
+        .config("spark.hadoop.fs.s3a.secret.key", os.environ["AWS_SECRET_ACCESS_KEY"])
+    )
+    if endpoint := os.environ.get("AWS_ENDPOINT"):
+        builder = builder.config("spark.hadoop.fs.s3a.endpoint", endpoint).config(
+            "spark.hadoop.fs.s3a.path.style.access", "true"
+        )
+    return builder
+
+
+def spark_session(data):
     # All traffic stays on this machine, and the executors need no host name that resolves.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
     from pyspark.sql import SparkSession
 
     # Two executors in separate processes, as in a cluster.
-    session = (
+    builder = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .appName("fleet")
         .config("spark.ui.enabled", "false")
@@ -60,14 +100,18 @@ def spark_session():
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "1g")
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    if data.startswith("s3a://"):
+        builder = spark_s3(builder)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 def spark_answers(data):
-    session = spark_session()
+    # Hadoop's name of the same storage.
+    data = data.replace("s3://", "s3a://")
+    session = spark_session(data)
     print(f"spark {session.version}, {session.sparkContext.master}")
     for table in TABLES:
         session.read.parquet(f"{data}/{table}").createOrReplaceTempView(table)
@@ -119,9 +163,10 @@ def compare_with_library(answers, expected):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--data")
     parser.add_argument("--only", choices=["duckdb"])
     arguments = parser.parse_args()
-    data = arguments.folder / "data"
+    data = arguments.data or str(arguments.folder / "data")
     with open(arguments.folder / "expected.tsv", newline="") as file:
         expected = list(csv.DictReader(file, delimiter="\t"))
 

@@ -10,7 +10,7 @@
 //! which `ask.py` compares with:
 //!
 //! ```text
-//! <folder>/captures/web-3-0042.vor                                     a capture per process
+//! <folder>/captures/2.4.0/web-3-0042.vor                               a capture per process
 //! <folder>/data/{spans,metrics,sketches}/host=web-3/date=2026-03-09/…  the data set
 //! <folder>/expected.tsv                          percentiles of each scope, by host and version
 //! ```
@@ -56,13 +56,16 @@ fn main() -> ExitCode {
 }
 
 fn write_fleet(out: &mut dyn Write, folder: &Path, captures: usize) -> Outcome {
-    fs::create_dir_all(folder.join("captures"))?;
+    for version in server::VERSIONS {
+        fs::create_dir_all(folder.join("captures").join(version))?;
+    }
     let (mut statistics, mut durations) = (Statistics::new(), Durations::new());
     let mut spans = 0;
     for number in 0..captures {
         let process = Process::of_fleet(number, captures);
         let path = folder
             .join("captures")
+            .join(process.version)
             .join(format!("{}-{number:04}.vor", process.host));
         fs::write(&path, process.capture())?;
         spans += export(

@@ -16,7 +16,7 @@ use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_examples::Generator;
 
 const HOSTS: usize = 5;
-const VERSIONS: [&str; 2] = ["2.4.0", "2.5.0"];
+pub const VERSIONS: [&str; 2] = ["2.4.0", "2.5.0"];
 
 /// The start of 2026-03-08 in UTC, the first of two days.
 const FIRST_DAY_S: u64 = 1_772_928_000;

@@ -30,6 +30,8 @@ pages! {
     Live = "docs/live.md";
     Segments = "docs/segments.md";
     Record = "docs/record.md";
+    #[cfg(feature = "book")]
+    Ship = "docs/ship.md";
     Sinks = "docs/sinks.md";
     FromFastrace = "docs/migrate/fastrace.md";
     FromHotpath = "docs/migrate/hotpath.md";

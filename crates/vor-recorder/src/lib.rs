@@ -60,6 +60,7 @@ pub mod __private {
     pub use crate::hot::future::ProfiledFuture;
     pub use crate::hot::scope::message;
     pub use crate::hot::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
+    pub use crate::hot::thread::stay_silent;
     #[cfg(all(
         any(
             all(feature = "cuda", any(target_os = "linux", windows)),
@@ -68,7 +69,6 @@ pub mod __private {
         not(feature = "off")
     ))]
     pub use crate::metrics::gpu::cards::Cards;
-    pub use crate::hot::thread::stay_silent;
     pub use crate::os::host::name as host_name;
     pub use crate::os::report::line as report_line;
     pub use crate::os::signals::for_new_thread;

@@ -58,7 +58,9 @@ enum Form {
 }
 
 fn limits(text: &str) -> Result<Segments, String> {
-    Segments::new().keep(text).map_err(|error| error.to_string())
+    Segments::new()
+        .keep(text)
+        .map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -112,8 +114,11 @@ fn summary(report: &Report, shipper: &Shipper) -> String {
         units::bytes(report.bytes),
         shipper.url()
     );
+    if report.retries > 0 {
+        let attempts = units::counted(report.retries, "attempt");
+        line.push_str(&format!("; {attempts} repeated"));
+    }
     for (count, what) in [
-        (report.retries, "repeated attempts"),
         (report.unsealed, "still being written or read"),
         (report.damaged, "damaged"),
         (report.lost, "lost"),

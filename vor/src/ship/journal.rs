@@ -42,8 +42,7 @@ pub(super) struct Shipped {
 impl Shipped {
     /// Returns whether nothing is left to do.
     pub(super) fn is_done(self, outputs: Outputs) -> bool {
-        (self.capture || !outputs.captures)
-            && (self.parquet || self.damaged || !outputs.parquet)
+        (self.capture || !outputs.captures) && (self.parquet || self.damaged || !outputs.parquet)
     }
 
     /// Returns whether the segment may be deleted: all of it is in the storage.

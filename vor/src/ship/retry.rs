@@ -105,7 +105,10 @@ mod tests {
         let mut backoff = Backoff::new((ms(100), ms(300)));
         for longest in [100, 200, 300, 300] {
             let pause = backoff.pause();
-            assert!(pause >= ms(longest) / 2 && pause <= ms(longest), "{pause:?}");
+            assert!(
+                pause >= ms(longest) / 2 && pause <= ms(longest),
+                "{pause:?}"
+            );
         }
         backoff.reset();
         assert!(backoff.pause() <= ms(100));
@@ -123,10 +126,7 @@ mod tests {
             "Server returned 403: SignatureDoesNotMatch"
         );
         let address = "error for url (https://a.example/b?sig=secret)\nmore";
-        assert_eq!(
-            cleaned(address),
-            "error for url (https://a.example/b more"
-        );
+        assert_eq!(cleaned(address), "error for url (https://a.example/b more");
         assert_eq!(cleaned(&"x".repeat(1000)).len(), MAX_REASON_CHARS);
     }
 }

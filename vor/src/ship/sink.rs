@@ -81,9 +81,8 @@ impl ShipSink {
         let builder = std::thread::Builder::new().name("vor-ship".to_owned());
         let (on_thread, exit_bound) = (Arc::clone(&shared), self.exit_bound);
         let run = move || on_thread.run(&self.shipper, exit_bound);
-        let thread = for_new_thread(|| builder.spawn(run)).map_err(|error| {
-            Error::io("a thread that ships segments cannot be started", error)
-        })?;
+        let thread = for_new_thread(|| builder.spawn(run))
+            .map_err(|error| Error::io("a thread that ships segments cannot be started", error))?;
         Ok(Follower {
             shared,
             exit_bound,
@@ -138,11 +137,10 @@ impl Drop for Follower {
         self.shared.is_ending.store(true, Ordering::Relaxed);
         // The thread ends a request itself when the time is over, and needs a moment for it.
         let most = self.exit_bound + Duration::from_millis(500);
-        let ended = self.shared.ended.wait_timeout_while(
-            self.shared.ended_flag(),
-            most,
-            |has_ended| !*has_ended,
-        );
+        let ended =
+            self.shared
+                .ended
+                .wait_timeout_while(self.shared.ended_flag(), most, |has_ended| !*has_ended);
         let has_ended = *ended.unwrap_or_else(PoisonError::into_inner).0;
         if has_ended && let Some(thread) = self.thread.take() {
             // The panic hook has already reported a panic of the thread.
@@ -153,7 +151,9 @@ impl Drop for Follower {
 
 impl Shared {
     fn ended_flag(&self) -> MutexGuard<'_, bool> {
-        self.has_ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.has_ended
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, shipper: &Shipper, exit_bound: Duration) {
@@ -191,7 +191,9 @@ impl Shared {
             return;
         };
         // The time counts from the request.
-        let until = bound.deadline().unwrap_or_else(|| Instant::now() + exit_bound);
+        let until = bound
+            .deadline()
+            .unwrap_or_else(|| Instant::now() + exit_bound);
         match run.once(&Bound::until(until)) {
             Ok(report) if report.left > 0 => report_line(&format!(
                 "{}: {} not shipped yet; the next run ships them",

@@ -62,7 +62,8 @@ impl<'a> Bound<'a> {
 
     /// Returns whether the current object is given up.
     pub(super) fn is_over(&self) -> bool {
-        if self.deadline.get().is_none() && self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        if self.deadline.get().is_none()
+            && self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
         {
             self.deadline.set(Some(Instant::now() + self.grace));
         }

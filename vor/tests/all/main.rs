@@ -35,6 +35,7 @@ mod robust_process;
 mod robust_stall;
 mod robust_support;
 mod segments;
+mod ship;
 mod smoke;
 mod tokio_tasks;
 mod tower_requests;

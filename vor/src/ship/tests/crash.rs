@@ -72,7 +72,12 @@ fn a_crash_at_any_step_ships_every_segment_under_the_same_names() {
 
 #[test]
 fn a_journal_that_cannot_be_read_ships_again() {
-    for damage in ["", "\n", "vor ship 9 x\ncp\t1\t1\ta.vor\n", "\u{fffd}\t\t%zz"] {
+    for damage in [
+        "",
+        "\n",
+        "vor ship 9 x\ncp\t1\t1\ta.vor\n",
+        "\u{fffd}\t\t%zz",
+    ] {
         let place = super::Place::with(2);
         assert_eq!(place.shipper().ship().unwrap().segments, 2);
         assert_eq!(place.shipper().ship().unwrap().segments, 0);

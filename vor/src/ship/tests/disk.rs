@@ -18,7 +18,8 @@ fn aged(segments: u64) -> Place {
         let path = place.path(&format!("app-{number}.vor"));
         let file = File::options().append(true).open(path).unwrap();
         let minutes = (segments - number) * 60;
-        file.set_modified(now - Duration::from_secs(minutes)).unwrap();
+        file.set_modified(now - Duration::from_secs(minutes))
+            .unwrap();
     }
     place
 }
@@ -53,7 +54,10 @@ fn each_limit_deletes_the_oldest_shipped_segments() {
         (Segments::new(), vec![0, 1, 2, 3, 4, 5]),
         (Segments::new().keep_count(4), vec![2, 3, 4, 5]),
         (Segments::new().keep_size(bytes), vec![2, 3, 4, 5]),
-        (Segments::new().keep_age(Duration::from_secs(270)), vec![2, 3, 4, 5]),
+        (
+            Segments::new().keep_age(Duration::from_secs(270)),
+            vec![2, 3, 4, 5],
+        ),
     ] {
         let place = aged(6);
         let report = place.shipper().keep(limits).ship().unwrap();
@@ -68,14 +72,20 @@ fn each_limit_deletes_the_oldest_shipped_segments() {
 fn shipped_segments_go_first_and_lost_ones_are_counted() {
     let place = aged(6);
     let only_some = Faulty::new(place.store.clone(), |_, location| {
-        let is_some = ["app-2", "app-3"].iter().any(|name| location.contains(name));
+        let is_some = ["app-2", "app-3"]
+            .iter()
+            .any(|name| location.contains(name));
         if is_some { Fault::None } else { Fault::Fails }
     });
     let report = place.shipper_to(only_some.clone()).ship().unwrap();
     assert_eq!((report.segments, report.left), (2, 4));
     // Two shipped ones are enough.
     let shipper = place.shipper_to(only_some);
-    let report = shipper.clone().keep(Segments::new().keep_count(4)).ship().unwrap();
+    let report = shipper
+        .clone()
+        .keep(Segments::new().keep_count(4))
+        .ship()
+        .unwrap();
     assert_eq!((report.lost, report.left), (0, 4));
     assert_eq!(kept(&place), [0, 1, 4, 5]);
     // They are not.
@@ -101,7 +111,9 @@ fn segments_that_are_read_or_written_are_not_deleted() {
 fn a_follower_keeps_to_the_limit_during_an_outage() {
     let place = aged(2);
     let failing = Faulty::new(place.store.clone(), |_, _| Fault::Fails);
-    let mut shipper = place.shipper_to(failing).keep(Segments::new().keep_count(3));
+    let mut shipper = place
+        .shipper_to(failing)
+        .keep(Segments::new().keep_count(3));
     shipper.pace.outage_pauses = (Duration::from_secs(600), Duration::from_secs(600));
     let stop = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {

@@ -20,7 +20,10 @@ fn requests_that_fail_are_repeated() {
             Fault::Fails
         });
         let report = place.shipper_to(store).ship().unwrap();
-        assert_eq!((report.segments, report.objects, report.retries), (2, 8, failing));
+        assert_eq!(
+            (report.segments, report.objects, report.retries),
+            (2, 8, failing)
+        );
         assert_eq!((report.left, report.problem), (0, None));
         place.expect_complete();
     }
@@ -43,9 +46,17 @@ fn a_fault_within_a_large_object_sends_it_again() {
             if is_it { fault } else { Fault::None }
         });
         let report = place.shipper_to(store.clone()).ship().unwrap();
-        assert_eq!((report.segments, report.retries), (1, 1), "{at:?} {fault:?}");
+        assert_eq!(
+            (report.segments, report.retries),
+            (1, 1),
+            "{at:?} {fault:?}"
+        );
         let aborted = store.requests().contains(&Request::Abort);
-        assert_eq!(aborted, at != Request::Begin, "{at:?}: the parts are forgotten");
+        assert_eq!(
+            aborted,
+            at != Request::Begin,
+            "{at:?}: the parts are forgotten"
+        );
         place.expect_complete();
     }
 }
@@ -73,7 +84,11 @@ fn a_request_without_an_answer_is_given_up_and_repeated() {
     let mut count = 0;
     let store = Faulty::new(place.store.clone(), move |_, _| {
         count += 1;
-        if count == 2 { Fault::Hangs } else { Fault::None }
+        if count == 2 {
+            Fault::Hangs
+        } else {
+            Fault::None
+        }
     });
     let mut shipper = place.shipper_to(store);
     shipper.pace.request = Duration::from_millis(50);
@@ -170,7 +185,10 @@ fn a_request_to_stop_ends_the_current_object_within_its_time() {
         following.join().unwrap()
     });
     let took = stopped.lock().unwrap().unwrap().elapsed();
-    assert!(took >= QUICK.grace && took < Duration::from_secs(10), "{took:?}");
+    assert!(
+        took >= QUICK.grace && took < Duration::from_secs(10),
+        "{took:?}"
+    );
     assert_eq!((report.segments, report.left), (0, 3));
     assert_eq!(store.requests().last(), Some(&Request::Abort));
     assert!(place.objects().is_empty());
@@ -180,7 +198,10 @@ fn a_request_to_stop_ends_the_current_object_within_its_time() {
 pub(super) fn wait_for(condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it takes too long"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

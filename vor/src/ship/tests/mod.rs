@@ -144,7 +144,9 @@ fn undisturbed(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let report = shipper(copy.path(), store.clone()).ship().unwrap();
     assert_eq!((report.segments, report.left), (segments.len() as u64, 0));
     let objects = objects(&*store);
-    let captures = objects.iter().filter(|(name, _)| name.starts_with("fleet/captures/"));
+    let captures = objects
+        .iter()
+        .filter(|(name, _)| name.starts_with("fleet/captures/"));
     let captures: BTreeMap<String, Vec<u8>> = captures
         .map(|(name, bytes)| (name.rsplit('/').next().unwrap().to_owned(), bytes.clone()))
         .collect();

@@ -42,7 +42,10 @@ fn objects_are_named_by_host_date_and_segment() {
 fn segments_that_are_locked_written_or_growing_wait() {
     let place = Place::with(4);
     fs::write(place.path("app-0.vor.lock"), "").unwrap();
-    let written = File::options().append(true).open(place.path("app-1.vor")).unwrap();
+    let written = File::options()
+        .append(true)
+        .open(place.path("app-1.vor"))
+        .unwrap();
     written.lock().unwrap();
     let whole = fs::read(place.path("app-2.vor")).unwrap();
     fs::write(place.path("app-2.vor"), unclosed(9)).unwrap();
@@ -143,7 +146,11 @@ fn a_damaged_segment_costs_its_own_tables_only() {
     let objects = place.objects();
     assert!(objects["fleet/captures/host=web-1/date=2023-11-14/app-1.vor"] == bytes);
     assert!(objects["fleet/captures/host=web-1/date=unknown/app-9.vor"] == b"%PDF");
-    assert!(!objects.keys().any(|name| name.contains("parquet") && name.contains("app-1")));
+    assert!(
+        !objects
+            .keys()
+            .any(|name| name.contains("parquet") && name.contains("app-1"))
+    );
     // Neither is tried again.
     assert_eq!(shipper.ship().unwrap().objects, 0);
 
@@ -153,9 +160,18 @@ fn a_damaged_segment_costs_its_own_tables_only() {
     let left: Vec<bool> = ["app-0.vor", "app-1.vor", "app-9.vor"]
         .map(|name| place.path(name).exists())
         .to_vec();
-    assert_eq!(left, [false, false, false], "the captures were shipped before");
+    assert_eq!(
+        left,
+        [false, false, false],
+        "the captures were shipped before"
+    );
     fs::write(place.path("app-1.vor"), &bytes).unwrap();
-    let report = place.shipper().captures(false).delete_shipped(true).ship().unwrap();
+    let report = place
+        .shipper()
+        .captures(false)
+        .delete_shipped(true)
+        .ship()
+        .unwrap();
     assert_eq!((report.damaged, report.objects), (1, 0));
     assert!(place.path("app-1.vor").exists());
 }
@@ -165,10 +181,15 @@ fn two_hosts_with_the_same_segments_do_not_collide() {
     let (one, other) = (Place::with(2), Place::with(2));
     let store: Arc<dyn ObjectStore> = one.store.clone();
     one.shipper().ship().unwrap();
-    shipper(other.folder.path(), store).host("web/2 ö").ship().unwrap();
+    shipper(other.folder.path(), store)
+        .host("web/2 ö")
+        .ship()
+        .unwrap();
     let names: Vec<String> = one.objects().into_keys().collect();
     assert_eq!(names.len(), 16);
-    let of_other = names.iter().filter(|name| name.contains("/host=web%2F2%20%C3%B6/"));
+    let of_other = names
+        .iter()
+        .filter(|name| name.contains("/host=web%2F2%20%C3%B6/"));
     assert_eq!(of_other.count(), 8);
 }
 
@@ -180,7 +201,10 @@ fn names_are_parts_of_paths() {
     assert_eq!(place.shipper().ship().unwrap().objects, 4);
     assert_eq!(place.shipper().ship().unwrap().objects, 0);
     let names: Vec<String> = place.objects().into_keys().collect();
-    assert!(names[0].ends_with("/a%20b%252e%C3%A9%3D%3F%23.vor"), "{names:?}");
+    assert!(
+        names[0].ends_with("/a%20b%252e%C3%A9%3D%3F%23.vor"),
+        "{names:?}"
+    );
 }
 
 #[test]
@@ -213,7 +237,10 @@ fn one_shipper_ships_a_folder_to_a_target() {
     let outcomes = outcomes.lock().unwrap();
     for (second, elsewhere) in outcomes.iter() {
         let error = second.as_ref().unwrap_err().to_string();
-        assert!(error.ends_with("another process ships it to memory:///fleet already"), "{error}");
+        assert!(
+            error.ends_with("another process ships it to memory:///fleet already"),
+            "{error}"
+        );
         assert!(elsewhere);
     }
 }

@@ -20,18 +20,39 @@ fn urls_of_object_storages_are_accepted() {
 #[test]
 fn other_urls_are_refused_in_one_line_without_secrets() {
     for (url, expected) in [
-        ("s3://key:secret@bucket/x", "s3://bucket/x: the URL has a user or a query; "),
-        ("s3://secret@bucket/x", "s3://bucket/x: the URL has a user or a query; "),
+        (
+            "s3://key:secret@bucket/x",
+            "s3://bucket/x: the URL has a user or a query; ",
+        ),
+        (
+            "s3://secret@bucket/x",
+            "s3://bucket/x: the URL has a user or a query; ",
+        ),
         (
             "https://a.blob.core.windows.net/c?sig=secret",
             "https://a.blob.core.windows.net/c: the URL has a user or a query; ",
         ),
-        ("abfss://c:secret@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x: "),
-        ("https://example.org/x", "https://example.org/x: not an object storage; use s3://"),
-        ("ftp://example.org/x", "ftp://example.org/x: not an object storage; use s3://"),
+        (
+            "abfss://c:secret@a.dfs.core.windows.net/x",
+            "abfss://c@a.dfs.core.windows.net/x: ",
+        ),
+        (
+            "https://example.org/x",
+            "https://example.org/x: not an object storage; use s3://",
+        ),
+        (
+            "ftp://example.org/x",
+            "ftp://example.org/x: not an object storage; use s3://",
+        ),
         ("memory:///", "memory://: not an object storage; use s3://"),
-        ("captures/secret", "the URL of the object storage cannot be read; use s3://"),
-        ("", "the URL of the object storage cannot be read; use s3://"),
+        (
+            "captures/secret",
+            "the URL of the object storage cannot be read; use s3://",
+        ),
+        (
+            "",
+            "the URL of the object storage cannot be read; use s3://",
+        ),
     ] {
         let error = Target::open(url).unwrap_err();
         assert!(error.is_config());

@@ -42,7 +42,6 @@ pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
 pub(crate) use current::abandon_state;
 #[cfg(all(test, loom))]
 pub(crate) use current::end_thread;
-pub use current::{name_threads_by, stay_silent};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use current::while_silent;
 #[cfg(unix)]
@@ -52,6 +51,7 @@ pub(crate) use current::{ThreadToken, own_token};
 pub(crate) use current::{
     current, hot, is_busy, is_silent, set_up, while_busy, while_recording, with_state,
 };
+pub use current::{name_threads_by, stay_silent};
 #[cfg(feature = "locks")]
 pub(crate) use holder::{Holder, read_holder};
 #[cfg(any(unix, windows))]
