@@ -296,6 +296,39 @@ fn the_command_follows_the_folder_until_a_signal() {
     assert!(!folder.path().join("out/spans").exists());
 }
 
+/// What a shipper may have in memory at most, with the program: a part of 8 MiB, and not a segment.
+#[cfg(target_os = "linux")]
+const MOST_MEMORY_KB: u64 = 48_000;
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_a_segment() {
+    let folder = with_segments(0);
+    let path = folder.path().join("in/large.vor");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(4 * 1024 * MOST_MEMORY_KB).unwrap();
+    let hour = Duration::from_secs(3600);
+    file.set_modified(std::time::SystemTime::now() - hour)
+        .unwrap();
+    let mut command = vor(folder.path(), &["--host", "web-1"]);
+    command.arg(out_url(folder.path())).stdout(Stdio::null());
+    let following = Ended(command.stderr(Stdio::null()).spawn().unwrap());
+    let begun = Instant::now();
+    while files(&folder.path().join("out"), ".vor").is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = format!("/proc/{}/status", following.0.id());
+    let status = std::fs::read_to_string(status).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak_kb = peak.unwrap().trim().trim_end_matches(" kB");
+    let peak_kb: u64 = peak_kb.parse().unwrap();
+    assert!(peak_kb < MOST_MEMORY_KB, "{peak_kb} KB");
+    let shipped = files(&folder.path().join("out"), ".vor");
+    let bytes = std::fs::metadata(&shipped["large.vor"]).unwrap().len();
+    assert_eq!(bytes, 4 * 1024 * MOST_MEMORY_KB);
+}
+
 /// Ends a child with the test.
 struct Ended(Child);
 
