@@ -60,8 +60,8 @@ impl Rest {
 }
 
 /// Deletes segments until the rest keeps to the limits: the oldest that `is_shipped` by the first
-/// limits, and then the oldest of the others by the second. `segments` has the oldest first. Returns
-/// which were deleted, and whether they were shipped.
+/// limits, and then the oldest of the others by the second. `segments` has the oldest first.
+/// Returns which were deleted, and whether they were shipped.
 pub(super) fn trim(
     segments: &[Segment],
     limits: [&Limits; 2],

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use vor_recorder::sinks::segments::Segments;
 
 use super::Place;
-use super::faults::wait_for;
+use super::faults::{StopOnDrop, wait_for};
 use super::store::{Fault, Faulty};
 
 /// A place whose segments are a minute apart, `app-0.vor` the oldest.
@@ -117,6 +117,7 @@ fn a_follower_keeps_to_the_limit_during_an_outage() {
     shipper.pace.outage_pauses = (Duration::from_secs(600), Duration::from_secs(600));
     let stop = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let following = scope.spawn(|| shipper.follow(&stop).unwrap());
         for number in 2..8 {
             std::thread::sleep(Duration::from_millis(20));
@@ -136,6 +137,7 @@ fn a_segment_that_somebody_else_deletes_is_counted_as_lost() {
     let shipper = place.shipper_to(failing.clone());
     let stop = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let following = scope.spawn(|| shipper.follow(&stop).unwrap());
         wait_for(|| failing.requests().len() > 12);
         fs::remove_file(place.path("app-0.vor")).unwrap();

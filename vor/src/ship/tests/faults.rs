@@ -155,6 +155,7 @@ fn a_follower_waits_for_the_end_of_an_outage() {
     });
     let (shipper, stop) = (place.shipper_to(store.clone()), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let following = scope.spawn(|| shipper.follow(&stop));
         wait_for(|| store.requests().len() > 40);
         is_out.store(false, Ordering::Relaxed);
@@ -178,6 +179,7 @@ fn a_request_to_stop_ends_the_current_object_within_its_time() {
     let (shipper, stop) = (place.shipper_to(store.clone()), AtomicBool::new(false));
     let stopped = Mutex::new(None);
     let report = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let following = scope.spawn(|| shipper.follow(&stop).unwrap());
         wait_for(|| store.requests().contains(&Request::Part(3)));
         stop.store(true, Ordering::Relaxed);
@@ -194,12 +196,21 @@ fn a_request_to_stop_ends_the_current_object_within_its_time() {
     assert!(place.objects().is_empty());
 }
 
+/// Ends a follower when a test fails, since its thread is waited for.
+pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Waits until a condition holds.
 pub(super) fn wait_for(condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_secs(20),
             "it takes too long"
         );
         std::thread::sleep(Duration::from_millis(2));
