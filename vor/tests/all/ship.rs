@@ -102,6 +102,26 @@ fn a_program_ships_all_its_segments_until_it_ends() {
 }
 
 #[test]
+fn a_sink_that_is_older_than_the_capture_ships_its_last_segment() {
+    if role().is_some() {
+        let captures = folder().join("in");
+        let shipper = Shipper::new(&captures, &out_url(&folder())).unwrap();
+        let sink = ShipSink::new(shipper).exit_bound(Duration::from_secs(60));
+        // The recorder ends and drops its sinks in this order.
+        std::mem::forget(vor::add_sink("ship", sink.build().unwrap()));
+        vor::Config::new()
+            .capture(format!("{}/", captures.display()))
+            .segments(vor::Segments::new().size(SEGMENT_BYTES))
+            .enable();
+        work();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    run_to_success(&mut child(test_name!(), "program", folder.path()));
+    assert!(expect_shipped(folder.path()) >= 3);
+}
+
+#[test]
 fn a_forked_child_ships_nothing_and_its_segments_are_shipped() {
     if role().is_some() {
         record_and_ship(&out_url(&folder()), Duration::from_secs(60));
