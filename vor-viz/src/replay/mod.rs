@@ -92,6 +92,8 @@ pub struct ReplayState {
     has_failed: bool,
     /// The frame of the last request.
     requested: Option<u64>,
+    /// The number of the frame to show, until the frame is looked at that has it.
+    awaited_number: Option<u64>,
     arrived: Option<FrameId>,
     problem: Option<String>,
     notice: Option<String>,
@@ -195,6 +197,7 @@ impl ReplayState {
             is_done: true,
             has_failed: false,
             requested: None,
+            awaited_number: None,
             arrived: None,
             problem: None,
             notice: None,
@@ -338,6 +341,7 @@ impl ReplayState {
     /// Shows a frame, counted from 0 in the order of the file, and the frames around it. A number
     /// beyond the end shows the last frame. Stops following.
     pub fn go_to(&mut self, frame: u64) {
+        self.awaited_number = None;
         self.set_follow(false);
         self.pins_arrival = true;
         if self.is_searching {
@@ -362,14 +366,39 @@ impl ReplayState {
         }
     }
 
-    /// Shows the frame to which the program gave a number, or the next one that was kept. As long
-    /// as not all frames are looked at, numbers are expected to go on as they do so far.
+    /// Shows the frame to which the program gave a number, or the next one that was kept. A number
+    /// beyond the end shows the last frame. Until the frames before it are looked at, numbers are
+    /// expected to go on as they do so far, and the frame may change. Stops following.
     pub fn go_to_number(&mut self, number: u64) {
         self.go_to(self.summary.numbers().place(number));
+        if !self.knows(number) {
+            self.awaited_number = Some(number);
+        }
+    }
+
+    /// Returns whether the frame with a number, or the next one, is looked at.
+    fn knows(&self, number: u64) -> bool {
+        let known = self.frames_known();
+        let are_all_known = known >= self.frames_total() && !self.is_searching;
+        let numbers = self.summary.numbers();
+        are_all_known || (known > 0 && numbers.number(known - 1) >= number)
+    }
+
+    /// Corrects a request for a number, if the frame that has it is looked at by now.
+    fn correct_awaited(&mut self) {
+        let Some(number) = self.awaited_number.filter(|number| self.knows(*number)) else {
+            return;
+        };
+        let place = self.summary.numbers().place(number);
+        self.awaited_number = None;
+        if self.requested != Some(place.min(self.last_frame())) {
+            self.go_to(place);
+        }
     }
 
     /// Shows the frames from `first` on. Stops following.
     pub fn move_window(&mut self, first: u64) {
+        self.awaited_number = None;
         self.set_follow(false);
         self.pins_arrival = true;
         let first = first.min(self.last_frame());
@@ -406,6 +435,7 @@ impl ReplayState {
     }
 
     fn request_newest(&mut self) {
+        self.awaited_number = None;
         let last = self.last_frame();
         self.request(last, Side::Before, !self.window().contains(&last));
         // This request has no particular frame.
@@ -587,6 +617,7 @@ impl ReplayState {
             }
             Delivery::Summaries(summaries) => {
                 summaries.iter().for_each(|row| self.summary.push(row));
+                self.correct_awaited();
                 0
             }
             Delivery::Grown { info, catalog } => {

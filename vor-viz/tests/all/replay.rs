@@ -108,6 +108,39 @@ fn any_of_ten_thousand_frames_is_shown_with_its_neighbours() {
     assert_eq!(replay.problem(), None);
 }
 
+/// Numbers of frames are known only when all frames before are looked at, which takes longer than
+/// to open a capture.
+#[test]
+fn a_number_is_awaited_until_its_frame_is_known() {
+    for is_closed in [true, false] {
+        let (_folder, path) = written(&make(3_000, 3, is_closed).bytes);
+        // The first frame has the number 10.
+        for (number, frame) in [
+            (10, 0),
+            (1_510, 1_500),
+            (3, 0),
+            (3_009, 2_999),
+            (7_000, 2_999),
+        ] {
+            let mut replay = ReplayState::open(&path).unwrap();
+            replay.go_to_number(number);
+            poll_until(&mut replay, |replay| replay.frames_known() == 3_000);
+            load(&mut replay);
+            assert_eq!(replay.requested(), Some(frame), "{number}");
+            assert_eq!(replay.take_arrived(), replay.id_of(frame), "{number}");
+            assert!(replay.id_of(frame).is_some());
+            assert_window(&replay, 3);
+        }
+        // What is asked for meanwhile takes its place.
+        let mut replay = ReplayState::open(&path).unwrap();
+        replay.go_to_number(1_510);
+        replay.go_to(20);
+        poll_until(&mut replay, |replay| replay.frames_known() == 3_000);
+        load(&mut replay);
+        assert_eq!(replay.requested(), Some(20));
+    }
+}
+
 #[test]
 fn ids_and_versions_are_unique() {
     let mut replay = ReplayState::from_bytes(make(3_000, 3, true).bytes, "memory").unwrap();

@@ -154,8 +154,8 @@ fn failures_are_reported_in_one_line() {
     assert!(said(&[foreign]).contains("not a vor capture"));
     assert!(said(&[&path, foreign, "--screenshot", out]).contains("foreign.vor"));
     assert!(
-        said(&[&path, "--frame", "20", "--screenshot", out])
-            .contains("there is no frame 20: the capture has 20")
+        said(&[&path, "--frame", "30", "--screenshot", out])
+            .contains("there is no frame 30: the last one is 29")
     );
     assert!(said(&[&path, "--screenshot", out, "--size", "0x10"]).contains("0x10"));
     assert!(said(&[&path, "--screenshot", out, "--scale", "nan"]).contains("nan"));

@@ -3,10 +3,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use vor_capture::reader::Capture;
 use vor_viz::replay::ReplayState;
 
 use crate::chooser::Chooser;
@@ -26,7 +27,7 @@ struct Args {
     capture: Option<PathBuf>,
     /// Another one, shown below it.
     other: Option<PathBuf>,
-    /// Goes to a frame by its place in the file, counted from 0.
+    /// Goes to the frame with this number, or the next one that was kept.
     #[arg(long, value_name = "N", requires = "capture")]
     frame: Option<u64>,
     /// Writes a PNG picture and opens no window.
@@ -104,16 +105,17 @@ fn run(args: Args) -> Result<(), String> {
         }
         let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
         if let Some(frame) = args.frame {
-            let count = replay.frames_total();
-            // A shorter second capture shows its last frame instead. So does a file without an
-            // index, whose number of frames is still unknown.
-            if frame >= count && shown.is_empty() && !replay.is_searching() {
+            // A second capture that ends earlier shows its last frame instead. So does a file
+            // without an index, whose frames are not known yet.
+            let last = last_number(path, replay.frames_total());
+            if last.is_some_and(|last| frame > last) && shown.is_empty() && !replay.is_searching() {
+                let path = path.display();
+                let last = last.unwrap_or_default();
                 return Err(format!(
-                    "{}: there is no frame {frame}: the capture has {count}",
-                    path.display()
+                    "{path}: there is no frame {frame}: the last one is {last}"
                 ));
             }
-            replay.go_to(frame);
+            replay.go_to_number(frame);
         }
         shown.push(replay);
     }
@@ -132,6 +134,13 @@ fn run(args: Args) -> Result<(), String> {
     let mut viewer = Viewer::new(shown, Chooser::new(Recent::default()));
     screenshot::take(&mut viewer, &picture)
         .map_err(|error| format!("{}: {error}", picture.path.display()))
+}
+
+/// Returns the number of the last frame of a capture, if it can be read.
+fn last_number(path: &Path, frames: u64) -> Option<u64> {
+    let mut capture = Capture::open_lazily(path).ok()?;
+    let last = capture.summaries(frames.checked_sub(1)?).next()?.ok()?;
+    Some(last.index)
 }
 
 /// Reports an error in the arguments in one line, and prints requested help in full.
