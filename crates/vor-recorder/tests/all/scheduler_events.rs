@@ -240,13 +240,21 @@ fn events_name_the_thread_that_woke_another() {
     Config::new().capture(&path).scheduler(true).enable();
     let named = |name: &str| std::thread::Builder::new().name(name.into());
     let (sender, receiver) = std::sync::mpsc::channel();
+    let (says_tid, its_tid) = std::sync::mpsc::channel();
     let receiving = named("receiver")
-        .spawn(move || receiver.iter().count())
+        .spawn(move || {
+            // SAFETY: it only reads a number of the thread.
+            says_tid.send(unsafe { libc::gettid() }).unwrap();
+            receiver.iter().count()
+        })
         .unwrap();
+    let tid = its_tid.recv().unwrap();
     let sending = named("sender").spawn(move || {
         for i in 0..50 {
-            // The receiver waits again by then.
-            std::thread::sleep(Duration::from_millis(1));
+            // A thread that runs, or waits for a processor, is not woken.
+            while !sleeps(tid) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             sender.send(i).unwrap();
         }
     });
@@ -264,7 +272,14 @@ fn events_name_the_thread_that_woke_another() {
             }
         }
     }
-    assert!(wakings >= 40, "{wakings} of 50");
+    assert!(wakings >= 49, "{wakings} of 50");
+}
+
+/// Returns whether a thread of this process sleeps.
+fn sleeps(tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    let state = stat.rsplit_once(')').unwrap().1.trim_start();
+    state.starts_with('S')
 }
 
 /// The instance of a process that was killed is removed by the next one.
