@@ -131,7 +131,8 @@ fn run_schedule<G: DerefMut<Target = u64>>(
         .map(|_| Turn {
             holder_scope: random.below(SCOPES.len() as u64) as usize,
             waiter_scope: random.below(SCOPES.len() as u64) as usize,
-            hold: Duration::from_micros(20 + random.below(100)),
+            // An interrupt of a virtual machine takes some tens of microseconds.
+            hold: Duration::from_micros(100 + random.below(200)),
         })
         .collect();
     let barrier = Barrier::new(2);
