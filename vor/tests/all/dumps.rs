@@ -243,6 +243,38 @@ fn a_signal_writes_a_dump_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_signal_during_a_dump_is_served_after_it() {
+    let Some((folder, output)) = in_child(test_name!(), || {
+        keep(Last::new(), DumpOn::nothing());
+        frames(30_000);
+        vor::flush();
+        let ask = || {
+            let id = std::process::id().to_string();
+            let kill = std::process::Command::new("kill")
+                .args(["-USR2", &id])
+                .status();
+            assert!(kill.unwrap().success());
+        };
+        ask();
+        wait_for("begin of a dump", || captures(&dumps()).len() == 1);
+        ask();
+        wait_for("second dump", || {
+            let written = captures(&dumps());
+            written.len() == 2 && written.iter().all(|path| is_whole(path))
+        });
+    }) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let numbers: Vec<_> = dumped(folder.path())
+        .iter()
+        .map(|(why, _)| (why.reason.clone(), why.number, why.missed))
+        .collect();
+    let signal = |number| ("SIGUSR2".to_owned(), number, 0);
+    assert_eq!(numbers, [signal(0), signal(1)]);
+}
+
+#[test]
 fn a_slow_frame_and_a_slow_scope_are_dumped_once_in_a_while() {
     let Some((folder, output)) = in_child(test_name!(), || {
         let dump_on = DumpOn::nothing()

@@ -135,6 +135,8 @@ pub(crate) struct LastSink {
     spans: bool,
     /// The thread that writes a dump.
     writer: Option<JoinHandle<()>>,
+    /// A signal that came while it wrote. The dump follows, since a person waits for it.
+    waiting: Option<Request>,
 }
 
 impl LastSink {
@@ -160,6 +162,7 @@ impl LastSink {
             spans: options.capture.spans,
             dump_on: options.dump_on,
             writer: None,
+            waiting: None,
         })
     }
 
@@ -178,7 +181,10 @@ impl LastSink {
             let mut pace = lock(&self.shared.pace);
             pace.miss(missed);
             if is_writing && !request.is_urgent() {
-                pace.miss(1);
+                match request.cause {
+                    Cause::Signal if self.waiting.is_none() => self.waiting = Some(request),
+                    _ => pace.miss(1),
+                }
                 return;
             }
             if !pace.may_begin(&request) {
@@ -269,6 +275,9 @@ impl FrameSink for LastSink {
 
     fn commit(&mut self) -> Result<(), Error> {
         lock(&self.shared.memory).settle();
+        if let Some(request) = self.waiting.take() {
+            self.serve(request, 0);
+        }
         if let Some((request, missed)) = take_due() {
             self.serve(request, missed);
         }
@@ -278,6 +287,10 @@ impl FrameSink for LastSink {
     fn finish(&mut self) -> Result<(), Error> {
         if let Some((request, missed)) = take() {
             self.serve(request, missed);
+        }
+        if let Some(request) = self.waiting.take() {
+            self.join();
+            self.serve(request, 0);
         }
         if let Some(reason) = self.dump_on.reason_at_end() {
             let request = Request::new(Cause::Exit, reason);
