@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use vor_capture::filled;
-use vor_capture::format::{OpenScopes, v2};
+use vor_capture::format::{HEADER_BYTES, OpenScopes, v2};
 use vor_capture::model::catalog::{Catalog, Column, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::reader::{Capture, Event, Reader, Recovered, SegmentedCapture};
@@ -33,6 +33,9 @@ const FLUSH_EVERY: Duration = Duration::from_millis(5);
 
 /// How long no data may arrive before the state of the recorder is checked.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// How long a new segment may stay without a header.
+const NO_HEADER: Duration = Duration::from_secs(10);
 
 /// Follows a growing capture, the newest of its segments, or a running program, a line per frame.
 ///
@@ -72,7 +75,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     // Of several segments, the newest is followed, and then the next one.
     let is_one = match SegmentedCapture::list(&args.path)? {
         Some(paths) => {
-            path = paths.into_iter().next_back().unwrap_or(path);
+            // The newest one may have been created just now.
+            let newest = paths.iter().rfind(|path| has_header(path));
+            path = newest.or(paths.last()).cloned().unwrap_or(path);
             false
         }
         None => true,
@@ -87,6 +92,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     // The last frames of those that were already in the file; `None` once they are printed.
     let mut backlog = Some(VecDeque::new());
     let (mut file_bytes, mut quiet_since) = (0, Instant::now());
+    let mut created = None;
     loop {
         let next = follower.next();
         match next.map_err(|error| Failure::in_file(&path, error))? {
@@ -122,6 +128,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     && !args.once
                     && let Some(next) = next_segment(&args.path, &path)?
                 {
+                    let seen = *created.get_or_insert_with(Instant::now);
+                    if !has_header(&next) && seen.elapsed() < NO_HEADER {
+                        thread::sleep(POLL);
+                        continue;
+                    }
+                    created = None;
                     path = next;
                     follower = Follower::open(&path)?;
                     (file_bytes, quiet_since) = (0, Instant::now());
@@ -199,6 +211,11 @@ fn run_live(address: &Address, args: &Args, out: &mut impl Write) -> Result<Outc
 fn next_segment(all: &Path, path: &Path) -> Result<Option<PathBuf>, Failure> {
     let paths = SegmentedCapture::list(all)?.unwrap_or_default();
     Ok(paths.into_iter().find(|next| **next > *path))
+}
+
+/// Returns whether a capture has its header, which its recorder writes after it has created it.
+fn has_header(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() >= HEADER_BYTES as u64)
 }
 
 struct Printer {

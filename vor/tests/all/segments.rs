@@ -827,6 +827,55 @@ fn chosen_frames_are_those_of_one_file() {
     }
 }
 
+/// A recorder creates a segment before it writes the header, and may lose its core in between.
+#[test]
+fn tail_waits_for_the_header_of_the_next_segment() {
+    if role().is_some() {
+        vor::Config::new()
+            .capture(folder().join("runs/"))
+            .segments(vor::Segments::new().size(SEGMENT_BYTES))
+            .enable();
+        for i in 0..400_u64 {
+            for j in 0..500 {
+                vor::profile_scope!(
+                    "inside",
+                    product = (i * j).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                );
+            }
+            vor::frame_mark();
+            vor::flush();
+        }
+        vor::close_capture().unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    run(&mut child(test_name!(), "two", folder.path()));
+    let segments = captures(&folder.path().join("runs"));
+    let runs = folder.path().join("copied");
+    std::fs::create_dir(&runs).unwrap();
+    let copy_of = |segment: &Path| runs.join(segment.file_name().unwrap());
+    std::fs::copy(&segments[0], copy_of(&segments[0])).unwrap();
+    let next = copy_of(&segments[1]);
+    std::fs::write(&next, "").unwrap();
+    let writer = std::thread::spawn({
+        let bytes = std::fs::read(&segments[1]).unwrap();
+        move || {
+            std::thread::sleep(Duration::from_millis(700));
+            std::fs::write(&next, bytes).unwrap();
+        }
+    });
+    // The first one is chosen, although an empty one is newer.
+    let output = vor(&["tail", "--json", "-n", "1"], &runs);
+    writer.join().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let lines = String::from_utf8(output.stdout).unwrap().lines().count() as u64;
+    let second = Capture::open(&segments[1]).unwrap();
+    assert_eq!(lines, 1 + second.frame_count());
+}
+
 #[test]
 fn tail_goes_on_with_the_next_segment() {
     if role().is_some() {

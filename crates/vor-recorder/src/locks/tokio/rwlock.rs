@@ -103,8 +103,8 @@ impl<T> RwLock<T> {
     }
 
     /// Makes an unlocked lock with a name, of which it is recorded how long it is held, as
-    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does. The holds of readers
-    /// are tasks `hold: NAME to read`.
+    /// [`Mutex::named_with_holds`](super::mutex::Mutex::named_with_holds) does. Readers have tasks
+    /// `hold: NAME to read`.
     #[inline]
     pub const fn named_with_holds(name: &'static str, value: T) -> Self {
         let name = ValueName::Named(name);
