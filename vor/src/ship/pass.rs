@@ -91,8 +91,8 @@ impl<'a> Run<'a> {
         Ok(self.report)
     }
 
-    /// Ships what is there, and what comes, until the bound. With `refusal_ends`, the refusal of the
-    /// first object is an error; otherwise it is waited for as an outage is.
+    /// Ships what is there, and what comes, until the bound. With `refusal_ends`, the refusal of
+    /// the first object is an error; otherwise it is waited for as an outage is.
     pub(super) fn follow(
         &mut self,
         bound: &Bound<'_>,

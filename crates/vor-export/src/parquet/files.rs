@@ -241,8 +241,8 @@ fn not_written(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a text as part of a file name, as in the names of a data set: characters that a system or an engine may interpret
-/// become `%` and their code, as in Hive.
+/// Returns a text as part of a file name, as in the names of a data set: characters that a system
+/// or an engine may interpret become `%` and their code, as in Hive.
 ///
 /// A leading dot or underscore would hide the file from engines.
 #[must_use]
