@@ -107,7 +107,7 @@
 //! | `crossbeam`, `flume` | no | `vor::sync::crossbeam`, `vor::sync::flume`: the same for the channels of these crates |
 //! | `cuda` | no | NVIDIA cards as metrics, and scopes as NVTX ranges |
 //! | `mac` | no | Apple's GPUs as metrics |
-//! | `ship` | no | `vor::ship`: segments to object storage, as captures and as Parquet; with `cli` the command `vor ship` |
+//! | `ship` | no | `vor::ship`: segments to object storage; with `cli` the command `vor ship` |
 //! | `cli` | no | the `vor` command |
 //! | `top` | no | `vor top`, the command's dashboard in the terminal |
 

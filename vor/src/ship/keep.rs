@@ -64,7 +64,7 @@ impl Rest {
 /// Returns which were deleted, and whether they were shipped.
 pub(super) fn trim(
     segments: &[Segment],
-    limits: [&Limits; 2],
+    limits: [Limits; 2],
     is_shipped: impl Fn(&Segment) -> bool,
 ) -> Vec<(Segment, bool)> {
     let mut rest = Rest::of(segments);
@@ -72,7 +72,7 @@ pub(super) fn trim(
     for (shipped, limits) in [true, false].into_iter().zip(limits) {
         for segment in segments {
             if is_shipped(segment) == shipped
-                && rest.exceeds(limits, segment)
+                && rest.exceeds(&limits, segment)
                 // A recorder creates a file before it locks it.
                 && segment.state.bytes > 0
                 && delete(segment)

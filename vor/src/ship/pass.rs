@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
                     }
                 }
             } else {
-                self.keep(&self.limits.clone())?;
+                self.keep(self.limits)?;
             }
             self.runtime.block_on(bound.pause(pace.poll));
         }
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
                     end = PassEnd::Refused(problem);
                 }
             }
-            self.keep(&now)?;
+            self.keep(now)?;
         }
         // Fewer failures than that, and no success after them.
         if matches!(end, PassEnd::Done)
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         {
             end = PassEnd::Outage(problem.clone());
         }
-        self.keep(&self.limits.clone())?;
+        self.keep(self.limits)?;
         self.report.left = self.waiting.len() as u64;
         Ok(end)
     }
@@ -379,14 +379,14 @@ impl<'a> Run<'a> {
     }
 
     /// Deletes segments: shipped ones beyond the limits, and others beyond `of_others`.
-    fn keep(&mut self, of_others: &Limits) -> Result<(), Error> {
+    fn keep(&mut self, of_others: Limits) -> Result<(), Error> {
         if !self.limits.are_set() {
             return Ok(());
         }
         let outputs = self.shipper.outputs;
         let segments = sealed::list(&self.shipper.folder)?;
         let is_shipped = |segment: &Segment| self.journal.shipped(segment).is_safe(outputs);
-        for (segment, was_shipped) in keep::trim(&segments, [&self.limits, of_others], is_shipped) {
+        for (segment, was_shipped) in keep::trim(&segments, [self.limits, of_others], is_shipped) {
             self.waiting.remove(&segment.name);
             if !was_shipped {
                 self.report.lost += 1;

@@ -35,6 +35,7 @@ mod robust_process;
 mod robust_stall;
 mod robust_support;
 mod segments;
+mod segments_tail;
 mod ship;
 mod smoke;
 mod tokio_tasks;

@@ -15,7 +15,7 @@ mod support;
 #[path = "crossbeam_channel/zero.rs"]
 mod zero;
 
-/// What stands in place of `crossbeam_channel`.
+/// The types of vor under the names of `crossbeam_channel`.
 mod of_vor {
     pub use crossbeam_channel::{after, never, select, tick, Select};
 

@@ -17,7 +17,7 @@ mod support;
 #[path = "flume/zero.rs"]
 mod zero;
 
-/// What stands in place of `flume`.
+/// The types of vor under the names of `flume`.
 mod of_vor {
     pub use vor::sync::flume::*;
 }

@@ -15,7 +15,7 @@ mod rwlock;
 #[path = "support/mod.rs"]
 mod support;
 
-/// What stands in place of `parking_lot`.
+/// The types of vor under the names of `parking_lot`.
 mod of_vor {
     pub use vor::sync::parking_lot::*;
 }

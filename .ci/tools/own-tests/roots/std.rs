@@ -21,7 +21,7 @@ mod rwlock;
 #[path = "support/mod.rs"]
 mod support;
 
-/// What stands in place of `std::sync`.
+/// The types of vor under the names of `std::sync`.
 mod of_vor {
     pub use std::sync::{Arc, MappedMutexGuard, MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
@@ -52,7 +52,7 @@ macro_rules! nonpoison_and_poison_unwrap_test {
     (name: $name:ident, test_body: {$($test_body:tt)*}) => {
         #[test]
         fn $name() {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "not every test unwraps")]
             use super::result_unwrap as maybe_unwrap;
             use crate::of_vor::poison as locks;
 

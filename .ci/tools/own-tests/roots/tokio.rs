@@ -35,7 +35,7 @@ mod sync_semaphore_owned;
 #[path = "tokio/sync_watch.rs"]
 mod sync_watch;
 
-/// What stands in place of `tokio::sync`.
+/// The types of vor under the names of `tokio::sync`.
 mod of_vor {
     pub use vor::sync::tokio::*;
 }

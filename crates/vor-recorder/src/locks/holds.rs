@@ -67,7 +67,7 @@ impl Holds {
     #[cold]
     #[inline(never)]
     fn begin_slow(&self) {
-        self.began.store(now(), Ordering::Relaxed);
+        self.began.store(begin_ticks(), Ordering::Relaxed);
     }
 
     /// The calling thread, the only holder, is about to unlock. `name` is called only if the hold
@@ -88,7 +88,7 @@ impl Holds {
     #[cold]
     #[inline(never)]
     fn begin_read_slow(&self) {
-        reads::push(self.address(), now());
+        reads::push(self.address(), begin_ticks());
     }
 
     /// The calling thread, which may be one of several readers, is about to unlock.
@@ -110,7 +110,7 @@ impl Holds {
 }
 
 /// Returns the ticks at which a hold begins, or 0 if it is not recorded.
-pub(super) fn now() -> u64 {
+pub(super) fn begin_ticks() -> u64 {
     if record_state::keeps_spans() && !thread::is_busy() {
         clock::ticks()
     } else {

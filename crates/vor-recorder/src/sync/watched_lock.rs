@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::lock_api;
 
-/// What a thread gets with a lock.
+/// The access to a value that a lock gives a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Access {
     /// A mutex.

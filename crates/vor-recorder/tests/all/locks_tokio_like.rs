@@ -578,7 +578,7 @@ fn readers_are_let_in_when_a_part_is_chosen() {
 
 #[cfg(target_pointer_width = "64")]
 #[test]
-fn permits_may_be_more_than_are_taken_at_once() {
+fn merged_permits_exceed_32_bits() {
     let semaphore = Arc::new(recorded::Semaphore::new(6_000_000_000));
     let take = || Arc::clone(&semaphore).try_acquire_many_owned(3_000_000_000);
     let (mut permits, more) = (take().unwrap(), take().unwrap());

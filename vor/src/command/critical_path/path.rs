@@ -222,7 +222,9 @@ impl Program {
         ticks: RangeInclusive<u64>,
     ) -> Option<(ThreadId, Option<SiteId>)> {
         let arrivals = &self.threads.get(&thread)?.arrivals;
-        let (arrived, flow) = arrivals.iter().rfind(|(at, _)| ticks.contains(at))?;
+        let until = arrivals.partition_point(|(at, _)| at <= ticks.end());
+        let last = arrivals[..until].last();
+        let (arrived, flow) = last.filter(|(at, _)| at >= ticks.start())?;
         let (begin, sender) = *self
             .origins
             .get(flow)?

@@ -75,13 +75,16 @@ impl Task {
 
     /// Returns the waits that began in a poll of the task, ascending.
     fn own_waits(&self, program: &Program, catalog: &Catalog) -> Vec<(Range<u64>, Arc<Cause>)> {
+        let mut ends: HashMap<ThreadId, Vec<u64>> = HashMap::new();
+        for wait in &self.ended {
+            ends.entry(wait.thread).or_default().push(wait.ticks.end);
+        }
+        ends.values_mut().for_each(|ends| ends.sort_unstable());
         let is_own = |wait: &&EndedWait| {
             let thread = self.begun_on.get(&wait.task);
-            self.polls.iter().any(|(poll, on)| {
-                Some(on) == thread && (poll.start..=poll.end).contains(&wait.ticks.start)
-            })
+            thread.is_some_and(|thread| self.poll_at(*thread, wait.ticks.start).is_some())
         };
-        let cause = |wait: &EndedWait| match self.sender(wait, program) {
+        let cause = |wait: &EndedWait| match self.sender(wait, &ends, program) {
             Some((thread, scope)) => Cause {
                 thread: thread_label(catalog, thread).into(),
                 scope: scope.map_or("", |scope| catalog.site_name(scope)).into(),
@@ -96,23 +99,31 @@ impl Task {
         waits
     }
 
+    /// Returns the poll of the task on a thread at a moment. Its polls do not overlap.
+    fn poll_at(&self, thread: ThreadId, ticks: u64) -> Option<&Range<u64>> {
+        let begun = self.polls.partition_point(|(poll, _)| poll.start <= ticks);
+        let (poll, on) = self.polls[..begun].last()?;
+        (*on == thread && ticks <= poll.end).then_some(poll)
+    }
+
     /// Returns the thread that sent the message that ended a wait, and the innermost scope in which
-    /// it did, if the message has a flow.
-    fn sender(&self, wait: &EndedWait, program: &Program) -> Option<(ThreadId, Option<SiteId>)> {
+    /// it did, if the message has a flow. `ends` has the ends of all waits on each thread,
+    /// ascending.
+    fn sender(
+        &self,
+        wait: &EndedWait,
+        ends: &HashMap<ThreadId, Vec<u64>>,
+        program: &Program,
+    ) -> Option<(ThreadId, Option<SiteId>)> {
         if wait.cause.has_holder() {
             return None;
         }
         let end = wait.ticks.end;
-        let (poll, _) = self.polls.iter().find(|(poll, thread)| {
-            *thread == wait.thread && (poll.start..=poll.end).contains(&end)
-        })?;
+        let poll = self.poll_at(wait.thread, end)?;
         // The flow of a wait that ended before in this poll is not that of this one.
-        let others = self
-            .ended
-            .iter()
-            .filter(|other| other.thread == wait.thread);
-        let before = others.map(|other| other.ticks.end).filter(|at| *at < end);
-        let begin = before.max().map_or(poll.start, |at| poll.start.max(at + 1));
+        let ends = ends.get(&wait.thread)?;
+        let before = ends[..ends.partition_point(|at| *at < end)].last();
+        let begin = before.map_or(poll.start, |at| poll.start.max(at + 1));
         program.sender(wait.thread, begin..=end)
     }
 }

@@ -30,7 +30,7 @@ pub struct Receiver<T, F = Untracked> {
     wait: Wait<Awaiting>,
 }
 
-/// What a receiver waits for.
+/// The message that a receiver waits for.
 #[derive(Debug)]
 struct Awaiting {
     name: ValueName,

@@ -32,7 +32,7 @@ impl Place {
     #[cold]
     #[inline(never)]
     pub(super) fn take() -> Self {
-        let began = holds::now();
+        let began = holds::begin_ticks();
         if began == 0 {
             return Self::NONE;
         }
