@@ -147,7 +147,11 @@ fn a_forked_child_ships_nothing_and_its_segments_are_shipped() {
     assert!(expect_shipped(folder.path()) >= 4);
     let names = files(&folder.path().join("in"), ".vor").into_keys();
     let mut processes: Vec<String> = names
-        .map(|name| name.rsplit('-').next().unwrap()[..4].to_owned())
+        .map(|name| {
+            let process = name.rsplit('-').next().unwrap();
+            let digits = process.chars().take_while(char::is_ascii_digit);
+            digits.collect()
+        })
         .collect();
     processes.dedup();
     assert!(processes.len() >= 2, "{processes:?}");
