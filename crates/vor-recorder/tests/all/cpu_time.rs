@@ -164,6 +164,28 @@ fn every_thread_has_a_time_of_its_own() {
     });
 }
 
+/// A busy machine can take a thread off its processor within its first span, before the thread's
+/// clock was read for the first time.
+#[test]
+fn a_wait_before_the_first_reading_is_off_cpu_time() {
+    own_process!();
+    if !has_source() {
+        return;
+    }
+    in_most_rounds("the first span of a thread", || {
+        let first_span = || {
+            let start = ticks();
+            std::thread::sleep(Duration::from_millis(20));
+            let before = off_cpu_ticks_at(start);
+            black_box(burn(STEPS / 8));
+            let end = ticks();
+            ns(off_of_span(before, off_cpu_ticks_at(end), end - start))
+        };
+        let off_ns = std::thread::spawn(first_span).join().unwrap();
+        ensure(off_ns >= 20_000_000 - BOUND_NS, &off_ns)
+    });
+}
+
 /// The time never decreases, however often it is read. Spans side by side have no more of it than
 /// the span around them.
 #[test]

@@ -86,6 +86,9 @@ use rseq::Word;
 /// Age above which a reading with the time does not trust a mark. Settling then takes 0.01 % of the
 /// time, at a microsecond each.
 const MAX_MARK_AGE_NS: u64 = 10_000_000;
+/// Longest time that a thread takes from a reading of the counter to the start of its account,
+/// unless it is switched out in between.
+const MAX_BEGIN_NS: u64 = 50_000;
 /// Replaces the time if the caller has not read it.
 const NOT_READ: u64 = 0;
 
@@ -263,7 +266,7 @@ impl State {
     fn settle_alone(&self, now_ticks: u64) -> u64 {
         let before = self.account.reported();
         if !self.account.has_begun() {
-            self.begin();
+            self.begin(now_ticks);
             return before;
         }
         let word = self.word.get();
@@ -290,9 +293,10 @@ impl State {
     }
 
     /// Makes the first reading of this thread, twice. The first one takes longer than others, which
-    /// would make all later results too large.
+    /// would make all later results too large. If the thread was switched out since `now_ticks`,
+    /// that time is off-CPU time.
     #[cold]
-    fn begin(&self) {
+    fn begin(&self, now_ticks: u64) {
         match source() {
             Source::Rseq => self.word.set(Word::of_this_thread()),
             Source::Clock => {}
@@ -300,7 +304,13 @@ impl State {
         }
         let _ = read(self.word.get(), NOT_READ);
         if let Some(reading) = read(self.word.get(), NOT_READ) {
-            self.account.begin(reading, rate::current());
+            let since = match now_ticks {
+                NOT_READ => 0,
+                read => reading.ticks.saturating_sub(read),
+            };
+            let is_late = since > rate::ticks_of_ns(MAX_BEGIN_NS);
+            let off_ticks = if is_late { since } else { 0 };
+            self.account.begin(reading, off_ticks, rate::current());
         }
     }
 

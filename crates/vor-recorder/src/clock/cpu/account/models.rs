@@ -19,10 +19,10 @@ fn reading(number: u64) -> Reading {
 fn a_reader_finds_ticks_and_cpu_time_of_one_reading() {
     loom::model(|| {
         let account = Arc::new(Account::new());
-        account.begin(reading(1), RATE);
+        account.begin(reading(1), 0, RATE);
         let owner = {
             let account = Arc::clone(&account);
-            thread::spawn(move || account.begin(reading(2), RATE))
+            thread::spawn(move || account.begin(reading(2), 0, RATE))
         };
         if let Some(begin) = account.begin_reading_from_other_thread() {
             assert!((1..=2).contains(&begin.cpu));
