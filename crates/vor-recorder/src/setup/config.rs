@@ -174,6 +174,7 @@ impl Config {
     /// | `VOR_LISTEN_ORIGIN=LIST` | the origins whose pages may watch it by a WebSocket, separated by commas |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
+    /// | `VOR_CPU=time`, `split` or `wait` | another name for one of the next three |
     /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
     /// | `VOR_CPU_SPLIT=1` | the same, and its part in the kernel |
     /// | `VOR_WAITS=1` | the CPU time, and how much of the rest was a wait for a processor; see [`waits`](Self::waits) |

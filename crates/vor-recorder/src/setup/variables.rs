@@ -35,6 +35,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "VOR_LISTEN_ORIGIN",
     "VOR_RING_KIB",
     "VOR_COUNT_SCOPES",
+    "VOR_CPU",
     "VOR_CPU_TIME",
     "VOR_CPU_SPLIT",
     "VOR_WAITS",
@@ -270,7 +271,15 @@ impl Config {
         let cpu_time = variables.flag("VOR_CPU_TIME").unwrap_or(false);
         let cpu_split = variables.flag("VOR_CPU_SPLIT").unwrap_or(false);
         let waits = variables.flag("VOR_WAITS").unwrap_or(false);
-        config = config.cpu_time(cpu_time).cpu_split(cpu_split).waits(waits);
+        let measured = variables.value("VOR_CPU", "`time`, `split` or `wait`", |text| {
+            let is_known = ["", "time", "split", "wait"].contains(&text);
+            is_known.then(|| text.to_owned())
+        });
+        let measures = |what| measured.as_deref() == Some(what);
+        config = config
+            .cpu_time(cpu_time || measures("time"))
+            .cpu_split(cpu_split || measures("split"))
+            .waits(waits || measures("wait"));
         config.allocations = variables.flag("VOR_ALLOCATIONS");
         config.capture = variables.path();
         config.retention = variables.retention(config.capture.as_deref());
@@ -434,7 +443,8 @@ pub(super) mod tests {
             "VOR_HEAPS",
             "VOR_COUNT_SCOPE",
             "VOR_ALLOC",
-            "VOR_CPU",
+            "VOR_CPUS",
+            "VOR_CPU_TIM",
             "VOR_RECORD_SLOW_MS",
             "VOR_RECORD_BEFORE",
             "VOR",
@@ -463,7 +473,8 @@ pub(super) mod tests {
             [
                 ("VOR_ALLOC", "VOR_ALLOCATIONS"),
                 ("VOR_COUNT_SCOPE", "VOR_COUNT_SCOPES"),
-                ("VOR_CPU", "VOR_CPU_TIME"),
+                ("VOR_CPUS", "VOR_CPU"),
+                ("VOR_CPU_TIM", "VOR_CPU_TIME"),
                 ("VOR_HEAPS", "VOR_HEAP_SNAPSHOTS_S"),
                 ("VOR_RCEORD", "VOR_RECORD"),
                 ("VOR_RECORD_BEFORE", "VOR_RECORD_FRAMES_BEFORE"),

@@ -208,4 +208,8 @@ fn variables_measure_the_cpu_time_of_scopes() {
     assert_eq!(measured(&[("VOR_CPU_TIME", "0")]), ["false", "false"]);
     assert_eq!(measured(&[("VOR_CPU_TIME", "1")]), ["true", "false"]);
     assert_eq!(measured(&[("VOR_CPU_SPLIT", "1")]), ["true", "true"]);
+    assert_eq!(measured(&[("VOR_CPU", "time")]), ["true", "false"]);
+    assert_eq!(measured(&[("VOR_CPU", "split")]), ["true", "true"]);
+    assert_eq!(measured(&[("VOR_CPU", "wait")]), ["true", "false"]);
+    assert_eq!(measured(&[("VOR_CPU", "")]), ["false", "false"]);
 }
