@@ -83,4 +83,35 @@ pub(super) fn run(state: &str) {
     ];
     let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
     print(state, &names, &times);
+
+    let (their_news, mut their_reader) = theirs::broadcast::channel(16);
+    let (news, mut reader) = ours::broadcast::channel(16);
+    let (their_state, mut their_watcher) = theirs::watch::channel(0_u64);
+    let (watched, mut watcher) = ours::watch::channel(0_u64);
+    let names = [
+        "tokio broadcast",
+        "vor broadcast",
+        "tokio watch",
+        "vor watch",
+    ];
+    let mut loops: [Loop<'_>; 4] = [
+        timed!(runtime, {
+            black_box(&their_news).send(1_u64).unwrap();
+            black_box(black_box(&mut their_reader).recv().await.unwrap());
+        }),
+        timed!(runtime, {
+            black_box(&news).send(1_u64).unwrap();
+            black_box(black_box(&mut reader).recv().await.unwrap());
+        }),
+        timed!(runtime, {
+            black_box(&their_state).send(1_u64).unwrap();
+            black_box(&mut their_watcher).changed().await.unwrap();
+        }),
+        timed!(runtime, {
+            black_box(&watched).send(1_u64).unwrap();
+            black_box(&mut watcher).changed().await.unwrap();
+        }),
+    ];
+    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
+    print(state, &names, &times);
 }

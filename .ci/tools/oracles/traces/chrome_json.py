@@ -2,6 +2,7 @@
 import collections
 import decimal
 import json
+import re
 
 from .events import (
     CounterValue, Events, Frame, Invalid, Message, Span, Task, comparable_args, flows_of,
@@ -141,9 +142,10 @@ class _Reader:
     def _chain(self, points):
         points.sort()
         phases = "".join(phase for _, _, phase in points)
-        if not (phases.startswith("s") and set(phases[1:-1]) <= {"t"}):
+        if not re.fullmatch("st*f*", phases):
             raise Invalid(f"the phases of a flow are {phases}")
-        return [innermost(self.events.spans, tid, at) for at, tid, _ in points]
+        spans = self.events.spans
+        return [(innermost(spans, tid, at), phase == "f") for at, tid, phase in points]
 
 
 def _check_thread(tid, spans):

@@ -117,5 +117,17 @@ def innermost(spans, tid, at):
 
 
 def flows_of(chains):
-    """Returns the arrows between neighbours in chains of spans, each a name and a start."""
-    return [Flow(*a, *b) for chain in chains for a, b in zip(chain, chain[1:])]
+    """Returns the arrows of flows.
+
+    A flow is a list of its points in the order of time: a span, which is a name and a start, and
+    whether the flow ends there. An arrow begins at the last point at which the flow does not end.
+    """
+    flows = []
+    for chain in chains:
+        begin = None
+        for span, is_end in chain:
+            if begin:
+                flows.append(Flow(*begin, *span))
+            if not is_end:
+                begin = span
+    return flows

@@ -56,7 +56,8 @@ def _events(rows):
     spans = with_depths([_span(row) for row in by_kind["span"]])
     chains = collections.defaultdict(list)
     for row in sorted(by_kind["flow"], key=lambda row: row["ts"]):
-        chains[row["flow"]].append(innermost(spans, row["tid"], row["ts"]))
+        span = innermost(spans, row["tid"], row["ts"])
+        chains[row["flow"]].append((span, row["stage"] == "End"))
     return Events(
         spans=spans,
         messages=[Message(row["tid"], row["ts"], row["name"]) for row in by_kind["message"]],

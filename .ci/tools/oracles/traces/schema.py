@@ -100,7 +100,8 @@ class _EventReader:
             if not self.opened[uuid]:
                 raise Invalid(f"a flow on track {uuid} at {at} is in no span")
             start, name, *_ = self.opened[uuid][-1]
-            self.chains[event.legacy_event.unscoped_id].append((name, start))
+            is_end = event.legacy_event.phase == ord("f")
+            self.chains[event.legacy_event.unscoped_id].append(((name, start), is_end))
         elif event.type == protos.TrackEvent.TYPE_COUNTER:
             unit = track.counter.unit_name or UNIT_NAMES[track.counter.unit]
             value = event.double_counter_value * (track.counter.unit_multiplier or 1)

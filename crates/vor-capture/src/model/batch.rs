@@ -202,7 +202,8 @@ pub enum FlowStage {
     Begin,
     /// One between.
     Step,
-    /// The last.
+    /// The last, one for each scope that receives what goes from thread to thread. All of them
+    /// follow the last point of another stage.
     End,
 }
 

@@ -69,6 +69,9 @@ impl FlowId {
 
     /// Ends the flow in the innermost scope that is open on this thread. Viewers show a flow that
     /// never ends up to its last step.
+    ///
+    /// A value that several scopes receive has a flow that ends in each of them. All these arrows
+    /// begin at the last step, or at the begin without one.
     #[inline]
     pub fn end(self) {
         self.pass(FlowStage::End);

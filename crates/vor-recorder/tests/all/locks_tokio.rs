@@ -580,10 +580,12 @@ fn the_depth_of_a_channel_is_a_metric_and_so_is_what_receivers_missed() {
     let (sender, mut receiver) = mpsc::named("jobs", 8);
     let (events, mut event) = mpsc::unbounded_named("events");
     let (news, mut reader) = broadcast::named("news", 2);
+    let (change, _changes) = watch::named("settings", 0);
     for message in 0..5 {
         sender.try_send(message).unwrap();
         events.send(message).unwrap();
         news.send(message).unwrap();
+        change.send(message).unwrap();
     }
     let permit = ready(pin!(sender.clone().reserve_owned())).unwrap();
     let sender = permit.send(5);
@@ -608,7 +610,10 @@ fn the_depth_of_a_channel_is_a_metric_and_so_is_what_receivers_missed() {
                 "depth: jobs",
                 "received: jobs",
                 "depth: events",
+                "depth: news",
+                "sent: news",
                 "lagged: news",
+                "changes: settings",
             ];
             frames.push(names.map(metric));
         }
@@ -616,8 +621,8 @@ fn the_depth_of_a_channel_is_a_metric_and_so_is_what_receivers_missed() {
     assert_eq!(
         frames,
         [
-            [Some(7.0), Some(1.0), Some(2.0), Some(3.0)],
-            [Some(0.0), Some(7.0), Some(0.0), Some(0.0)]
+            [7.0, 1.0, 2.0, 2.0, 5.0, 3.0, 5.0].map(Some),
+            [0.0, 7.0, 0.0, 1.0, 0.0, 0.0, 0.0].map(Some),
         ]
     );
 }

@@ -14,11 +14,13 @@ use vor_fixtures::own_process;
 use vor_recorder::bridges::tokio::named;
 use vor_recorder::hot::scope::scope;
 use vor_recorder::locks::tokio::mpsc::error::{SendTimeoutError, TrySendError};
-use vor_recorder::locks::tokio::{mpsc, oneshot};
+use vor_recorder::locks::tokio::{broadcast, mpsc, oneshot, watch};
 use vor_recorder::setup::Config;
 use vor_recorder::{__vor_channel as channel, profile_scope};
 
-use crate::locks_support::{Recording, arrows, arrows_to, let_others_wait, read, start};
+use crate::locks_support::{
+    Point, RecordedTask, Recording, arrows, arrows_to, let_others_wait, read, start,
+};
 
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -27,7 +29,7 @@ fn runtime() -> Runtime {
 
 /// Checks the arrows between scopes `sent 0`, `sent 1` … and `received 0`, `received 1` …
 fn check(recording: &Recording, arrows_of: usize) {
-    let arrow = |at| (format!("sent {at}"), format!("received {at}"));
+    let arrow = |at| arrow(&format!("sent {at}"), &format!("received {at}"));
     let expected: Vec<_> = (0..arrows_of).map(arrow).collect();
     assert_eq!(arrows(recording), expected);
 }
@@ -209,6 +211,168 @@ fn the_message_of_a_channel_for_one_has_an_arrow() {
     assert_eq!(waits_passed(&recording), ["wait: answer to receive"]);
 }
 
+fn arrow(from: &str, to: &str) -> (String, String) {
+    (from.to_owned(), to.to_owned())
+}
+
+#[test]
+fn a_message_for_all_receivers_has_an_arrow_to_each() {
+    own_process!();
+    let (_folder, path) = start(Config::new());
+    let runtime = runtime();
+    let (sender, mut first) = broadcast::named_with_flows("news", 4);
+    let mut second = sender.subscribe();
+    let mut third = first.resubscribe();
+    for message in 0..2 {
+        let sent = scope(&format!("sent {message}"));
+        assert_eq!(sender.send(message).unwrap(), 3);
+        drop(sent);
+    }
+    for message in 0..2 {
+        let received = scope("first");
+        assert_eq!(first.try_recv(), Ok(message));
+        drop(received);
+        let received = scope("second");
+        assert_eq!(second.blocking_recv(), Ok(message));
+        drop(received);
+        let _received = scope("third");
+        assert_eq!(runtime.block_on(third.recv()), Ok(message));
+    }
+    let recording = read(&path);
+    let expected = ["sent 0", "sent 1"]
+        .map(|sent| ["first", "second", "third"].map(|received| arrow(sent, received)));
+    assert_eq!(arrows(&recording), expected.concat());
+    assert!(arrows_to(&recording, FlowStage::Step).is_empty());
+}
+
+#[test]
+fn each_receiver_that_waits_has_the_arrow_in_its_wait() {
+    own_process!();
+    let (_folder, path) = start(Config::new());
+    let runtime = runtime();
+    let (sender, mut first) = broadcast::named_with_flows("news", 4);
+    let (change, mut changes) = watch::named_with_flows("state", 0);
+    let (mut second, mut third) = (sender.subscribe(), sender.subscribe());
+    let thread = std::thread::spawn(move || {
+        profile_scope!("thread");
+        assert_eq!(first.blocking_recv(), Ok(1));
+    });
+    let tasks = [
+        runtime.spawn(named("task", async move { second.recv().await.unwrap() })),
+        runtime.spawn(named(
+            "other task",
+            async move { third.recv().await.unwrap() },
+        )),
+        runtime.spawn(named("watcher", async move {
+            changes.changed().await.unwrap();
+            assert_eq!(*changes.wait_for(|value| *value == 2).await.unwrap(), 2);
+            1
+        })),
+    ];
+    runtime.block_on(yield_now());
+    let_others_wait();
+    let order = scope("order");
+    sender.send(1).unwrap();
+    drop(order);
+    thread.join().unwrap();
+    for value in 1..3 {
+        let _change = scope(&format!("change {value}"));
+        change.send(value).unwrap();
+        runtime.block_on(yield_now());
+    }
+    for task in tasks {
+        assert_eq!(runtime.block_on(task).unwrap(), 1);
+    }
+    let recording = read(&path);
+    // Each wait ends just before its message is received.
+    let mut found = arrows(&recording);
+    found.sort();
+    let mut expected = [
+        arrow("order", "wait: news to receive"),
+        arrow("order", "thread"),
+        arrow("order", "task"),
+        arrow("order", "task"),
+        arrow("order", "other task"),
+        arrow("order", "other task"),
+        arrow("change 1", "watcher"),
+        arrow("change 1", "watcher"),
+        arrow("change 2", "watcher"),
+        arrow("change 2", "watcher"),
+    ];
+    expected.sort();
+    assert_eq!(found, expected);
+    let mut ends = recording.flows.values().flatten();
+    let is_in = |task: &&RecordedTask, point: &Point| {
+        (task.start_ticks..=task.end_ticks).contains(&point.ticks)
+    };
+    let waits = recording.ended_tasks();
+    let waits: Vec<_> = waits
+        .into_iter()
+        .filter(|task| task.name.starts_with("wait: "))
+        .collect();
+    assert_eq!(waits.len(), 4);
+    assert!(ends.all(|(_, point)| point.stage != FlowStage::Step));
+    for wait in &waits {
+        let points = recording.flows.values().flatten();
+        let inside =
+            points.filter(|(_, point)| point.stage == FlowStage::End && is_in(wait, point));
+        assert!(inside.count() > 0, "{}", wait.name);
+    }
+}
+
+#[test]
+fn a_change_has_an_arrow_to_each_receiver_that_sees_it() {
+    own_process!();
+    let (_folder, path) = start(Config::new());
+    let runtime = runtime();
+    let (sender, mut receiver) = watch::named_with_flows("state", 0);
+    for way in 0..6 {
+        let changed = scope(&format!("sent {way}"));
+        match way {
+            0 => sender.send(way).unwrap(),
+            1 => sender.send_modify(|value| *value = way),
+            2 => assert!(sender.send_if_modified(|value| {
+                *value = way;
+                true
+            })),
+            _ => assert_eq!(sender.send_replace(way), way - 1),
+        }
+        drop(changed);
+        assert!(!sender.send_if_modified(|_| false));
+        let received = scope(&format!("received {way}"));
+        match way {
+            0 | 3 => assert_eq!(*receiver.borrow_and_update(), way),
+            1 | 4 => runtime.block_on(receiver.changed()).unwrap(),
+            _ => {
+                let seen = receiver.wait_for(|value| *value == way);
+                assert_eq!(*runtime.block_on(seen).unwrap(), way);
+            }
+        }
+        drop(received);
+        let _again = scope("again");
+        assert_eq!(*receiver.borrow_and_update(), way);
+    }
+    {
+        let _last = scope("last");
+        sender.send_replace(9);
+    }
+    let mut late = sender.subscribe();
+    let mut copy = receiver.clone();
+    let copied = scope("copy");
+    assert_eq!(
+        (*late.borrow_and_update(), *copy.borrow_and_update()),
+        (9, 9)
+    );
+    drop(copied);
+    let recording = read(&path);
+    let mut expected: Vec<_> = (0..6)
+        .map(|way| arrow(&format!("sent {way}"), &format!("received {way}")))
+        .collect();
+    // The late receiver came after the last change.
+    expected.push(arrow("last", "copy"));
+    assert_eq!(arrows(&recording), expected);
+}
+
 #[test]
 fn a_message_that_is_not_sent_has_no_arrow() {
     own_process!();
@@ -226,6 +390,12 @@ fn a_message_that_is_not_sent_has_no_arrow() {
     let (sender, receiver) = oneshot::named_with_flows("answer");
     drop(receiver);
     assert_eq!(sender.send(6), Err(6));
+    let (sender, receiver) = broadcast::named_with_flows("news", 1);
+    drop(receiver);
+    assert_eq!(sender.send(7).unwrap_err().0, 7);
+    let (sender, receiver) = watch::named_with_flows("state", 0);
+    drop(receiver);
+    assert_eq!(sender.send(8).unwrap_err().0, 8);
     let recording = read(&path);
     assert!(arrows_to(&recording, FlowStage::End).is_empty());
     let points = recording.flows.values().flatten();
@@ -246,6 +416,12 @@ fn channels_without_flows_record_none() {
     answer.send(2).unwrap();
     assert_eq!(receiver.try_recv().as_deref(), Ok(&1));
     assert_eq!(answered.blocking_recv(), Ok(2));
+    let (news, mut reader) = broadcast::named("news", 1);
+    news.send(3).unwrap();
+    assert_eq!(reader.try_recv(), Ok(3));
+    let (change, mut changes) = watch::named("state", 0);
+    change.send(4).unwrap();
+    assert_eq!(*changes.borrow_and_update(), 4);
     let recording = read(&path);
     recording.assert_empty();
     assert!(recording.flows.is_empty());

@@ -129,7 +129,7 @@ fn run_tasks() {
     other.unwrap().join().unwrap();
 }
 
-/// Sends work to another thread through a channel, and receives the answer.
+/// Sends work to another thread through a channel, and receives the answer in two scopes.
 fn run_flows() {
     let (to, from) = mpsc::channel::<(FlowId, u64)>();
     let (back, answers) = mpsc::channel();
@@ -150,8 +150,10 @@ fn run_flows() {
         }
         request.step("sent");
         let (flow, _) = answers.recv().unwrap();
-        profile_scope!("answer");
-        flow.end();
+        for part in 0..2 {
+            profile_scope!("answer", part = part);
+            flow.end();
+        }
     }
     drop(to);
     worker.unwrap().join().unwrap();
@@ -387,7 +389,7 @@ fn traces_and_capture_match() {
     let rows = recorded(&capture);
     let count = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count() as u64;
     assert_eq!(count("task"), TASKS + 20);
-    assert_eq!(count("flow"), 3 * 20);
+    assert_eq!(count("flow"), 4 * 20);
     assert_eq!(count("message"), FRAMES * 3 * 5);
     assert_eq!(count("frame"), FRAMES + 1);
     // Nothing precedes the time from which viewers count.

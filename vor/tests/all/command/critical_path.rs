@@ -332,23 +332,29 @@ mod recorded {
         vor::Config::new().capture(&path).enable();
         let (jobs, mut received) = mpsc::named_with_flows("jobs", 1);
         let (plain, mut plain_received) = mpsc::unbounded_named("plain");
+        let (waits, is_waiting) = std::sync::mpsc::channel();
         let sender = thread::Builder::new().name("sender".into()).spawn(move || {
             for job in 0..2 {
-                thread::sleep(Duration::from_millis(20));
+                is_waiting.recv().unwrap();
                 vor::profile_scope!("order");
                 jobs.blocking_send(job).unwrap();
             }
-            thread::sleep(Duration::from_millis(20));
+            is_waiting.recv().unwrap();
             plain.send(2).unwrap();
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
+        // Polled after the receiver, which waits by then.
+        let say = || async { waits.send(()).unwrap() };
         runtime.block_on(named("consumer", async {
-            assert_eq!(received.recv().await, Some(0));
+            let received_first = tokio::join!(received.recv(), say()).0;
+            assert_eq!(received_first, Some(0));
             let mut many = Vec::new();
-            assert_eq!(received.recv_many(&mut many, 8).await, 1);
-            assert_eq!(plain_received.recv().await, Some(2));
+            let received_many = tokio::join!(received.recv_many(&mut many, 8), say()).0;
+            assert_eq!(received_many, 1);
+            let received_last = tokio::join!(plain_received.recv(), say()).0;
+            assert_eq!(received_last, Some(2));
         }));
         sender.unwrap().join().unwrap();
         vor::frame_mark();
@@ -356,8 +362,72 @@ mod recorded {
         let found = run("critical-path", &path, &["--json", "--task", "consumer"]).json();
         let waits = found["steps"].as_array().unwrap().iter();
         let waits = waits.filter(|step| step["state"] == "waiting");
-        let waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
-        let sent = "jobs to receive ← order on sender";
-        assert_eq!(waits, [sent, sent, "plain to receive"]);
+        let mut waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
+        // A poll of the other future of a `join!` divides a wait.
+        assert!(waits.len() >= 3);
+        waits.dedup();
+        assert_eq!(
+            waits,
+            ["jobs to receive ← order on sender", "plain to receive"]
+        );
+    }
+
+    /// Each of two tasks that wait for one message names its sender.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn all_tasks_that_wait_for_a_message_name_its_sender() {
+        use vor::sync::tokio::{broadcast, watch};
+        use vor::tokio::named;
+
+        own_process!();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        vor::Config::new().capture(&path).enable();
+        let (news, mut first) = broadcast::named_with_flows("news", 1);
+        let (state, mut changes) = watch::named_with_flows("state", 0);
+        let mut second = news.subscribe();
+        let (waits, is_waiting) = std::sync::mpsc::channel();
+        let sender = thread::Builder::new().name("sender".into()).spawn(move || {
+            is_waiting.recv().unwrap();
+            {
+                vor::profile_scope!("publish");
+                news.send(1).unwrap();
+            }
+            is_waiting.recv().unwrap();
+            vor::profile_scope!("set up");
+            state.send(1).unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        // Polled after the receivers, which wait by then.
+        let say = || async { waits.send(()).unwrap() };
+        let wait = async |receiver: &mut broadcast::Receiver<i32, _>| {
+            assert_eq!(receiver.recv().await, Ok(1));
+        };
+        let first = named("first", wait(&mut first));
+        let second = named("second", async {
+            wait(&mut second).await;
+            tokio::join!(changes.changed(), say()).0.unwrap();
+        });
+        runtime.block_on(async { tokio::join!(first, second, say()) });
+        sender.unwrap().join().unwrap();
+        vor::frame_mark();
+        vor::flush();
+        let (published, changed) = (
+            "news to receive ← publish on sender",
+            "state to change ← set up on sender",
+        );
+        for (task, expected) in [
+            ("first", &[published][..]),
+            ("second", &[published, changed]),
+        ] {
+            let found = run("critical-path", &path, &["--json", "--task", task]).json();
+            let waits = found["steps"].as_array().unwrap().iter();
+            let waits = waits.filter(|step| step["state"] == "waiting");
+            let mut waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
+            waits.dedup();
+            assert_eq!(waits, expected);
+        }
     }
 }

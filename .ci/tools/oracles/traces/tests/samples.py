@@ -17,8 +17,9 @@ ROWS = [
     {"kind": "frame", "set": "physics", "index": 4, "ts": 1_000, "dur": 900},
     {"kind": "counter", "name": "mem", "unit": "MB", "ts": 1_000, "value": 1.5},
     {"kind": "counter", "name": "load", "unit": "", "ts": 1_000, "value": 2.0},
-    {"kind": "flow", "tid": 5, "ts": 1_210, "flow": 1},
-    {"kind": "flow", "tid": 6, "ts": 1_410, "flow": 1},
+    {"kind": "flow", "tid": 5, "ts": 1_210, "flow": 1, "stage": "Begin"},
+    {"kind": "flow", "tid": 6, "ts": 1_410, "flow": 1, "stage": "End"},
+    {"kind": "flow", "tid": 5, "ts": 1_510, "flow": 1, "stage": "End"},
 ]
 
 
@@ -52,7 +53,7 @@ _SLICES = [
     _slice("wake", 1_300, 0, 1, track="tasks"),
     _slice("frame 4", 1_000, 900, 0, track="frames of physics", **{"debug.index": 4}),
 ]
-FLOWS = [["inner", 1_200, "other", 1_400]]
+FLOWS = [["inner", 1_200, "other", 1_400], ["inner", 1_200, "outer", 1_100]]
 COUNTERS = [["mem", "bytes", 1_000, 1.5e6], ["load", None, 1_000, 2.0]]
 
 
@@ -101,6 +102,7 @@ _CHROME = {
     "load": _event("C", "load", 0, args={"value": 2.0}),
     "flow": _event("s", "flow", 0.21, tid=5, id=1, bp="e"),
     "flow end": _event("f", "flow", 0.41, tid=6, id=1, bp="e"),
+    "other flow end": _event("f", "flow", 0.51, tid=5, id=1, bp="e"),
 }
 
 

@@ -43,7 +43,7 @@ class Processor(TraceCase):
 
     def test_rejects_other_flows_and_counters(self):
         samples.write_answers(self.trace, samples.slices(), flows=[])
-        self.assert_rejects("processor", "flows: 1 recorded, 1 missing")
+        self.assert_rejects("processor", "flows: 2 recorded, 2 missing")
         for counter in ["mem", "bytes", 1_000, 1.5], ["mem", None, 1_000, 1.5e6]:
             samples.write_answers(
                 self.trace, samples.slices(), counters=[counter, samples.COUNTERS[1]]
@@ -71,7 +71,7 @@ class Processor(TraceCase):
             slice_["track"] = slice_["track"] and slice_["track"].replace("frames", "frame")
         slices[0]["category"] = "app"
         counters = [["mem MB", None, 0, 1.5], ["load value", None, 0, 2.0]]
-        flows = [["inner", 200, "other", 400]]
+        flows = [["inner", 200, "other", 400], ["inner", 200, "outer", 100]]
         for value, accepted in (0.5 + 1e-16, True), (0.5 + 1e-12, False):
             slices[0]["args"]["args.x"] = value
             samples.write_answers(self.trace, slices, flows, counters)

@@ -76,8 +76,9 @@ class Schema(TraceCase):
         self.event(1_300, end, MAIN)
         self.event(1_300, instant, TASKS, name="wake")
         other = self.event(1_400, begin, WORKER, name="other")
-        self.flow(1_410, WORKER)
+        self.flow(1_410, WORKER, is_end=True)
         self.event(1_450, end, WORKER)
+        self.flow(1_510, MAIN, is_end=True)
         self.event(1_800, end, TASKS)
         self.event(1_900, end, MAIN)
         self.frame_end = self.event(1_900, end, FRAMES)
@@ -88,10 +89,11 @@ class Schema(TraceCase):
                 iid=line, file_name="src/b.rs", line_number=line
             )
 
-    def flow(self, at, track):
+    def flow(self, at, track, is_end=False):
         packet = self.packet(timestamp=at, timestamp_clock_id=6)
         packet.track_event.track_uuid = track
         packet.track_event.legacy_event.unscoped_id = 1
+        packet.track_event.legacy_event.phase = ord("f" if is_end else "s")
 
     def save(self, extra=b""):
         path = self.folder / "trace.pftrace"

@@ -76,7 +76,7 @@ impl<R: Received> Gauge for ChannelInfo<R> {
 
 /// Returns a number that no other thread has as long as this one lives. It is not 0.
 #[inline(always)]
-fn this_thread() -> u64 {
+pub(in crate::locks) fn this_thread() -> u64 {
     thread_local! {
         static HERE: u8 = const { 0 };
     }

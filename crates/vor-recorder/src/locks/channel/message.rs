@@ -82,6 +82,13 @@ impl<T, F: Track> Message<T, F> {
         self.flow.step();
     }
 
+    /// The message ends the wait whose scope or task is polled on this thread, and goes to other
+    /// receivers too. So the arrow ends here, and theirs do not begin here.
+    #[cfg(feature = "tokio")]
+    pub(in crate::locks) fn end_one_wait(&self) {
+        self.flow.end();
+    }
+
     /// Returns the value of a message that this thread has received.
     #[inline(always)]
     pub(in crate::locks) fn receive(self) -> T {
@@ -95,6 +102,16 @@ impl<T, F> Message<T, F> {
     #[inline(always)]
     pub fn into_inner(self) -> T {
         self.value
+    }
+}
+
+/// For channels whose receivers all get each message.
+impl<T: Clone, F: Copy> Clone for Message<T, F> {
+    fn clone(&self) -> Self {
+        Self {
+            value: self.value.clone(),
+            flow: self.flow,
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 //! | `waited` | a future whose wait is a task |
 //! | `held` | the name, the holder and the waiters of a lock |
 //! | `reads` | since when tasks read locks |
+//! | `unread` | the depth of a channel whose receivers all get each message |
 //! | `mutex`, `rwlock` | the locks |
 //! | `once_cell` | an initialisation, whose task is the holder |
 //! | `semaphore`, `notify`, `barrier` | waits without a holder |
@@ -30,6 +31,7 @@
 mod waited;
 mod held;
 mod reads;
+mod unread;
 pub mod mutex;
 pub mod rwlock;
 pub mod once_cell;

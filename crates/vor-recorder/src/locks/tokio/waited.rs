@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::tokio::task::coop;
-pub(super) use ::tokio::task::coop::consume_budget as spend_budget;
+pub(super) use ::tokio::task::coop::{consume_budget as spend_budget, has_budget_remaining};
 use pin_project_lite::pin_project;
 use vor_capture::model::catalog::SiteId;
 

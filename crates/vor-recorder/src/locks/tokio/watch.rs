@@ -1,16 +1,22 @@
-//! A value of tokio that its receivers watch. It records the waits for changes.
+//! A value of tokio that its receivers watch. It records its changes, and the waits for them.
 
+use std::future::Future as _;
 use std::panic::Location;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 use ::tokio::sync::watch;
 pub use ::tokio::sync::watch::{Ref, error};
 
 use self::error::{RecvError, SendError};
-use super::waited::{Unheld, Waited};
+use super::waited::{Unheld, poll_waiting, spend_budget};
+use crate::hot::flow::{FlowId, flow};
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::locks::blocked::shape;
+use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
 
 /// A wait for a change of a value.
 const TO_CHANGE: &Shape = &shape(" to change");
@@ -20,13 +26,41 @@ const TO_CHANGE: &Shape = &shape(" to change");
 struct WatchInfo {
     name: ValueName,
     to_change: NamedSite,
+    /// Changes of the value. Written while the value is locked, read by marks, relaxed.
+    changes: AtomicU64,
+    /// Changes until the last mark. Written and read by marks, relaxed.
+    changes_before: AtomicU64,
+    /// The number of the last change's flow, if changes have flows. Written while the value is
+    /// locked. A receiver reads it after it has seen the change, relaxed.
+    flow: Option<AtomicU64>,
+    _registration: Option<GaugeRegistration>,
+}
+
+impl Gauge for WatchInfo {
+    fn name(&self) -> String {
+        format!("changes: {}", self.name)
+    }
+
+    fn unit(&self) -> &'static str {
+        "changes"
+    }
+
+    fn read(&self) -> f64 {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let before = self.changes_before.swap(changes, Ordering::Relaxed);
+        changes.wrapping_sub(before) as f64
+    }
 }
 
 impl WatchInfo {
-    fn new(name: ValueName) -> Arc<Self> {
-        Arc::new(Self {
+    fn new(name: ValueName, has_flows: bool) -> Arc<Self> {
+        Arc::new_cyclic(|info: &Weak<Self>| Self {
             name,
             to_change: NamedSite::new(TO_CHANGE),
+            changes: AtomicU64::new(0),
+            changes_before: AtomicU64::new(0),
+            flow: has_flows.then(|| AtomicU64::new(0)),
+            _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
         })
     }
 
@@ -34,6 +68,38 @@ impl WatchInfo {
         Unheld {
             site: &self.to_change,
             name: self.name,
+        }
+    }
+
+    /// Counts a change, and begins its flow. The value is locked.
+    fn changed(&self) {
+        if cfg!(feature = "off") {
+            return;
+        }
+        let changes = self.changes.load(Ordering::Relaxed);
+        self.changes.store(changes + 1, Ordering::Relaxed);
+        if let Some(last) = &self.flow {
+            last.store(flow().number(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of the last change's flow, 0 without one.
+    fn last_flow(&self) -> u64 {
+        let last = self.flow.as_ref();
+        last.map_or(0, |last| last.load(Ordering::Relaxed))
+    }
+
+    /// The last change ends the wait whose task is polled on this thread.
+    fn end_wait(&self) {
+        FlowId::of_number(self.last_flow()).end();
+    }
+
+    /// Ends the last change's flow in the scope that is open on this thread, unless it is `seen`.
+    fn see(&self, seen: &mut u64) {
+        let flow = self.last_flow();
+        if flow != *seen {
+            FlowId::of_number(flow).end();
+            *seen = flow;
         }
     }
 }
@@ -51,10 +117,13 @@ pub struct Sender<T> {
 ///
 /// A future that waits for a change while recording is on begins a task `wait: NAME to change`,
 /// which ends when it is polled with the change, or with the step `cancelled` when it is dropped.
+/// The metric `changes: NAME` is the number of changes since the last mark.
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: watch::Receiver<T>,
     info: Arc<WatchInfo>,
+    /// The number of the flow of the last change that this receiver has seen.
+    seen: u64,
 }
 
 /// Makes a value that can be watched, whose name is the place of this call.
@@ -77,18 +146,37 @@ pub struct Receiver<T> {
 #[must_use]
 #[track_caller]
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
-    with_name(ValueName::Place(Location::caller()), value)
+    with_name(ValueName::Place(Location::caller()), value, false)
 }
 
 /// Makes a value with a name that can be watched.
 #[must_use]
 pub fn named<T>(name: &'static str, value: T) -> (Sender<T>, Receiver<T>) {
-    with_name(ValueName::Named(name), value)
+    with_name(ValueName::Named(name), value, false)
 }
 
-fn with_name<T>(name: ValueName, value: T) -> (Sender<T>, Receiver<T>) {
+/// Makes a value with a name that can be watched. Its changes have flows: arrows point from the
+/// scope that changes the value to those that see the change, by [`changed`](Receiver::changed),
+/// [`wait_for`](Receiver::wait_for) or [`borrow_and_update`](Receiver::borrow_and_update).
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub mod sync { pub mod tokio { pub use vor_recorder::locks::tokio::watch; } } }
+/// use vor::sync::tokio::watch;
+///
+/// let (sender, mut receiver) = watch::named_with_flows("state", "loading");
+/// sender.send("ready").unwrap();
+/// assert_eq!(*receiver.borrow_and_update(), "ready");
+/// ```
+#[must_use]
+pub fn named_with_flows<T>(name: &'static str, value: T) -> (Sender<T>, Receiver<T>) {
+    with_name(ValueName::Named(name), value, true)
+}
+
+fn with_name<T>(name: ValueName, value: T, has_flows: bool) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = watch::channel(value);
-    let info = WatchInfo::new(name);
+    let info = WatchInfo::new(name, has_flows);
     let sender = Sender {
         inner: sender,
         info: Arc::clone(&info),
@@ -96,6 +184,7 @@ fn with_name<T>(name: ValueName, value: T) -> (Sender<T>, Receiver<T>) {
     let receiver = Receiver {
         inner: receiver,
         info,
+        seen: 0,
     };
     (sender, receiver)
 }
@@ -106,7 +195,7 @@ impl<T> Sender<T> {
     pub fn new(value: T) -> Self {
         Self {
             inner: watch::Sender::new(value),
-            info: WatchInfo::new(ValueName::Place(Location::caller())),
+            info: WatchInfo::new(ValueName::Place(Location::caller()), false),
         }
     }
 
@@ -116,23 +205,38 @@ impl<T> Sender<T> {
     ///
     /// Returns the new value in an error if nobody watches.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.inner.send(value)
+        // As in tokio, a receiver may go at any moment, so this is not decided under a lock.
+        if self.inner.receiver_count() == 0 {
+            return Err(SendError(value));
+        }
+        self.send_replace(value);
+        Ok(())
     }
 
     /// Changes the value in place, also if nobody watches.
     pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
-        self.inner.send_modify(modify);
+        self.send_if_modified(|value| {
+            modify(value);
+            true
+        });
     }
 
     /// Changes the value in place. Receivers learn of it if `modify` returns `true`, which this
     /// returns too.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
-        self.inner.send_if_modified(modify)
+        self.inner.send_if_modified(|value| {
+            let is_modified = modify(value);
+            if is_modified {
+                self.info.changed();
+            }
+            is_modified
+        })
     }
 
     /// Changes the value, also if nobody watches, and returns the old one.
-    pub fn send_replace(&self, value: T) -> T {
-        self.inner.send_replace(value)
+    pub fn send_replace(&self, mut value: T) -> T {
+        self.send_modify(|current| std::mem::swap(current, &mut value));
+        value
     }
 
     /// Returns the value, which does not change until the reference is dropped.
@@ -152,9 +256,12 @@ impl<T> Sender<T> {
 
     /// Makes a receiver, which has seen the value.
     pub fn subscribe(&self) -> Receiver<T> {
+        // A change in between has an arrow, since this receiver sees its value.
+        let seen = self.info.last_flow();
         Receiver {
             inner: self.inner.subscribe(),
             info: Arc::clone(&self.info),
+            seen,
         }
     }
 
@@ -177,7 +284,9 @@ impl<T> Receiver<T> {
 
     /// Returns the value, and has seen it from now on.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        self.inner.borrow_and_update()
+        let value = self.inner.borrow_and_update();
+        self.info.see(&mut self.seen);
+        value
     }
 
     /// Returns whether the value has changed since this receiver saw it.
@@ -205,7 +314,28 @@ impl<T> Receiver<T> {
     ///
     /// Returns an error if all senders are gone.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
-        Waited::new(pin!(self.inner.changed()), self.info.awaited()).await
+        // If all senders are gone, the future knows whether there was a change before.
+        if self
+            .inner
+            .has_changed()
+            .is_ok_and(|has_changed| has_changed)
+        {
+            spend_budget().await;
+            self.inner.mark_unchanged();
+            self.info.see(&mut self.seen);
+            return Ok(());
+        }
+        let mut changed = pin!(self.inner.changed());
+        let poll = poll_waiting(self.info.awaited(), |context, has_waited| {
+            let polled = changed.as_mut().poll(context);
+            if let (true, Poll::Ready(Ok(()))) = (has_waited, &polled) {
+                self.info.end_wait();
+            }
+            polled
+        });
+        poll.await?;
+        self.info.see(&mut self.seen);
+        Ok(())
     }
 
     /// Waits until the value satisfies a condition, and returns it.
@@ -217,8 +347,17 @@ impl<T> Receiver<T> {
         &mut self,
         condition: impl FnMut(&T) -> bool,
     ) -> Result<Ref<'_, T>, RecvError> {
-        let satisfied = pin!(self.inner.wait_for(condition));
-        Waited::new(satisfied, self.info.awaited()).await
+        let mut satisfied = pin!(self.inner.wait_for(condition));
+        let poll = poll_waiting(self.info.awaited(), |context, has_waited| {
+            let polled = satisfied.as_mut().poll(context);
+            if let (true, Poll::Ready(Ok(_))) = (has_waited, &polled) {
+                self.info.end_wait();
+            }
+            polled
+        });
+        let value = poll.await?;
+        self.info.see(&mut self.seen);
+        Ok(value)
     }
 
     /// Returns whether two receivers watch the same value.
@@ -241,6 +380,7 @@ impl<T> Clone for Receiver<T> {
         Self {
             inner: self.inner.clone(),
             info: Arc::clone(&self.info),
+            seen: self.seen,
         }
     }
 }

@@ -138,8 +138,8 @@ impl Recording {
     }
 }
 
-/// Returns the names of the innermost scopes around the ends of each flow, in order of their
-/// begins.
+/// Returns the names of the innermost scopes around the begin and each end of each flow, in order of
+/// the begins.
 #[cfg(any(feature = "tokio", all(feature = "crossbeam", feature = "flume")))]
 pub(crate) fn arrows(recording: &Recording) -> Vec<(String, String)> {
     arrows_to(recording, FlowStage::End)
@@ -148,10 +148,7 @@ pub(crate) fn arrows(recording: &Recording) -> Vec<(String, String)> {
 /// Does the same for the points of a stage instead of the ends.
 #[cfg(any(feature = "tokio", all(feature = "crossbeam", feature = "flume")))]
 pub(crate) fn arrows_to(recording: &Recording, stage: FlowStage) -> Vec<(String, String)> {
-    let mut flows: Vec<_> = recording.flows.values().collect();
-    flows.sort_by_key(|points| points.iter().map(|(_, point)| point.ticks).min());
-    let scope_of = |points: &[(String, Point)], stage: FlowStage| {
-        let (thread, point) = points.iter().find(|(_, point)| point.stage == stage)?;
+    let scope_at = |(thread, point): &(String, Point)| {
         let is_around = |span: &&Recorded| {
             span.thread == *thread && (span.start_ticks..=span.end_ticks).contains(&point.ticks)
         };
@@ -159,11 +156,23 @@ pub(crate) fn arrows_to(recording: &Recording, stage: FlowStage) -> Vec<(String,
         let innermost = around.max_by_key(|span| span.start_ticks)?;
         Some(innermost.name.clone())
     };
-    let arrow = |points: &&Vec<(String, _)>| {
-        let begin = scope_of(points, FlowStage::Begin)?;
-        Some((begin, scope_of(points, stage)?))
-    };
-    flows.iter().filter_map(arrow).collect()
+    let mut flows: Vec<_> = recording.flows.values().cloned().collect();
+    for points in &mut flows {
+        points.sort_by_key(|(_, point)| point.ticks);
+    }
+    flows.sort_by_key(|points| points[0].1.ticks);
+    let mut arrows = Vec::new();
+    for points in &flows {
+        let of = |stage| points.iter().filter(move |(_, point)| point.stage == stage);
+        let begin = of(FlowStage::Begin).next().and_then(scope_at);
+        let ends = of(stage).filter_map(scope_at);
+        arrows.extend(
+            begin
+                .into_iter()
+                .flat_map(|begin| ends.clone().map(move |end| (begin.clone(), end))),
+        );
+    }
+    arrows
 }
 
 /// Numbers that look random and follow from the seed.
