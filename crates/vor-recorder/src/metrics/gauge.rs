@@ -12,6 +12,8 @@ use vor_capture::sort::sort_by;
 
 use super::{Metrics, metrics};
 use crate::hot::thread;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
 
 /// A number that each mark reads. A mark reads it under the lock of the metrics, so reading takes
 /// no lock and waits for nothing.
@@ -34,6 +36,18 @@ pub trait Gauge: Send + Sync {
     /// Returns the number of these events, and begins to count again.
     fn take_count(&self) -> f64 {
         0.0
+    }
+}
+
+/// A count as of the last mark. Marks read and write it, relaxed.
+#[derive(Debug, Default)]
+pub struct LastCount(AtomicU64);
+
+impl LastCount {
+    /// Returns how much `count` has grown since the last call.
+    pub fn growth(&self, count: u64) -> f64 {
+        let before = self.0.swap(count, Ordering::Relaxed);
+        count.wrapping_sub(before) as f64
     }
 }
 

@@ -56,7 +56,7 @@ use gauge::Gauges;
     not(loom)
 ))]
 #[doc(hidden)]
-pub use gauge::{Gauge, GaugeRegistration, register};
+pub use gauge::{Gauge, GaugeRegistration, LastCount, register};
 #[cfg(feature = "percentiles")]
 pub use histogram::Histogram;
 #[cfg(not(feature = "percentiles"))]

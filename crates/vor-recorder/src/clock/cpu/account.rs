@@ -179,7 +179,9 @@ impl Account {
     pub(crate) fn off_cpu_ticks(&self, os_id: u64) -> Option<u64> {
         let begin = self.begin_reading_from_other_thread()?;
         let reported = self.reported();
-        let exact = off_between(begin, read_of(os_id)?, rate::current());
+        let ticks = clock::ticks();
+        let cpu = thread_clock::read_of(os_id)?;
+        let exact = off_between(begin, Reading { ticks, cpu }, rate::current());
         // The exact sum may be below the reported one.
         let is_more = exact.wrapping_sub(reported) as i64 > 0;
         Some(if is_more { exact } else { reported })
@@ -199,30 +201,6 @@ impl Account {
         }
         None
     }
-}
-
-/// Reads the counter, and then the clock of another thread. Reads again if this thread was off its
-/// processor in between, since the other one may have run meanwhile.
-fn read_of(os_id: u64) -> Option<Reading> {
-    const MAX_WIDTH_NS: u64 = 20_000;
-    const TRIES: u32 = if cfg!(loom) { 1 } else { 8 };
-    let read = || {
-        let ticks = clock::ticks();
-        let cpu = thread_clock::read_of(os_id)?;
-        let width = clock::ticks().saturating_sub(ticks);
-        Some((width, Reading { ticks, cpu }))
-    };
-    let mut best = read()?;
-    for _ in 1..TRIES {
-        if best.0 <= rate::ticks_of_ns(MAX_WIDTH_NS) {
-            break;
-        }
-        let next = read()?;
-        if next.0 < best.0 {
-            best = next;
-        }
-    }
-    Some(best.1)
 }
 
 /// Returns the growth of the counter between two readings beyond that of the thread's clock. A

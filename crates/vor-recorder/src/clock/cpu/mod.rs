@@ -304,11 +304,8 @@ impl State {
         }
         let _ = read(self.word.get(), NOT_READ);
         if let Some(reading) = read(self.word.get(), NOT_READ) {
-            let since = match now_ticks {
-                NOT_READ => 0,
-                read => reading.ticks.saturating_sub(read),
-            };
-            let is_late = since > rate::ticks_of_ns(MAX_BEGIN_NS);
+            let since = reading.ticks.saturating_sub(now_ticks);
+            let is_late = now_ticks != NOT_READ && since > rate::ticks_of_ns(MAX_BEGIN_NS);
             let off_ticks = if is_late { since } else { 0 };
             self.account.begin(reading, off_ticks, rate::current());
         }

@@ -1,13 +1,13 @@
 //! The parts of a channel beside the channel below: its name, its depth, the sites of its waits.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 use super::depth::{Depth, Received};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::hot::scope::Scope;
 use crate::locks::blocked::{TO_RECEIVE, TO_SEND, begin_wait};
-use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::metrics::{self, Gauge, GaugeRegistration, LastCount};
 use crate::sync::Ordering;
 
 /// The parts that the ends of a channel share. `R` counts the messages that were received.
@@ -19,8 +19,8 @@ pub(in crate::locks) struct ChannelInfo<R> {
     pub(in crate::locks) to_send: NamedSite,
     /// Receivers that are there. The last one to go sees the others gone (acquire and release).
     live_receivers: AtomicUsize,
-    /// Messages that were received until the last mark. Written and read by marks (relaxed).
-    received_before: AtomicU64,
+    /// Messages that were received.
+    received: LastCount,
     _registration: Option<GaugeRegistration>,
 }
 
@@ -44,7 +44,7 @@ pub(in crate::locks) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, Re
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
         live_receivers: AtomicUsize::new(1),
-        received_before: AtomicU64::new(0),
+        received: LastCount::default(),
         _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
     });
     (SenderLink::new(&info), ReceiverLink { info })
@@ -68,9 +68,7 @@ impl<R: Received> Gauge for ChannelInfo<R> {
     }
 
     fn take_count(&self) -> f64 {
-        let received = self.depth.received();
-        let before = self.received_before.swap(received, Ordering::Relaxed);
-        received.wrapping_sub(before) as f64
+        self.received.growth(self.depth.received())
     }
 }
 

@@ -17,7 +17,7 @@ use super::waited::{Unheld, has_budget_remaining, poll_waiting, spend_budget};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::locks::blocked::{TO_RECEIVE, begin_wait};
 use crate::locks::channel::message::{Message, Track, Tracked, Untracked};
-use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::metrics::{self, Gauge, GaugeRegistration, LastCount};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -27,8 +27,7 @@ struct BroadcastInfo {
     name: ValueName,
     to_receive: NamedSite,
     unread: Unread,
-    /// Messages that were sent until the last mark. Written and read by marks, relaxed.
-    sent_before: AtomicU64,
+    sent: LastCount,
     lagged: Arc<Lagged>,
     _registrations: Option<[GaugeRegistration; 2]>,
 }
@@ -59,9 +58,7 @@ impl Gauge for BroadcastInfo {
     }
 
     fn take_count(&self) -> f64 {
-        let sent = self.unread.sent();
-        let before = self.sent_before.swap(sent, Ordering::Relaxed);
-        sent.wrapping_sub(before) as f64
+        self.sent.growth(self.unread.sent())
     }
 }
 
@@ -93,7 +90,7 @@ impl BroadcastInfo {
                 to_receive: NamedSite::new(TO_RECEIVE),
                 // As tokio does. It has refused a capacity that is too large.
                 unread: Unread::new(capacity.next_power_of_two()),
-                sent_before: AtomicU64::new(0),
+                sent: LastCount::default(),
                 _registrations: (!cfg!(feature = "off")).then(register),
                 lagged,
             }

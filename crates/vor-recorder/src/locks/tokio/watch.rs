@@ -14,7 +14,7 @@ use super::waited::{Unheld, poll_waiting, spend_budget};
 use crate::hot::flow::{FlowId, flow};
 use crate::hot::named_site::{NamedSite, Shape, ValueName};
 use crate::locks::blocked::shape;
-use crate::metrics::{self, Gauge, GaugeRegistration};
+use crate::metrics::{self, Gauge, GaugeRegistration, LastCount};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -28,8 +28,7 @@ struct WatchInfo {
     to_change: NamedSite,
     /// Changes of the value. Written while the value is locked, read by marks, relaxed.
     changes: AtomicU64,
-    /// Changes until the last mark. Written and read by marks, relaxed.
-    changes_before: AtomicU64,
+    changes_at_mark: LastCount,
     /// The number of the last change's flow, if changes have flows. Written while the value is
     /// locked. A receiver reads it after it has seen the change, relaxed.
     flow: Option<AtomicU64>,
@@ -46,9 +45,8 @@ impl Gauge for WatchInfo {
     }
 
     fn read(&self) -> f64 {
-        let changes = self.changes.load(Ordering::Relaxed);
-        let before = self.changes_before.swap(changes, Ordering::Relaxed);
-        changes.wrapping_sub(before) as f64
+        self.changes_at_mark
+            .growth(self.changes.load(Ordering::Relaxed))
     }
 }
 
@@ -58,7 +56,7 @@ impl WatchInfo {
             name,
             to_change: NamedSite::new(TO_CHANGE),
             changes: AtomicU64::new(0),
-            changes_before: AtomicU64::new(0),
+            changes_at_mark: LastCount::default(),
             flow: has_flows.then(|| AtomicU64::new(0)),
             _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
         })

@@ -138,8 +138,8 @@ impl Recording {
     }
 }
 
-/// Returns the names of the innermost scopes around the begin and each end of each flow, in order of
-/// the begins.
+/// Returns the names of the innermost scopes around the begin and each end of each flow, in order
+/// of the begins.
 #[cfg(any(feature = "tokio", all(feature = "crossbeam", feature = "flume")))]
 pub(crate) fn arrows(recording: &Recording) -> Vec<(String, String)> {
     arrows_to(recording, FlowStage::End)
