@@ -102,6 +102,7 @@ fn polls() -> Result<(), Box<dyn Error>> {
         );
     };
     measure("fast", |cards| cards.poll_fast());
+    measure("energy", Cards::poll_energy);
     measure("slow", Cards::poll_slow);
     measure("turn", Cards::poll_turn);
     Ok(())

@@ -64,6 +64,40 @@ fn queries_that_use_cpu_time_are_made_less_often() {
     assert!((3..=10).contains(&fast) && turns == 2, "{fast} {turns}");
 }
 
+/// The energy counter of an H100 takes 4 ms of CPU time. The other rows arrive as often as without
+/// it, and frames have the energy that the power suggests between two readings.
+#[test]
+fn an_energy_counter_that_uses_cpu_time_delays_no_other_row() {
+    let test = test_name!();
+    if role().is_none() {
+        let folder = library();
+        let begin = "spin nvmlDeviceGetTotalEnergyConsumption 4";
+        run(&mut with_driver(test, "child", folder.path(), begin));
+        return;
+    }
+    let frames = begin();
+    let driver = Driver::new();
+    frames.until(|rows| rows.get("gpu_energy").is_some());
+    let (begin, before) = (Instant::now(), frames.0.lock().unwrap().len());
+    frames.until(|_| begin.elapsed() > Duration::from_secs(8));
+    let [power, counter] = [
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetTotalEnergyConsumption",
+    ];
+    let (power, counter) = (driver.calls(power), driver.calls(counter));
+    assert!(counter <= 3 && power >= 20, "{counter} {power}");
+    let frames = frames.0.lock().unwrap();
+    let joules: f64 = frames[before..]
+        .iter()
+        .filter_map(|rows| rows.get("gpu_energy"))
+        .sum();
+    let seconds: f64 = frames[before..].iter().map(|rows| rows.seconds).sum();
+    assert!(
+        (joules / seconds / 100.0 - 1.0).abs() < 0.05,
+        "{joules} J in {seconds} s"
+    );
+}
+
 /// A query of PCIe takes the driver 20 ms. The poller makes none during the polls that run ten
 /// times a second, so these run as often as without it.
 #[test]

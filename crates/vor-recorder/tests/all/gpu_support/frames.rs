@@ -40,6 +40,12 @@ pub fn with_driver(test: &str, part: &str, folder: &Path, begin: &str) -> Comman
     command
 }
 
+/// Returns whether this machine has NVIDIA's driver where the linker finds it by itself.
+pub fn has_driver() -> bool {
+    // SAFETY: the initialisation of the driver's library has no requirements.
+    unsafe { libloading::Library::new("libnvidia-ml.so.1") }.is_ok()
+}
+
 /// The test functions of the driver's library.
 pub struct Driver(libloading::Library);
 
@@ -80,7 +86,7 @@ impl Driver {
         type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
         let names = [
             "nvmlDeviceGetUtilizationRates 0",
-            &format!("nvmlDeviceGetTotalEnergyConsumption {last_card}"),
+            &format!("nvmlDeviceGetClockInfo {last_card}"),
             function,
         ];
         let [first, last, function] = names.map(|name| CString::new(name).unwrap());

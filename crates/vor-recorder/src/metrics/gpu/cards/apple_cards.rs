@@ -72,6 +72,9 @@ impl Cards {
         }
     }
 
+    /// Does nothing: the energy counter is the source of the power.
+    pub fn poll_energy(&mut self) {}
+
     /// Does nothing: no row changes slowly.
     pub fn poll_slow(&mut self) {}
 
@@ -88,7 +91,7 @@ impl Cards {
         self.values[Row::Power as usize] = counted.or(found.power_w);
         self.values[Row::Temp as usize] = found.temp_c;
         for pace in [Pace::Fast, Pace::Slow] {
-            latest::publish(number, pace, &self.values, None, clock::ticks());
+            latest::publish(number, pace, &self.values, clock::ticks());
         }
     }
 }

@@ -1,21 +1,27 @@
-//! The energy of a frame, from a counter that is read ten times a second.
+//! The energy of a frame, from a counter that is read ten times a second, or less often if the
+//! driver takes long to read it: 4 ms of CPU time for an H100.
 //!
 //! Frames can be shorter or longer than the time between two readings. A line extends the counter's
-//! growth between the last two readings in both directions. A frame's energy is the growth of that
-//! line since the end of the previous frame. Each reading bends the line, which corrects earlier
-//! errors: over many frames the sum is the counter's.
+//! growth between the last two readings in both directions. Where a reading is left out, the card's
+//! power estimates the growth. A frame's energy is the growth of that line since the end of the
+//! previous frame. Each reading bends the line, which corrects earlier errors: over many frames the
+//! sum is the counter's.
 
 /// Readings of a counter so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct EnergyLine {
     /// The last reading.
     counter_mj: u64,
-    /// When it was taken.
+    /// Energy used from the first reading to the last one. If the counter restarts, the part that
+    /// was not read yet is an estimate, or lost.
+    counted_mj: f64,
+    /// When the last reading was taken or estimated.
     ticks: u64,
-    /// Energy used since the first reading. If the counter restarts, the part that was not read yet
-    /// is lost.
+    /// Energy used until then.
     used_mj: f64,
     per_tick_mj: f64,
+    /// Whether estimates came after the last reading.
+    is_estimated: bool,
 }
 
 impl EnergyLine {
@@ -23,17 +29,47 @@ impl EnergyLine {
     pub(super) fn with(before: Option<Self>, ticks: u64, counter_mj: u64) -> Self {
         let mut line = Self {
             counter_mj,
+            counted_mj: 0.0,
             ticks,
             used_mj: 0.0,
             per_tick_mj: 0.0,
+            is_estimated: false,
         };
         if let Some(before) = before {
-            let grown_mj = counter_mj.saturating_sub(before.counter_mj) as f64;
-            let passed = ticks.saturating_sub(before.ticks).max(1);
-            line.used_mj = before.used_mj + grown_mj;
-            line.per_tick_mj = grown_mj / passed as f64;
+            line.counted_mj = match counter_mj.checked_sub(before.counter_mj) {
+                Some(grown_mj) => before.counted_mj + grown_mj as f64,
+                None => before.used_mj,
+            };
+            line.used_mj = line.counted_mj;
+            // A mean over a long time is a worse slope than the last estimate.
+            line.per_tick_mj = if before.is_estimated {
+                before.per_tick_mj
+            } else {
+                (line.used_mj - before.used_mj) / before.ticks_to(ticks)
+            };
         }
         line
+    }
+
+    /// Adds an estimate of the energy used since the last reading or estimate, in place of a
+    /// reading.
+    pub(super) fn with_estimate(self, ticks: u64, grown_mj: f64) -> Self {
+        Self {
+            ticks,
+            used_mj: self.used_mj + grown_mj,
+            per_tick_mj: grown_mj / self.ticks_to(ticks),
+            is_estimated: true,
+            ..self
+        }
+    }
+
+    /// When the last reading was taken or estimated.
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    fn ticks_to(&self, ticks: u64) -> f64 {
+        ticks.saturating_sub(self.ticks).max(1) as f64
     }
 
     fn at(&self, ticks: u64) -> f64 {
@@ -115,6 +151,37 @@ mod tests {
             (joules.iter().sum::<f64>() - 5600.0).abs() < 101.0,
             "{joules:?}"
         );
+    }
+
+    #[test]
+    fn a_reading_corrects_the_estimates_before_it() {
+        for watts_off in [-0.5, 0.0, 0.5] {
+            // One reading in 100 000 ticks, and estimates that are off. A frame ends at each.
+            let (mut line, mut cursor, mut joules) = (None, EnergyCursor::default(), 0.0);
+            for ticks in (0..=300_000).step_by(100) {
+                line = Some(match line {
+                    Some(line) if ticks % 100_000 != 0 => {
+                        EnergyLine::with_estimate(line, ticks, 100.0 * (1.0 + watts_off))
+                    }
+                    line => EnergyLine::with(line, ticks, ticks),
+                });
+                joules += cursor.take(&line.unwrap(), ticks).unwrap_or(0.0);
+                let expected = ticks as f64 / 1e3;
+                assert!((joules - expected).abs() <= 50.1, "{joules} {expected}");
+            }
+            // Frames cannot take back what the last estimates were too high.
+            let most = if watts_off > 0.0 { 50.1 } else { 1e-6 };
+            assert!((joules - 300.0).abs() <= most, "{watts_off} {joules}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_restarts_keeps_its_estimates() {
+        let line = EnergyLine::with(None, 0, 5_000).with_estimate(100, 70.0);
+        let line = EnergyLine::with(Some(line), 200, 3).with_estimate(300, 10.0);
+        assert!((line.at(300) - 80.0).abs() < 1e-9, "{line:?}");
+        let line = EnergyLine::with(Some(line), 400, 33);
+        assert!((line.at(400) - 100.0).abs() < 1e-9, "{line:?}");
     }
 
     proptest! {

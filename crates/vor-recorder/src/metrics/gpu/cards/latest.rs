@@ -87,15 +87,8 @@ pub(super) fn set_intervals(intervals: [Duration; 3]) {
     }
 }
 
-/// Stores the values of one pace of a card, and the reading of its energy counter in millijoules. A
-/// row is declared when it has its first value.
-pub(super) fn publish(
-    number: usize,
-    pace: Pace,
-    values: &[Option<f64>; COUNT],
-    energy_mj: Option<u64>,
-    ticks: u64,
-) {
+/// Stores the values of one pace of a card. A row is declared when it has its first value.
+pub(super) fn publish(number: usize, pace: Pace, values: &[Option<f64>; COUNT], ticks: u64) {
     let mut known = latest();
     let count = known.cards.len();
     let Some(card) = known.cards.get_mut(number) else {
@@ -109,9 +102,6 @@ pub(super) fn publish(
             new.push(row);
         }
     }
-    if pace == Pace::Fast {
-        card.energy = energy_mj.map(|counter_mj| EnergyLine::with(card.energy, ticks, counter_mj));
-    }
     card.polled_ticks[pace as usize] = ticks;
     drop(known);
     // The metrics have their own lock.
@@ -122,6 +112,26 @@ pub(super) fn publish(
         }
         if let Some(card) = latest().cards.get_mut(number) {
             card.columns[row as usize] = columns;
+        }
+    }
+}
+
+/// Stores a reading of a card's energy counter in millijoules; `None` if there is none.
+#[cfg(not(target_os = "macos"))]
+pub(super) fn count_energy(number: usize, counter_mj: Option<u64>, ticks: u64) {
+    if let Some(card) = latest().cards.get_mut(number) {
+        card.energy = counter_mj.map(|counter_mj| EnergyLine::with(card.energy, ticks, counter_mj));
+    }
+}
+
+/// Estimates from the power of each card how its energy counter has grown.
+pub(super) fn estimate_energy() {
+    for card in &mut latest().cards {
+        if let (Some(line), Some(watts)) = (card.energy, card.values[Row::Power as usize]) {
+            let ticks = card.polled_ticks[Pace::Fast as usize];
+            let passed_ns = clock::approximate_ns(ticks.saturating_sub(line.ticks()));
+            let grown_mj = watts * passed_ns as f64 / 1e6;
+            card.energy = Some(line.with_estimate(ticks, grown_mj));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | rows | polled | how long a value is fresh |
 //! |---|---|---|
-//! | utilisation, power, memory, clock, energy | 10 times a second | 1 s |
+//! | utilisation, power, memory, clock, energy ([`energy`]) | 10 times a second | 1 s |
 //! | temperature, limits, throttling, this process's memory, encoder, decoder, GPM counters, PCIe of cards that have those | once a second | 3 s |
 //! | PCIe of other cards; the driver watches one of them for 20 ms each time | one direction of one card between two polls of the first row | 3 s |
 //!

@@ -75,6 +75,20 @@ impl Cards {
         }
     }
 
+    /// Reads the energy counters of all cards.
+    pub fn poll_energy(&mut self) {
+        for (number, (gpu, reported)) in self.cards.iter_mut().enumerate() {
+            if gpu.is_lost() {
+                continue;
+            }
+            call_driver(|| {
+                let answer = gpu.poll_energy();
+                publish(number, gpu, reported, &[], answer);
+                latest::count_energy(number, gpu.energy_mj, clock::ticks());
+            });
+        }
+    }
+
     /// Polls the slowly changing rows of all cards.
     pub fn poll_slow(&mut self) {
         let of = self.cards.len();
@@ -139,7 +153,7 @@ fn publish(number: usize, gpu: &mut Gpu, reported: &mut Reported, paces: &[Pace]
         }
     }
     for pace in paces {
-        latest::publish(number, *pace, &gpu.values, gpu.energy_mj, clock::ticks());
+        latest::publish(number, *pace, &gpu.values, clock::ticks());
     }
 }
 

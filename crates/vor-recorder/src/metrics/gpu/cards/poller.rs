@@ -39,8 +39,10 @@ static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
 /// The share of a CPU that the thread may take per card.
 const SHARE: f64 = 0.001;
-/// The parts of that share for polls once a second, and for polls of one card in turn.
+/// The parts of that share for polls once a second, for energy counters, and for polls of one card
+/// in turn.
 const SHARE_OF_SLOW: f64 = 0.3;
+const SHARE_OF_ENERGY: f64 = 0.2;
 const SHARE_OF_ROUND_ROBIN: f64 = 0.2;
 
 const FAST: Duration = Duration::from_millis(100);
@@ -121,11 +123,13 @@ fn run() {
     let share = SHARE * cards.count() as f64;
     let now = Instant::now();
     let mut slow = RateLimiter::new(SLOW, share * SHARE_OF_SLOW, now);
+    let mut energy = RateLimiter::new(FAST, share * SHARE_OF_ENERGY, now);
     let mut round_robin = RateLimiter::new(FAST, share * SHARE_OF_ROUND_ROBIN, now);
-    let mut fast = RateLimiter::new(FAST, share - slow.share() - round_robin.share(), now);
+    let rest = share - slow.share() - energy.share() - round_robin.share();
+    let mut fast = RateLimiter::new(FAST, rest, now);
     let mut stopwatch = CpuStopwatch::new();
     let mut polls = 0_u32;
-    let mut reported = [false; 3];
+    let mut reported = [false; 4];
     while !STOPPED.load(Ordering::SeqCst) {
         if !WANTED.load(Ordering::Relaxed) {
             std::thread::park();
@@ -143,8 +147,14 @@ fn run() {
         cards.poll_fast();
         // The wake-up is part of this poll's cost. This poll earns the share that the others leave;
         // on most cards they use less than their share.
-        let others = slow.used_share() + round_robin.used_share();
+        let others = slow.used_share() + energy.used_share() + round_robin.used_share();
         fast.record(stopwatch.lap(), share - others, began);
+        if energy.is_due(began) {
+            cards.poll_energy();
+            energy.record(stopwatch.lap(), energy.share(), began);
+        } else {
+            latest::estimate_energy();
+        }
         if slow.is_due(began) {
             cards.poll_slow();
             slow.record(stopwatch.lap(), slow.share(), began);
@@ -164,7 +174,8 @@ fn run() {
             turn * 2 * cards.count() as u32,
         ];
         latest::set_intervals(intervals);
-        for (limiter, reported) in [&fast, &slow, &round_robin].into_iter().zip(&mut reported) {
+        let limiters = [&fast, &slow, &energy, &round_robin];
+        for (limiter, reported) in limiters.into_iter().zip(&mut reported) {
             if limiter.is_throttled() && !std::mem::replace(reported, true) {
                 report::detail(&format!(
                     "a poll of the GPUs takes {:.1?} of CPU time, so its interval is {:.1?} \
