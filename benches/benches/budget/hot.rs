@@ -39,6 +39,31 @@ pub fn empty(passes: u32) {
     }
 }
 
+macro_rules! ten_times {
+    ($body:block) => {
+        $body $body $body $body $body $body $body $body $body $body
+    };
+}
+
+/// Ten steps per pass.
+fn straight_nothing(passes: u32) {
+    for i in 0..passes {
+        ten_times!({
+            black_box(i);
+        });
+    }
+}
+
+/// Ten scopes per pass, one after the other.
+fn straight(passes: u32) {
+    for i in 0..passes {
+        ten_times!({
+            vor::profile_scope!("straight");
+            black_box(i);
+        });
+    }
+}
+
 /// Scopes with two integers.
 pub fn two_args(passes: u32) {
     for i in 0..passes {
@@ -99,15 +124,7 @@ pub fn measure(_: &Options, table: &mut Table) {
         !vor::is_enabled(),
         "the switched-off scope is measured first"
     );
-    let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(empty)];
-    let times = contest(
-        ROUNDS,
-        20 * SCOPES,
-        &mut contestants,
-        usize::MAX,
-        &mut || {},
-    );
-    add_switched_off(table, "scope switched off, over the empty loop", &times);
+    add_off(table, "scope switched off", Target::None);
 
     vor::Config::new().enable();
     // A flush after every second round, about 14 000 records, replaces the worker. The worker runs
@@ -173,9 +190,26 @@ pub fn measure(_: &Options, table: &mut Table) {
         phase.ratio_to(tick),
         "x",
     );
+    if let Err(error) = vor::set_scopes("*=off") {
+        panic!("{error}");
+    }
+    add_off(table, "scope that a rule switched off", Target::AtMost(0.2));
+    if let Err(error) = vor::set_scopes("") {
+        panic!("{error}");
+    }
     vor::disable();
+    add_off(table, "scope switched off again", Target::None);
+}
 
-    let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(self::empty)];
+/// Adds the cost of a scope that is off, in a loop and between other code. The instructions are
+/// counted by `.ci/callgrind`. In a loop they run beside the jump back, if they jump no further.
+fn add_off(table: &mut Table, scope: &str, in_loop: Target) {
+    let mut contestants: [Loop<'_>; 4] = [
+        Box::new(nothing),
+        Box::new(empty),
+        Box::new(|passes| straight_nothing(passes / 10)),
+        Box::new(|passes| straight(passes / 10)),
+    ];
     let times = contest(
         ROUNDS,
         20 * SCOPES,
@@ -183,22 +217,20 @@ pub fn measure(_: &Options, table: &mut Table) {
         usize::MAX,
         &mut || {},
     );
-    add_switched_off(
-        table,
-        "scope switched off again, over the empty loop",
-        &times,
-    );
-}
-
-/// Adds the cost of a scope that is off. Its target is a number of instructions: each takes one or
-/// two cycles, depending on code alignment, and the length of a cycle differs between machines.
-fn add_switched_off(table: &mut Table, question: &str, times: &[Times]) {
-    table.add_noted(
-        question,
-        Target::None,
-        times[1].more_than_ns(&times[0]),
+    let [nothing, empty, straight_nothing, straight] = &times[..] else {
+        return;
+    };
+    table.add(
+        &format!("{scope}, over the empty loop"),
+        in_loop,
+        empty.more_than_ns(nothing),
         "ns",
-        "its target is instructions, in .ci/callgrind".to_owned(),
+    );
+    table.add(
+        &format!("{scope}, each of ten in a row"),
+        Target::None,
+        straight.more_than_ns(straight_nothing),
+        "ns",
     );
 }
 

@@ -78,10 +78,14 @@ pub type ScopeGuard = Scope<0>;
 #[inline(always)]
 pub fn open(site: &'static CallSite) -> Scope {
     let id = site.word();
+    // Compared first, so that a scope that is off jumps once, to the code after it.
+    if callsite::is_ruled_off(id) {
+        return Scope::off();
+    }
     if callsite::is_fast(id) {
         return Scope::begin(id, []);
     }
-    if callsite::is_ruled_off(id) || !record_state::is_on() && !tracing_out::is_wanted() {
+    if !record_state::is_on() && !tracing_out::is_wanted() {
         return Scope::off();
     }
     Scope::from_opened(open_slow(site, 0, 0), [])
@@ -95,11 +99,11 @@ pub fn open_with<const ARGS: usize>(
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
     let (id, of_kinds) = site.word_and_kinds();
+    if callsite::is_ruled_off(id) {
+        return Scope::off();
+    }
     // A scope that is not recorded, or only counted, needs no arguments.
     if !callsite::is_fast(id) {
-        if callsite::is_ruled_off(id) {
-            return Scope::off();
-        }
         if !record_state::keeps_spans() {
             if !record_state::is_on() && !tracing_out::is_wanted() {
                 return Scope::off();

@@ -121,6 +121,25 @@ struct OpenEntry {
     site: AtomicU32,
 }
 
+impl OpenEntry {
+    /// Returns the site. Only the thread itself calls this.
+    #[inline(always)]
+    fn own_site(&self) -> u32 {
+        #[cfg(loom)]
+        return self.site.load(Ordering::Relaxed);
+        #[cfg(not(loom))]
+        #[expect(
+            unsafe_code,
+            reason = "an atomic load is an instruction of its own, not part of a comparison"
+        )]
+        // SAFETY: the thread and its signal handlers are the only writers, and a handler returns
+        // before the thread continues. So no write happens at the same time.
+        unsafe {
+            *self.site.as_ptr()
+        }
+    }
+}
+
 impl ThreadState {
     pub(crate) fn new(ring: Ring) -> Self {
         Self {
@@ -174,7 +193,7 @@ impl ThreadState {
     #[inline(always)]
     pub(crate) fn free_place(&self) -> Option<u32> {
         let place = self.top.load(Ordering::Relaxed);
-        (self.entry(place).site.load(Ordering::Relaxed) == 0).then_some(place)
+        (self.entry(place).own_site() == 0).then_some(place)
     }
 
     /// Returns whether the thread is in the middle of recording. If so, the caller is a signal
