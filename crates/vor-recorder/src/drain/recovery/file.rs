@@ -13,6 +13,7 @@ use vor_capture::model::timeline::{ClockSync, Timeline};
 
 use crate::hot::callsite::Words;
 use crate::hot::ring::MAX_SITE;
+use crate::hot::ring::settled::newest;
 use crate::hot::shared::layout::{
     self, BLOCK_HEAD_BYTES, HEADER_BYTES, LOG_AT, RING_WORDS, RingEntry, SYNCS, word,
 };
@@ -289,17 +290,6 @@ impl SharedFile {
 }
 
 const _: () = assert!(8 * (word::SYNCS + 4 * SYNCS) as u64 <= HEADER_BYTES);
-
-/// Returns the entry of the newest epoch up to the published one. The process may have gone on by
-/// more than one; then the oldest entry is the nearest.
-pub(super) fn newest(
-    entries: impl Iterator<Item = [u64; 3]> + Clone,
-    epoch: u64,
-) -> Option<[u64; 3]> {
-    let published = entries.clone().filter(|entry| entry[0] <= epoch);
-    let newest = published.max_by_key(|entry| entry[0]);
-    newest.or_else(|| entries.min_by_key(|entry| entry[0]))
-}
 
 fn words_of<const N: usize>(payload: &[u8]) -> Option<[u64; N]> {
     let (words, []) = payload.as_chunks::<8>() else {

@@ -30,6 +30,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::clock;
 use crate::drain::collect::MAX_SPANS;
 use crate::drain::shared_memory;
+use crate::hot::ring::settled::is_whole;
 use crate::os::shared_file::ENDING;
 use completed::Completed;
 use file::{Position, Ring, SharedFile};
@@ -256,7 +257,7 @@ impl Remains {
     /// Reads the positions of all rings that belong to one state of the outputs.
     ///
     /// A ring has two settled positions, so one of them belongs to this state unless the process
-    /// has settled twice meanwhile.
+    /// has gone on meanwhile.
     fn positions(&self, rings: &[Ring]) -> (Position, Vec<Result<Positions, Damaged>>) {
         const TRIES: u32 = 100;
         let mut tries = 0;
@@ -266,7 +267,7 @@ impl Remains {
             let all = rings.iter().map(read).collect();
             tries += 1;
             let now = self.file.position().epoch;
-            if now <= position.epoch.saturating_add(1) || tries == TRIES {
+            if is_whole(position.epoch, now) || tries == TRIES {
                 return (position, all);
             }
         }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-use super::file::{Ring, SharedFile, newest};
+use super::file::{Ring, SharedFile};
 use crate::drain::collect::{
     Context, Interner, MAX_SPANS, Pending, PendingTexts, SpareValues, collect,
 };
 use crate::hot::callsite::Words;
+use crate::hot::ring::settled::{ENTRY_WORDS, newest};
 use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, Special, TAG_SPECIAL, extensions};
 use crate::hot::shared::layout::RingEntry;
 
@@ -69,7 +70,8 @@ impl Positions {
         // Before the records, so that no scope is missing because it has ended in between.
         let open = read_open(file, entry).unwrap_or_default();
         let word = |at| file.words::<1>(at).map(|[word]| word).ok_or(Damaged);
-        let [first, second] = [0, 24].map(|at| file.words::<3>(entry.settled.checked_add(at)?));
+        let second = entry.settled.checked_add(8 * ENTRY_WORDS as u64);
+        let [first, second] = [Some(entry.settled), second].map(|at| file.words(at?));
         let settled = newest([first, second].into_iter().flatten(), epoch).ok_or(Damaged)?;
         let (mut started, mut cursor) = (word(entry.started)?, word(entry.cursor)?);
         for _ in 0..TRIES {

@@ -68,6 +68,7 @@
 mod memory;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod settled;
 mod special;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -78,12 +79,13 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 
 use memory::{Cells, Slots};
+use settled::SettledPositions;
 pub(crate) use special::{KEPT_TEXT, KEPT_TEXTS, Special};
 
 use crate::os::shared_file::Reserve;
 #[cfg(not(loom))]
 use crate::sync::UnsafeCell;
-use crate::sync::{AtomicU64, Ordering, array, const_fn};
+use crate::sync::{AtomicU64, Ordering};
 
 /// One slot: two words.
 pub(crate) type Slot = [u64; 2];
@@ -198,20 +200,8 @@ struct Shared {
     /// by the consumer (relaxed), before it sets the bits in `free`; read by the producer
     /// (relaxed), for which it is a hint.
     freed: AtomicU64,
-    /// The last two settled positions. Read and written by the consumer alone (relaxed; the epoch
-    /// is published with a release store).
-    settled: [Settled; 2],
-}
-
-/// A position up to which the outputs have the records, in a ring that lies in a file.
-#[derive(Debug)]
-#[repr(C)]
-struct Settled {
-    epoch: AtomicU64,
-    /// The sequence number of the chunk times the slots of a chunk, plus the offset in it.
-    position: AtomicU64,
-    /// Records that were dropped by then.
-    dropped: AtomicU64,
+    /// The last two settled positions.
+    settled: SettledPositions,
 }
 
 /// Where the parts of a ring are in its file, in bytes from the beginning of its memory.
@@ -235,18 +225,6 @@ pub(crate) struct Places {
 // by a release store paired with an acquire load: of the cursor or `started` in one direction, of
 // `free` in the other.
 unsafe impl Sync for Ring {}
-
-impl Settled {
-    const_fn! {
-        const fn new() -> Self {
-            Self {
-                epoch: AtomicU64::new(0),
-                position: AtomicU64::new(0),
-                dropped: AtomicU64::new(0),
-            }
-        }
-    }
-}
 
 /// The division of a ring into chunks.
 #[derive(Clone, Copy)]
@@ -364,7 +342,7 @@ impl Ring {
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
                 freed: AtomicU64::new(0),
-                settled: array!(Settled::new(); 2),
+                settled: SettledPositions::new(),
             }),
             file,
         }
@@ -388,7 +366,7 @@ impl Ring {
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
                 freed: AtomicU64::new(0),
-                settled: [const { Settled::new() }; 2],
+                settled: SettledPositions::new(),
             }),
             file: None,
         }
@@ -720,29 +698,13 @@ impl Ring {
             return false;
         }
         let shared = &self.shared;
-        let [first, second] = &shared.settled;
-        let epoch_of = |settled: &Settled| settled.epoch.load(Ordering::Relaxed);
-        let (last, next) = match epoch_of(first) < epoch_of(second) {
-            true => (second, first),
-            false => (first, second),
-        };
         let sequence = shared.sequence.load(Ordering::Relaxed);
         let position = if are_written {
             sequence * self.chunk_slots + shared.offset.load(Ordering::Relaxed)
         } else {
             sequence.saturating_sub(self.chunks_to_keep(KEPT_UNWRITTEN)) * self.chunk_slots
         };
-        let settled = last.position.load(Ordering::Relaxed);
-        let position = position.max(settled);
-        let dropped = self.dropped();
-        if position == settled && dropped == last.dropped.load(Ordering::Relaxed) {
-            return false;
-        }
-        // The epoch last: until it is stored, this entry is older than the other.
-        next.position.store(position, Ordering::Relaxed);
-        next.dropped.store(dropped, Ordering::Relaxed);
-        next.epoch.store(epoch, Ordering::Release);
-        true
+        shared.settled.add(epoch, position, self.dropped())
     }
 
     /// Frees the oldest chunks of those before the settled position, whose epoch is published.
@@ -752,9 +714,7 @@ impl Ring {
             return;
         }
         let shared = &self.shared;
-        let settled = shared.settled.iter();
-        let settled = settled.map(|settled| settled.position.load(Ordering::Relaxed));
-        let settled = settled.max().unwrap_or_default() / self.chunk_slots;
+        let settled = shared.settled.last() / self.chunk_slots;
         let read = shared.sequence.load(Ordering::Relaxed);
         let kept = self.chunks_to_keep(KEPT_WRITTEN);
         let end = read.saturating_sub(kept).min(settled);
