@@ -2,7 +2,8 @@
 
 VOR is the command, FLEET what the example `fleet` writes, FOLDER is empty. `vor ship` is killed at
 random moments. Then each object is compared with its segment, and DuckDB reads the tables where
-they lie. Ends with status 3 if DuckDB could not.
+they lie. Then the fleet goes to Google's storage in the same way, and to Azure's if the variable
+AZURITE has the path of the emulator. Ends with status 3 if DuckDB could not read.
 """
 import logging
 import os
@@ -13,12 +14,13 @@ import subprocess
 import sys
 import time
 
-from . import judge
+from . import judge, storages
 from .proxy import Proxy
 from .shipping import Shipping
 
 BUCKET, PREFIX = "oracle", "fleet/eu"
 TARGET = f"s3://{BUCKET}/{PREFIX}"
+SECRET = "not-to-be-printed"
 SEED = 20261127
 LARGE_BYTES = 20_000_000
 
@@ -34,7 +36,7 @@ def server():
     host, port = moto.get_host_and_port()
     client = boto3.client(
         "s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1",
-        aws_access_key_id="oracle", aws_secret_access_key="not-to-be-printed")
+        aws_access_key_id="oracle", aws_secret_access_key=SECRET)
     client.create_bucket(Bucket=BUCKET)
     return moto, f"{host}:{port}", client
 
@@ -58,7 +60,7 @@ def duckdb_counts(address):
     connection = duckdb.connect()
     connection.execute(f"LOAD '{extension}'")
     connection.execute(
-        f"CREATE SECRET (TYPE s3, KEY_ID 'oracle', SECRET 'not-to-be-printed', "
+        f"CREATE SECRET (TYPE s3, KEY_ID 'oracle', SECRET '{SECRET}', "
         f"ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)")
     rows = connection.execute(
         f"SELECT host, name, count(*) FROM read_parquet('{TARGET}/spans/**/*.parquet', "
@@ -81,14 +83,41 @@ def local_counts(objects, folder):
     return {(host, name): count for host, name, count in rows}
 
 
+def versions(fleet):
+    return sorted(path.name for path in (fleet / "captures").iterdir())
+
+
+def segments_of(fleet):
+    """Returns the segments of a fleet by host."""
+    segments = {}
+    for path in fleet.glob("captures/*/*.vor"):
+        segments.setdefault(path.name.rsplit("-", 1)[0], []).append(path)
+    return segments
+
+
+def ship_to(storage, vor, fleet, folder):
+    """Ships the captures of the fleet to another storage that fails, and judges the objects."""
+    proxy = Proxy(storage.address, SEED, storage.answers)
+    shipping = Shipping(vor, storage.env(proxy.address), storage.secret, storage.target, SEED)
+    try:
+        for version in versions(fleet):
+            copy = folder / version
+            shutil.copytree(fleet / "captures" / version, copy)
+            shipping.once(copy, "--program-version", version, kills=4)
+        found = judge.judge_objects(storage.objects(), segments_of(fleet), set(), PREFIX)
+    finally:
+        storage.stop()
+    print(f"{storage.name}: {shipping.kills} kills, {proxy.counts}; {found}")
+
+
 def ship_all(vor, fleet, folder, proxy):
     """Ships the captures of the fleet and a damaged one. Returns them by host, and the damaged."""
-    shipping = Shipping(vor, proxy.address, TARGET, SEED)
-    segments, damaged = {}, set()
-    for version in sorted(path.name for path in (fleet / "captures").iterdir()):
+    env = {"AWS_ACCESS_KEY_ID": "oracle", "AWS_SECRET_ACCESS_KEY": SECRET,
+           "AWS_ENDPOINT": proxy.address, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+    shipping = Shipping(vor, env, SECRET, TARGET, SEED)
+    segments, damaged = segments_of(fleet), set()
+    for version in versions(fleet):
         source = fleet / "captures" / version
-        for path in source.glob("*.vor"):
-            segments.setdefault(path.name.rsplit("-", 1)[0], []).append(path)
         options = ["--program-version", version]
         if version == "2.4.0":
             copy = folder / version
@@ -118,12 +147,18 @@ def ship_all(vor, fleet, folder, proxy):
 def ask_the_fleet(fleet, address):
     """Runs the questions of the example against the storage."""
     env = os.environ | {
-        "AWS_ACCESS_KEY_ID": "oracle", "AWS_SECRET_ACCESS_KEY": "not-to-be-printed",
+        "AWS_ACCESS_KEY_ID": "oracle", "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_ENDPOINT": f"http://{address}"}
     command = [sys.executable, "examples/fleet/ask.py", fleet, "--data", TARGET,
                "--only", "duckdb"]
     result = subprocess.run(command, env=env, timeout=120)
     judge.expect(result.returncode == 0, "the answers from the storage are wrong")
+
+
+def other_storages():
+    yield storages.Google
+    if os.environ.get("AZURITE"):
+        yield storages.Azure
 
 
 def main(argv):
@@ -144,6 +179,10 @@ def main(argv):
             sys.exit(3)
         print("in place:", judge.judge_counts(duckdb_counts(address), expected))
         ask_the_fleet(fleet, address)
+        for make in other_storages():
+            folder_of = folder / make.__name__
+            folder_of.mkdir()
+            ship_to(make(folder_of, PREFIX), vor, fleet, folder_of)
     except judge.Mismatch as error:
         sys.exit(str(error))
     finally:

@@ -24,8 +24,11 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Proxy:
-    def __init__(self, server, seed):
+    """`answers` has headers that the server's answers lack."""
+
+    def __init__(self, server, seed, answers=None):
         self.server = server
+        self.answers = answers or {}
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.counts = {}
@@ -89,8 +92,9 @@ class Proxy:
         connection.request(handler.command, handler.path, body, headers)
         response = connection.getresponse()
         content = response.read()
-        headers = {name: value for name, value in response.getheaders()
-                   if name.lower() not in HOP | {"content-length", "date", "server"}}
+        headers = self.answers | {
+            name: value for name, value in response.getheaders()
+            if name.lower() not in HOP | {"content-length", "date", "server"}}
         connection.close()
         return response.status, headers, content
 
