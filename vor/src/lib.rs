@@ -201,7 +201,7 @@ pub mod capture {
     #[cfg(feature = "seek")]
     pub use vor_capture::reader::{
         Batches, Capture, FrameScan, FrameSummary, Frames, Info, Lookahead, Piece, Pieces,
-        SegmentPieces, SegmentedCapture, Summaries,
+        SegmentFollower, SegmentPieces, SegmentedCapture, Summaries,
     };
     #[cfg(feature = "reader")]
     pub use vor_capture::reader::{Damage, Event, Frame, Loss, Recovered};

@@ -283,3 +283,14 @@ mod tests {
         assert!(message.contains("has not ended"), "{message}");
     }
 }
+
+/// Ends a child with the test.
+#[derive(Debug)]
+pub struct Ended(pub std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

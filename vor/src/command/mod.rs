@@ -29,6 +29,7 @@ mod output;
 mod patterns;
 mod slowest;
 mod modes;
+mod newest;
 mod frame_rows;
 mod frame_waits;
 

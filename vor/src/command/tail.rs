@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use vor_capture::filled;
-use vor_capture::format::{HEADER_BYTES, OpenScopes, v2};
+use vor_capture::format::{OpenScopes, v2};
 use vor_capture::model::catalog::{Catalog, Column, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::reader::{Capture, Event, Reader, Recovered, SegmentedCapture};
@@ -22,6 +22,7 @@ use crate::command::failure::{Failure, warn};
 use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
 use crate::command::live;
+use crate::command::newest::{has_header, next_segments};
 use crate::command::table::printable;
 use crate::writer::{self, Writer};
 
@@ -126,7 +127,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 if is_closed
                     && !is_one
                     && !args.once
-                    && let Some(next) = next_segment(&args.path, &path)?
+                    && let Some(next) = next_segments(&args.path, &path)?.into_iter().next()
                 {
                     let seen = *created.get_or_insert_with(Instant::now);
                     if !has_header(&next) && seen.elapsed() < NO_HEADER {
@@ -205,17 +206,6 @@ fn run_live(address: &Address, args: &Args, out: &mut impl Write) -> Result<Outc
             }
         }
     }
-}
-
-/// Returns the segment after `path`: names are in the order of time.
-fn next_segment(all: &Path, path: &Path) -> Result<Option<PathBuf>, Failure> {
-    let paths = SegmentedCapture::list(all)?.unwrap_or_default();
-    Ok(paths.into_iter().find(|next| **next > *path))
-}
-
-/// Returns whether a capture has its header, which its recorder writes after it has created it.
-fn has_header(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.len() >= HEADER_BYTES as u64)
 }
 
 struct Printer {

@@ -8,8 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use vor_capture::reader::SegmentedCapture;
+#[cfg(not(feature = "off"))]
+use vor_fixtures::{process::Ended, test_name};
+
+#[cfg(not(feature = "off"))]
+use crate::robust_support;
 
 /// Puts a program into a folder that prints its arguments and exits with 7.
 fn put_viewer(folder: &Path) {
@@ -100,4 +106,96 @@ fn the_segments_of_a_folder_are_one_file_for_the_viewer() {
     assert_eq!(none.status.code(), Some(2));
     let line = String::from_utf8(none.stderr).unwrap();
     assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+/// Sleeps until `is_done`.
+#[cfg(not(feature = "off"))]
+fn wait_until(what: &str, is_done: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_done() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The viewer gets a file that grows with the newest segment, and with those after it.
+#[cfg(not(feature = "off"))]
+#[test]
+fn the_segments_of_a_running_program_are_followed() {
+    if robust_support::role().is_some() {
+        let folder = robust_support::folder();
+        vor::Config::new()
+            .capture(folder.join("runs/"))
+            .segments(vor::Segments::new().size(crate::segments::SEGMENT_BYTES))
+            .enable();
+        while !folder.join("stop").exists() {
+            for number in 0..500_u64 {
+                vor::profile_scope!(
+                    "inside",
+                    number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                );
+            }
+            vor::frame_mark();
+            vor::flush();
+            thread::sleep(Duration::from_millis(1));
+        }
+        // A site that was not declared when the viewer started.
+        {
+            vor::profile_scope!("at the end");
+        }
+        vor::frame_mark();
+        vor::close_capture().unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name);
+    let mut command_of_program = robust_support::child(test_name!(), "two", folder.path());
+    let mut program = Ended(command_of_program.spawn().unwrap());
+    let segments = || {
+        SegmentedCapture::list(&of("runs")).map_or(0, |paths| paths.map_or(0, |paths| paths.len()))
+    };
+    wait_until("two segments", || segments() >= 2);
+    let script = format!(
+        "#!/bin/sh\necho \"$1\" >'{0}.new'; mv '{0}.new' '{0}'\n\
+        while [ -d '{1}' ] && [ ! -e '{1}/quit' ]; do sleep 0.05; done\n",
+        of("path").display(),
+        folder.path().display()
+    );
+    fs::write(of("vor-viz"), script).unwrap();
+    fs::set_permissions(of("vor-viz"), fs::Permissions::from_mode(0o755)).unwrap();
+    let view = thread::spawn({
+        let mut command = command(folder.path());
+        command.arg("view").arg(of("runs"));
+        move || run(&mut command)
+    });
+    wait_until("the viewer", || of("path").exists());
+    let path = fs::read_to_string(of("path")).unwrap();
+    let one = || SegmentedCapture::open(path.trim()).unwrap().info();
+    let begin = one();
+    assert!(begin.frames > 0 && !begin.closed, "{begin:?}");
+    let count = segments();
+    wait_until("two more segments", || segments() >= count + 2);
+    wait_until("the viewer's file grows", || one().frames > begin.frames);
+    fs::write(of("stop"), "").unwrap();
+    assert!(program.0.wait().unwrap().success());
+    wait_until("the viewer's file is closed", || one().closed);
+    let (one, mut all) = (one(), SegmentedCapture::open(of("runs")).unwrap());
+    let names = |capture: &SegmentedCapture| {
+        let sites = capture.catalog().sites.iter().flatten();
+        sites.map(|site| site.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&SegmentedCapture::open(path.trim()).unwrap()),
+        names(&all)
+    );
+    assert!(all.verify().unwrap().is_none() && one.damage.is_none());
+    let all = all.info();
+    assert_eq!((one.frames, one.spans), (all.frames, all.spans));
+    fs::write(of("quit"), "").unwrap();
+    let output = view.join().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    assert!(!Path::new(path.trim()).exists());
 }

@@ -10,13 +10,13 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::robust_support::{child, folder, role, run, vor_lines};
 use vor::ship::{ShipSink, Shipper};
 use vor_fixtures::captures::make;
-use vor_fixtures::process::run_to_success;
+use vor_fixtures::process::{Ended, run_to_success};
 use vor_fixtures::test_name;
 
 /// The smallest segments.
@@ -351,14 +351,4 @@ fn memory_does_not_grow_with_a_segment() {
     let shipped = files(&folder.path().join("out"), ".vor");
     let bytes = std::fs::metadata(&shipped["large.vor"]).unwrap().len();
     assert_eq!(bytes, 4 * 1024 * MOST_MEMORY_KB);
-}
-
-/// Ends a child with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }

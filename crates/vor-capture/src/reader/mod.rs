@@ -69,7 +69,7 @@ pub use parts::{Part, PartContents, PartScan};
 #[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
 #[cfg(feature = "seek")]
-pub use segments::{SegmentPieces, SegmentedCapture};
+pub use segments::{SegmentFollower, SegmentPieces, SegmentedCapture};
 #[cfg(feature = "seek")]
 pub use summary::{FrameScan, FrameSummary};
 

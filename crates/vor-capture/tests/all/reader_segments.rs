@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::{Declared, Encoder, Header, RecordRef};
 use vor_capture::model::batch::{AsyncSpan, FlowPoint, Message, SpanBatch, TaskEvent, ThreadBatch};
 use vor_capture::model::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, SegmentInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -19,7 +19,9 @@ use vor_capture::model::scheduler::{
 };
 use vor_capture::model::scope_modes::{ScopeMode, ScopeModeChange};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS};
-use vor_capture::reader::{Columns, ColumnsBuilder, Loss, Piece, SegmentedCapture};
+use vor_capture::reader::{
+    Columns, ColumnsBuilder, Loss, Piece, SegmentFollower, SegmentedCapture,
+};
 
 /// A capture with a frame for each of `frames`, of 1000 ticks from `start_ticks` on, each with a
 /// span of the call site `sites[0]`.
@@ -35,6 +37,8 @@ struct Made<'a> {
     frames: std::ops::Range<u64>,
     /// Ticks and sites of scopes that are counted from then on.
     counted: &'a [(u64, u32)],
+    /// Whether ids are declared before they are used, as a recorder does, not only in the index.
+    is_declared: bool,
 }
 
 const FIRST: Made<'_> = Made {
@@ -47,6 +51,7 @@ const FIRST: Made<'_> = Made {
     ns_per_tick: 1,
     frames: 0..3,
     counted: &[],
+    is_declared: false,
 };
 
 fn catalog(made: &Made<'_>) -> Catalog {
@@ -103,6 +108,15 @@ fn write(folder: &Path, name: &str, made: &Made<'_>) -> PathBuf {
     encoder.header(&mut bytes);
     let catalog = Arc::new(catalog(made));
     encoder.encode(RecordRef::Clock(&catalog.timeline.syncs()[0]), &mut bytes);
+    if made.is_declared {
+        let mut declared = Declared::default();
+        declared.begin(&catalog, &mut encoder, &mut bytes);
+        if let Some(segment) = &catalog.segment {
+            encoder.encode(RecordRef::Segment(*segment), &mut bytes);
+        }
+        declared.put(&catalog, &mut encoder, &mut bytes);
+        declared.put_modes(&catalog, true, &mut encoder, &mut bytes);
+    }
     for (at, index) in made.frames.clone().enumerate() {
         let start_ticks = made.start_ticks + at as u64 * 1000;
         let thread = filled!(ThreadBatch {
@@ -640,4 +654,123 @@ fn patterns_choose_files() {
     let chosen = ["run-1.vor", "run-1.cap"].map(|name| folder.path().join(name));
     assert_eq!(SegmentedCapture::of_files(chosen).unwrap().frame_count(), 6);
     assert!(SegmentedCapture::of_files([]).is_err());
+}
+
+/// Writes an earlier run, and then the segments of a run byte by byte, in steps of `step` bytes.
+/// Returns the one file of a follower, and what all segments have at the end.
+fn follow(step: usize, has_earlier_run: bool) -> (Contents, Contents) {
+    let (made, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    if has_earlier_run {
+        write(folder.path(), "0.vor", &FIRST);
+    }
+    let of_run = Made {
+        boot_id: "another boot",
+        start_ns: 9_000_000,
+        is_declared: true,
+        ..FIRST
+    };
+    // Each segment declares more, as a program does that goes on.
+    let segments = [
+        (&["c", "a"][..], &["y", "z"][..], 0..3),
+        (&["c", "a", "d"], &["y", "z"], 3..4),
+        (&["c", "a", "d", "b", "e"], &["y", "z", "v"], 4..9),
+    ];
+    let mut all = Vec::new();
+    for (number, (sites, columns, frames)) in (0..).zip(segments) {
+        let segment = Made {
+            segment: Some((42, number)),
+            sites,
+            columns,
+            start_ticks: 77 + 1000 * frames.start,
+            start_ns: 9_000_000 + 1000 * frames.start as i64,
+            frames,
+            counted: &[(90, 2)],
+            ..of_run
+        };
+        all.push(write(made.path(), &format!("{}.vor", number + 1), &segment));
+    }
+    let one = tempfile::NamedTempFile::new().unwrap();
+    let mut out = one.reopen().unwrap();
+    let mut follower: Option<SegmentFollower> = None;
+    for path in &all {
+        let bytes = std::fs::read(path).unwrap();
+        let growing = folder.path().join(path.file_name().unwrap());
+        let mut file = std::fs::File::create(&growing).unwrap();
+        let mut is_new = true;
+        for part in bytes.chunks(step) {
+            std::io::Write::write_all(&mut file, part).unwrap();
+            // The header must be there.
+            if file.metadata().unwrap().len() < 300 {
+                continue;
+            }
+            let follower = follower.get_or_insert_with(|| {
+                is_new = false;
+                let segments = SegmentedCapture::open(folder.path()).unwrap();
+                segments.follow_as_one(&mut out, |_, _| {}).unwrap()
+            });
+            if std::mem::take(&mut is_new) {
+                assert!(follower.is_closed(), "the one before is complete");
+                assert_eq!(follower.go_on(&growing).unwrap(), Some(true));
+            }
+            assert_eq!(follower.newest(), growing);
+            follower.write_more(&mut out).unwrap();
+            let is_whole = file.metadata().unwrap().len() == bytes.len() as u64;
+            assert_eq!(follower.is_closed(), is_whole);
+        }
+    }
+    let mut follower = follower.unwrap();
+    for (run, goes_on) in [(Some((43, 0)), Some(false)), (None, None)] {
+        let other = Made {
+            segment: run,
+            ..of_run.clone()
+        };
+        let other = write(made.path(), "9.vor", &other);
+        assert_eq!(
+            follower.go_on(&other).unwrap(),
+            goes_on,
+            "it is another run"
+        );
+    }
+    assert!(!follower.write_more(&mut out).unwrap());
+    let damage = follower.close(&mut out).unwrap();
+    assert!(damage.is_none(), "{damage:?}");
+    assert!(SegmentedCapture::open(one.path()).unwrap().info().closed);
+    (contents(one.path()), contents(folder.path()))
+}
+
+#[test]
+fn a_segment_that_has_only_its_header_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = write(folder.path(), "1.vor", &FIRST);
+    let header = std::fs::read(&first).unwrap();
+    let header = &header[..vor_capture::format::HEADER_BYTES];
+    let second = folder.path().join("2.vor");
+    std::fs::write(&second, header).unwrap();
+    let mut segments = SegmentedCapture::open(folder.path()).unwrap();
+    assert!(segments.paths().eq([&*first]));
+    assert_eq!(segments.problems(), [""; 0]);
+    // It grows before the pieces are read.
+    let later = Made {
+        frames: 3..5,
+        start_ticks: 9_000,
+        is_declared: true,
+        ..FIRST
+    };
+    write(folder.path(), "2.vor", &later);
+    assert_eq!(rows(&mut segments).len(), 3);
+    std::fs::write(&first, header).unwrap();
+    std::fs::write(&second, header).unwrap();
+    let none = SegmentedCapture::open(folder.path()).unwrap();
+    assert_eq!((none.paths().len(), none.info().frames), (2, 0));
+}
+
+#[test]
+fn a_follower_writes_what_the_segments_have_at_the_end() {
+    for step in [31, 120, 1000, 1 << 20] {
+        for has_earlier_run in [false, true] {
+            let (one, all) = follow(step, has_earlier_run);
+            assert_eq!(one, all, "{step} {has_earlier_run}");
+            assert_eq!(one.frames.len(), if has_earlier_run { 12 } else { 9 });
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::command::live;
 /// Shows captures, or a running program, in a window: starts the viewer `vor-viz`.
 ///
 /// A program is its process number, `unix:PATH` or `tcp://HOST:PORT`. The segments of a folder, or
-/// those that match a pattern, are one capture, as they are when the viewer starts.
+/// those that match a pattern, are one capture, which is followed while a program writes to it.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

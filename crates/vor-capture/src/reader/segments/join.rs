@@ -1,6 +1,7 @@
 //! Several captures as one file, for programs that read one.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use super::SegmentedCapture;
 use crate::Error;
@@ -35,79 +36,146 @@ impl SegmentedCapture {
     pub fn write_as_one(
         &mut self,
         out: &mut impl Write,
-        mut progress: impl FnMut(u64, u64),
+        progress: impl FnMut(u64, u64),
     ) -> Result<Damage, Error> {
-        let mut write = |bytes: &mut Vec<u8>| {
-            let written = out.write_all(bytes);
-            bytes.clear();
-            written.map_err(|error| Error::io("cannot write the capture", error))
-        };
+        let mut one = OneCapture::begin(self);
+        let count = self.segments.len();
+        let damage = one.put_all(self, count, out, progress)?;
+        one.close(out)?;
+        Ok(damage)
+    }
+}
+
+/// A capture that gets the pieces of several.
+#[derive(Debug)]
+pub(super) struct OneCapture {
+    encoder: Encoder,
+    declared: Declared,
+    catalog: Arc<Catalog>,
+    /// The events of batches without spans, until their frame ends.
+    events: SpanBatch,
+    /// Bytes that are not written yet.
+    bytes: Vec<u8>,
+}
+
+impl OneCapture {
+    /// Begins a capture with the declarations of `segments`.
+    pub(super) fn begin(segments: &SegmentedCapture) -> Self {
         let catalog = Catalog {
             segment: None,
             dump: None,
-            ..(**self.catalog()).clone()
+            ..(**segments.catalog()).clone()
         };
-        let is_marked = self.info().marked;
-        let mut bytes = Vec::new();
-        let mut encoder = Encoder::new(self.header_of_all());
-        encoder.header(&mut bytes);
-        let mut declared = Declared::default();
-        declared.begin(&catalog, &mut encoder, &mut bytes);
-        declared.put(&catalog, &mut encoder, &mut bytes);
-        declared.put_modes(&catalog, true, &mut encoder, &mut bytes);
-        let mut pieces = self.pieces()?;
-        let mut events = SpanBatch::default();
+        let mut one = Self {
+            encoder: Encoder::new(header_of_all(segments)),
+            declared: Declared::default(),
+            catalog: Arc::default(),
+            events: SpanBatch::default(),
+            bytes: Vec::new(),
+        };
+        one.encoder.header(&mut one.bytes);
+        one.declared
+            .begin(&catalog, &mut one.encoder, &mut one.bytes);
+        one.catalog = Arc::new(catalog);
+        one.declare(|_| {});
+        one
+    }
+
+    /// Lets `add` change the catalog, and declares what is new in it.
+    pub(super) fn declare(&mut self, add: impl FnOnce(&mut Catalog)) {
+        add(Arc::make_mut(&mut self.catalog));
+        let (declared, encoder) = (&mut self.declared, &mut self.encoder);
+        declared.put(&self.catalog, encoder, &mut self.bytes);
+        declared.put_modes(&self.catalog, true, encoder, &mut self.bytes);
+    }
+
+    /// Resolves the ids of the pieces.
+    pub(super) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Puts the pieces of the first `count` segments, and returns their damage.
+    pub(super) fn put_all(
+        &mut self,
+        segments: &mut SegmentedCapture,
+        count: usize,
+        out: &mut impl Write,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Damage, Error> {
+        let is_marked = segments.info().marked;
+        // A capture without marks is a frame only to its reader.
+        let is_made = |piece: &Piece| matches!(piece, Piece::Frame(recovered) if recovered.frame.frame_set == 0 && !is_marked);
+        let mut pieces = segments.first_pieces(count)?;
         while let Some(piece) = pieces.next_piece()? {
-            match &piece {
-                // A reader gets the events of a batch first, and its spans later.
-                Piece::Batch(batch) if batch.threads.iter().all(has_events_only) => {
-                    events.threads.extend_from_slice(&batch.threads);
-                }
-                Piece::Batch(batch) => {
-                    let batch = with_events(batch.clone(), &mut events.threads);
-                    encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-                }
-                // A capture without marks is a frame only to its reader.
-                Piece::Frame(recovered) if recovered.frame.frame_set == 0 && !is_marked => {}
-                Piece::Frame(recovered) => {
-                    encoder.encode(RecordRef::Batch(&events), &mut bytes);
-                    events.threads.clear();
-                    encoder.encode(RecordRef::Frame(&recovered.frame), &mut bytes);
-                }
-                Piece::Scheduler { batch, .. } => {
-                    encoder.encode(RecordRef::Scheduler(batch), &mut bytes);
-                }
-                Piece::Heap { snapshot, .. } => {
-                    encoder.encode(RecordRef::Heap(snapshot), &mut bytes);
-                }
-            }
-            if bytes.len() >= GATHERED_BYTES {
-                write(&mut bytes)?;
+            if !is_made(&piece) && self.put(&piece, out)? {
                 let (read, all) = pieces.progress();
                 progress(read, all);
             }
         }
-        let damage = pieces.damage();
-        encoder.encode(RecordRef::Batch(&events), &mut bytes);
-        encoder.close(&catalog, &mut bytes);
-        write(&mut bytes)?;
-        Ok(damage)
+        Ok(pieces.damage())
     }
 
-    /// Returns the header of one file with everything.
-    fn header_of_all(&self) -> Header {
-        let first = self.catalog().timeline.syncs().first();
-        let (ticks, unix_ns) = first.map_or((0, 0), |sync| (sync.ticks, sync.unix_ns));
-        Header {
-            file_id: ticks.rotate_left(32) ^ unix_ns.cast_unsigned(),
-            pid: self.catalog().process.pid,
-            flags: match self.info().spans {
-                0 => 0,
-                _ => Header::KEEPS_SPANS,
-            },
-            start_unix_ns: unix_ns,
-            start_ticks: ticks,
+    /// Puts a piece, and returns whether bytes were written.
+    pub(super) fn put(&mut self, piece: &Piece, out: &mut impl Write) -> Result<bool, Error> {
+        let (encoder, bytes) = (&mut self.encoder, &mut self.bytes);
+        match piece {
+            // A reader gets the events of a batch first, and its spans later.
+            Piece::Batch(batch) if batch.threads.iter().all(has_events_only) => {
+                self.events.threads.extend_from_slice(&batch.threads);
+            }
+            Piece::Batch(batch) => {
+                let batch = with_events(batch.clone(), &mut self.events.threads);
+                encoder.encode(RecordRef::Batch(&batch), bytes);
+            }
+            Piece::Frame(recovered) => {
+                encoder.encode(RecordRef::Batch(&self.events), bytes);
+                self.events.threads.clear();
+                encoder.encode(RecordRef::Frame(&recovered.frame), bytes);
+            }
+            Piece::Scheduler { batch, .. } => {
+                encoder.encode(RecordRef::Scheduler(batch), bytes);
+            }
+            Piece::Heap { snapshot, .. } => {
+                encoder.encode(RecordRef::Heap(snapshot), bytes);
+            }
         }
+        let is_full = bytes.len() >= GATHERED_BYTES;
+        if is_full {
+            self.write(out)?;
+        }
+        Ok(is_full)
+    }
+
+    /// Writes what was put.
+    pub(super) fn write(&mut self, out: &mut impl Write) -> Result<(), Error> {
+        let written = out.write_all(&self.bytes);
+        self.bytes.clear();
+        written.map_err(|error| Error::io("cannot write the capture", error))
+    }
+
+    /// Ends the capture.
+    pub(super) fn close(&mut self, out: &mut impl Write) -> Result<(), Error> {
+        self.encoder
+            .encode(RecordRef::Batch(&self.events), &mut self.bytes);
+        self.encoder.close(&self.catalog, &mut self.bytes);
+        self.write(out)
+    }
+}
+
+/// Returns the header of one file with everything.
+fn header_of_all(segments: &SegmentedCapture) -> Header {
+    let catalog = segments.catalog();
+    let first = catalog.timeline.syncs().first();
+    let (ticks, unix_ns) = first.map_or((0, 0), |sync| (sync.ticks, sync.unix_ns));
+    Header {
+        file_id: ticks.rotate_left(32) ^ unix_ns.cast_unsigned(),
+        pid: catalog.process.pid,
+        flags: match segments.info().spans {
+            0 => 0,
+            _ => Header::KEEPS_SPANS,
+        },
+        start_unix_ns: unix_ns,
+        start_ticks: ticks,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::reader::FrameSummary;
 use crate::sort::sort_by;
 
 /// From the ids of a run to those of the common catalog.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Mapping {
     /// By the index in the run's catalog.
     sites: Vec<SiteId>,
@@ -109,37 +109,45 @@ impl Mapping {
     pub(super) fn new(all: &mut Catalog, run: &Catalog, number: u64) -> Option<Self> {
         let ticks = tick_shift(all, run)?;
         restore_modes(all, run, ticks);
-        join_timeline(&mut all.timeline, run.timeline.syncs(), ticks);
-        let threads = all.threads.len();
-        Arc::make_mut(&mut all.threads).extend(run.threads.iter().cloned());
-        let threads = (threads..all.threads.len()).map(|id| ThreadId(id as u32));
-        let sites = place(&mut all.sites, &run.sites, |site| {
+        let mut mapping = Self {
+            ticks,
+            tasks: number << 48,
+            ..Self::default()
+        };
+        mapping.extend(all, run);
+        all.process = Arc::clone(&run.process);
+        Some(mapping)
+    }
+
+    /// Adds what the run has declared since to the common catalog.
+    pub(super) fn extend(&mut self, all: &mut Catalog, run: &Catalog) {
+        join_timeline(&mut all.timeline, run.timeline.syncs(), self.ticks);
+        for thread in rest(&run.threads, self.threads.len()) {
+            self.threads.push(ThreadId(all.threads.len() as u32));
+            Arc::make_mut(&mut all.threads).push(thread.clone());
+        }
+        let sites = place(&mut all.sites, rest(&run.sites, self.sites.len()), |site| {
             site.as_ref().map(|site| format!("{site:?}"))
         });
-        let columns = place(&mut all.columns, &run.columns, |column| {
-            Some(format!("{column:?}"))
-        });
-        let frame_sets = place(&mut all.frame_sets, &run.frame_sets, |name| {
-            Some(name.clone())
-        });
-        all.process = Arc::clone(&run.process);
-        let mapping = Self {
-            sites: sites.into_iter().map(|index| SiteId(index + 1)).collect(),
-            threads: threads.collect(),
-            columns,
-            frame_sets,
-            ticks,
-            frames: 0,
-            tasks: number << 48,
-        };
+        let sites = sites.into_iter().map(|index| SiteId(index + 1));
+        self.sites.extend(sites);
+        self.columns.extend(place(
+            &mut all.columns,
+            rest(&run.columns, self.columns.len()),
+            |column| Some(format!("{column:?}")),
+        ));
+        self.frame_sets.extend(place(
+            &mut all.frame_sets,
+            rest(&run.frame_sets, self.frame_sets.len()),
+            |name| Some(name.clone()),
+        ));
         join_modes(&mut all.scope_modes, &run.scope_modes, |change| {
             ScopeModeChange {
-                ticks: mapping.at(change.ticks),
-                site: mapping.site(change.site),
+                ticks: self.at(change.ticks),
+                site: self.site(change.site),
                 ..change
             }
         });
-        Some(mapping)
     }
 
     fn site(&self, site: SiteId) -> SiteId {
@@ -265,6 +273,11 @@ impl Mapping {
     }
 }
 
+/// Returns the entries of a table behind the first `known` ones.
+fn rest<T>(table: &[T], known: usize) -> &[T] {
+    table.get(known..).unwrap_or_default()
+}
+
 /// Finds each entry of `from` in `to` by its key, or adds it; returns their indices. Entries
 /// without a key, whose declaration is lost, are added.
 fn place<T: Clone>(
@@ -272,6 +285,9 @@ fn place<T: Clone>(
     from: &[T],
     key: impl Fn(&T) -> Option<String>,
 ) -> Vec<u32> {
+    if from.is_empty() {
+        return Vec::new();
+    }
     let mut known: HashMap<String, u32> = HashMap::new();
     for (index, entry) in (0..).zip(to.iter()) {
         if let Some(key) = key(entry) {

@@ -9,6 +9,7 @@
 //! their names and places, their threads are further threads, their frames are numbered on, and
 //! their time continues by the wall clock.
 
+mod follow;
 mod frames;
 mod join;
 mod mapping;
@@ -22,6 +23,7 @@ use super::{Capture, DEFAULT_MAX_SPANS, Damage, FrameScan, FrameSummary, Info, L
 use crate::Error;
 use crate::model::catalog::{Catalog, SegmentInfo};
 use crate::sort::sort_by;
+pub use follow::SegmentFollower;
 use mapping::Mapping;
 pub use pieces::SegmentPieces;
 
@@ -86,6 +88,11 @@ impl Found {
 
     fn segment(&self) -> Option<SegmentInfo> {
         self.catalog.segment
+    }
+
+    /// Returns whether the segment has more than its header.
+    fn has_begun(&self) -> bool {
+        !self.catalog.timeline.syncs().is_empty() || self.info.spans > 0 || self.info.frames > 0
     }
 }
 
@@ -170,6 +177,10 @@ impl SegmentedCapture {
                 "{}: no capture can be read: {reason}",
                 whole.display()
             )));
+        }
+        // A segment that has just begun says neither when nor of which run it is.
+        if found.iter().any(Found::has_begun) {
+            found.retain(Found::has_begun);
         }
         if let [only] = &*found {
             let one = Self::open_one(&only.path)?;
@@ -307,6 +318,10 @@ impl SegmentedCapture {
                 return;
             };
             mapping = Some(made);
+        }
+        if let Some(mapping) = &mut mapping {
+            // The first frame of a run is number 0, if it has one by now.
+            mapping.frames = *next_index;
         }
         let mut ends = run.iter().filter_map(|found| {
             let (first, last) = found.ends?;
@@ -473,7 +488,12 @@ impl SegmentedCapture {
     ///
     /// The file cannot be read, if there is only one.
     pub fn pieces(&mut self) -> Result<SegmentPieces<'_>, Error> {
-        SegmentPieces::new(self)
+        self.first_pieces(self.segments.len())
+    }
+
+    /// Returns all batches and frames of the first `count` segments.
+    fn first_pieces(&mut self, count: usize) -> Result<SegmentPieces<'_>, Error> {
+        SegmentPieces::new(self, count)
     }
 
     /// Reads what was appended since, if the capture is one file that was opened by its path, and

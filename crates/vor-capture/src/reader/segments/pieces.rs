@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
+use super::mapping::Mapping;
 use super::{SegmentedCapture, add_damage};
 use crate::Error;
 use crate::model::catalog::Catalog;
@@ -27,6 +28,8 @@ struct Many<'a> {
     segments: &'a SegmentedCapture,
     /// The segment that is read next.
     next: usize,
+    /// How many segments are read.
+    count: usize,
     reader: Option<Reader<BufReader<File>>>,
     /// Bytes of the segments that were read.
     read_bytes: u64,
@@ -36,13 +39,14 @@ struct Many<'a> {
 }
 
 impl<'a> SegmentPieces<'a> {
-    pub(super) fn new(segments: &'a mut SegmentedCapture) -> Result<Self, Error> {
-        if !segments.is_one() {
+    pub(super) fn new(segments: &'a mut SegmentedCapture, count: usize) -> Result<Self, Error> {
+        if !segments.is_one() || count == 0 {
             segments.open = None;
             let unmarked = segments.is_unmarked().then(UnmarkedFrame::default);
             return Ok(Self(Inner::Many(Many {
                 segments,
                 next: 0,
+                count,
                 reader: None,
                 read_bytes: 0,
                 damage: Damage::default(),
@@ -119,7 +123,7 @@ impl Many<'_> {
 
     /// Opens the next segment that can be opened; returns whether there is one.
     fn open_next(&mut self) -> bool {
-        while let Some(segment) = self.segments.segments.get(self.next) {
+        while let Some(segment) = self.segments.segments[..self.count].get(self.next) {
             self.next += 1;
             match Reader::open(&segment.path) {
                 Ok(reader) => {
@@ -156,47 +160,58 @@ impl Many<'_> {
 
     fn piece(&mut self, event: Event) -> Option<Piece> {
         let segment = &self.segments.segments[self.next - 1];
-        let mapping = segment.mapping.as_deref();
-        match event {
-            Event::Batch(mut batch) => {
-                if let Some(mapping) = mapping {
-                    mapping.map_batch(&mut batch);
-                }
-                batch.catalog = Arc::clone(&self.segments.catalog);
-                if let Some(unmarked) = &mut self.unmarked {
-                    unmarked.add(&batch.threads);
-                }
-                Some(Piece::Batch(batch))
-            }
-            // The one frame of a capture without marks.
-            Event::Frame(recovered) if recovered.frame.frame_set == 0 && !segment.info.marked => {
-                None
-            }
-            Event::Frame(mut recovered) => {
-                let frame = Arc::make_mut(&mut recovered.frame);
-                if let Some(mapping) = mapping {
-                    mapping.map_frame(frame);
-                }
-                frame.catalog = Arc::clone(&self.segments.catalog);
-                Some(Piece::Frame(recovered))
-            }
-            Event::Scheduler(mut batch) => {
-                if let Some(mapping) = mapping {
-                    mapping.map_scheduler(&mut batch);
-                }
-                let catalog = Arc::clone(&self.segments.catalog);
-                Some(Piece::Scheduler { batch, catalog })
-            }
-            Event::Heap(mut snapshot) => {
-                if let Some(mapping) = mapping {
-                    mapping.map_heap(&mut snapshot);
-                }
-                let catalog = Arc::clone(&self.segments.catalog);
-                snapshot.name_by(&catalog);
-                Some(Piece::Heap { snapshot, catalog })
-            }
-            Event::OpenScopes(_) | Event::Loss(_) => None,
+        // The one frame of a capture without marks.
+        if let Event::Frame(recovered) = &event
+            && recovered.frame.frame_set == 0
+            && !segment.info.marked
+        {
+            return None;
         }
+        let piece = mapped(event, segment.mapping.as_deref(), &self.segments.catalog)?;
+        if let (Some(unmarked), Piece::Batch(batch)) = (&mut self.unmarked, &piece) {
+            unmarked.add(&batch.threads);
+        }
+        Some(piece)
+    }
+}
+
+/// Returns an event of a segment as a piece of the whole, whose ids `catalog` resolves.
+pub(super) fn mapped(
+    event: Event,
+    mapping: Option<&Mapping>,
+    catalog: &Arc<Catalog>,
+) -> Option<Piece> {
+    let catalog = Arc::clone(catalog);
+    match event {
+        Event::Batch(mut batch) => {
+            if let Some(mapping) = mapping {
+                mapping.map_batch(&mut batch);
+            }
+            batch.catalog = catalog;
+            Some(Piece::Batch(batch))
+        }
+        Event::Frame(mut recovered) => {
+            let frame = Arc::make_mut(&mut recovered.frame);
+            if let Some(mapping) = mapping {
+                mapping.map_frame(frame);
+            }
+            frame.catalog = catalog;
+            Some(Piece::Frame(recovered))
+        }
+        Event::Scheduler(mut batch) => {
+            if let Some(mapping) = mapping {
+                mapping.map_scheduler(&mut batch);
+            }
+            Some(Piece::Scheduler { batch, catalog })
+        }
+        Event::Heap(mut snapshot) => {
+            if let Some(mapping) = mapping {
+                mapping.map_heap(&mut snapshot);
+            }
+            snapshot.name_by(&catalog);
+            Some(Piece::Heap { snapshot, catalog })
+        }
+        Event::OpenScopes(_) | Event::Loss(_) => None,
     }
 }
 
