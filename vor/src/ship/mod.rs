@@ -294,7 +294,7 @@ pub struct Report {
     pub bytes: u64,
     /// Attempts to send an object that were repeated.
     pub retries: u64,
-    /// Segments that are damaged, and so were shipped without Parquet.
+    /// Segments that are damaged, and so have no Parquet in the storage.
     pub damaged: u64,
     /// Segments that were deleted before they were shipped.
     pub lost: u64,

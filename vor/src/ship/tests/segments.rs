@@ -172,7 +172,7 @@ fn a_damaged_segment_costs_its_own_tables_only() {
         .delete_shipped(true)
         .ship()
         .unwrap();
-    assert_eq!((report.damaged, report.objects), (1, 0));
+    assert_eq!((report.segments, report.damaged, report.objects), (0, 1, 0));
     assert!(place.path("app-1.vor").exists());
 }
 
