@@ -221,13 +221,13 @@ fn add_off(table: &mut Table, scope: &str, in_loop: Target) {
         return;
     };
     table.add(
-        &format!("{scope}, over the empty loop"),
+        format!("{scope}, over the empty loop"),
         in_loop,
         empty.more_than_ns(nothing),
         "ns",
     );
     table.add(
-        &format!("{scope}, each of ten in a row"),
+        format!("{scope}, each of ten in a row"),
         Target::None,
         straight.more_than_ns(straight_nothing),
         "ns",
