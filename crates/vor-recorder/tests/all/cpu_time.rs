@@ -33,10 +33,23 @@ const ROUNDS: usize = 9;
 fn ticks_per_ns() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {
-        let (began, from) = (Instant::now(), ticks());
+        let (began, from) = both_clocks();
         std::thread::sleep(Duration::from_millis(200));
-        (ticks() - from) as f64 / began.elapsed().as_nanos() as f64
+        let (ended, to) = both_clocks();
+        (to - from) as f64 / (ended - began).as_nanos() as f64
     })
+}
+
+/// Reads both clocks at one moment. A busy machine may take the thread off its processor between
+/// the readings, for milliseconds; then it reads again.
+fn both_clocks() -> (Instant, u64) {
+    const MOST: Duration = Duration::from_micros(100);
+    loop {
+        let (before, ticks, after) = (Instant::now(), ticks(), Instant::now());
+        if after - before <= MOST {
+            return (before, ticks);
+        }
+    }
 }
 
 fn ns(ticks: u64) -> u64 {
