@@ -108,8 +108,10 @@ impl Screen {
             KeyCode::End => self.table.select_last(),
             KeyCode::Enter if self.opened.is_none() => {
                 let contents = self.shown(model);
-                let row = self.table.selected().and_then(|at| contents.rows.get(at));
-                self.opened = row.and_then(|row| row.site);
+                // Drawing keeps the selection within the rows, and keys may be faster.
+                let last = contents.rows.len().saturating_sub(1);
+                let at = self.table.selected().unwrap_or(0).min(last);
+                self.opened = contents.rows.get(at).and_then(|row| row.site);
                 self.thaw();
             }
             _ => {}
@@ -499,7 +501,8 @@ mod tests {
         );
         press(&mut screen, &model, "/UPD\n");
         assert!(first_row(&mut screen).starts_with("update"));
-        press(&mut screen, &model, "\n");
+        // The key before does not find a row below, and nothing is drawn in between.
+        press(&mut screen, &model, "j\n");
         let opened = drawn(&mut screen, &model);
         for part in ["src/main.rs:7 in game", "calls 151", "p99 8.0", "main"] {
             assert!(opened.contains(part), "{part}: {opened}");
