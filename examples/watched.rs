@@ -42,7 +42,8 @@ fn request(cache: &Mutex<Vec<u64>>, number: u64) {
 fn main() -> Result<(), vor::Error> {
     let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(60));
-    vor::Config::new().listen("unix".parse()?).enable();
+    // The variables `VOR_…` apply, too.
+    vor::Config::from_env().listen("unix".parse()?).enable();
     let pid = std::process::id();
     if let Some(address) = vor::live::listening() {
         println!("watch me: vor top {pid}, vor tail {pid}, vor view {pid} ({address})");
