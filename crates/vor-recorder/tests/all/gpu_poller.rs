@@ -30,11 +30,12 @@ fn queries_that_use_cpu_time_are_made_less_often() {
         let output = run(&mut with_driver(test, "child", folder.path(), begin));
         assert_eq!(vor_lines(&output), Vec::<String>::new());
         if cfg!(feature = "tracing") {
-            // A poll of once a second may take long by chance on a busy machine.
+            // A poll of once a second may take long by chance on a busy machine, and under a
+            // sanitizer all take longer, but not milliseconds.
             let (events, _) = debug_lines(&output);
-            let seldom = events
-                .iter()
-                .filter(|event| event.ends_with("instead of 100.0ms"));
+            let seldom = events.iter().filter(|event| {
+                event.contains("ms of CPU time") && event.ends_with("instead of 100.0ms")
+            });
             assert_eq!(seldom.count(), 2, "{events:?}");
         }
         return;
@@ -85,7 +86,9 @@ fn an_energy_counter_that_uses_cpu_time_delays_no_other_row() {
         "nvmlDeviceGetTotalEnergyConsumption",
     ];
     let (power, counter) = (driver.calls(power), driver.calls(counter));
-    assert!(counter <= 3 && power >= 20, "{counter} {power}");
+    // Here the power is read some 80 times, and under a sanitizer, where a poll takes a
+    // millisecond, 6 times. With one account for both, they were read equally often.
+    assert!(counter <= 3 && power >= 2 * counter, "{counter} {power}");
     let frames = frames.0.lock().unwrap();
     let joules: f64 = frames[before..]
         .iter()
