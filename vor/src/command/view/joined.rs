@@ -134,7 +134,7 @@ fn follow(
     Ok(())
 }
 
-/// What comes after a segment.
+/// The successor of a segment.
 enum Next {
     /// A segment, with which the follower goes on.
     Begun,

@@ -48,9 +48,10 @@ impl SegmentedCapture {
     /// let segments = vor::capture::SegmentedCapture::open("captures/")?;
     /// let mut file = std::fs::File::create("all.vor").unwrap();
     /// let mut follower = segments.follow_as_one(&mut file, |_, _| {})?;
+    /// follower.write_more(&mut file)?;
     /// while !follower.is_closed() {
-    ///     follower.write_more(&mut file)?;
     ///     std::thread::sleep(std::time::Duration::from_millis(50));
+    ///     follower.write_more(&mut file)?;
     /// }
     /// follower.close(&mut file)?;
     /// # Ok::<(), vor::Error>(())
@@ -143,7 +144,8 @@ impl SegmentFollower {
         self.newest.reader.catalog()
     }
 
-    /// Returns whether the newest segment has been read to its end, and is complete.
+    /// Returns whether the newest segment is complete. The last
+    /// [`write_more`](Self::write_more) has found that out.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.newest.reader.damage().tail.is_none()

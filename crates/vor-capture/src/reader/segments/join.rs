@@ -104,7 +104,10 @@ impl OneCapture {
     ) -> Result<Damage, Error> {
         let is_marked = segments.info().marked;
         // A capture without marks is a frame only to its reader.
-        let is_made = |piece: &Piece| matches!(piece, Piece::Frame(recovered) if recovered.frame.frame_set == 0 && !is_marked);
+        let is_made = |piece: &Piece| match piece {
+            Piece::Frame(recovered) => recovered.frame.frame_set == 0 && !is_marked,
+            _ => false,
+        };
         let mut pieces = segments.first_pieces(count)?;
         while let Some(piece) = pieces.next_piece()? {
             if !is_made(&piece) && self.put(&piece, out)? {
