@@ -7,7 +7,7 @@ use vor_fixtures::captures;
 use vor_fixtures::mutation::mutate_any;
 use vor_fixtures::random::Random;
 
-use crate::command::{Run, v2, vor};
+use crate::command::{v2, vor};
 
 /// Each command with its number of captures, and its options. `tail` waits for a capture that
 /// grows, and `view` starts another program.
@@ -167,13 +167,15 @@ proptest! {
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
-        prop_assert!(output.status.code().is_some(), "{:?}", output.status);
-        let run = Run::from(output);
-        prop_assert!((0..=3).contains(&run.code), "{:?}", run);
-        prop_assert!(!run.stderr.contains("panicked at"), "{:?}", run);
-        if run.code == 2 {
-            let line = run.stderr.lines().next().unwrap_or_default();
-            prop_assert!(line.starts_with("vor: ") && line.len() > "vor: ".len(), "{:?}", run);
+        // What a format writes to stdout may be binary; what is said to people never is.
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        prop_assert!(output.status.code().is_some(), "{:?}: {}", output.status, stderr);
+        let code = output.status.code().unwrap();
+        prop_assert!((0..=3).contains(&code), "{}: {}", code, stderr);
+        prop_assert!(!stderr.contains("panicked at"), "{}", stderr);
+        if code == 2 {
+            let line = stderr.lines().next().unwrap_or_default();
+            prop_assert!(line.starts_with("vor: ") && line.len() > "vor: ".len(), "{}", stderr);
         }
     }
 }
