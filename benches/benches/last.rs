@@ -2,7 +2,8 @@
 //! dump takes.
 //!
 //! Each child records scopes of 200 to 800 ns of work for some seconds, without a break. Its drain
-//! does nothing with the spans (`counting`), writes a capture, or keeps the newest records. The
+//! does nothing with the spans (`counting`), writes a capture, or keeps the newest records. Before
+//! the measurement it records until that memory is full, as it is for nearly all of a long run. The
 //! contestants take turns; the medians of their rounds are compared.
 //!
 //! `-- --seconds N` records for N seconds in each child (default 4), `-- --rounds N` takes N rounds
@@ -24,7 +25,9 @@ use vor_benches::work::{Sequence, chain};
 /// Names the contestant of a child.
 const CHILD: &str = "VOR_BENCH_LAST";
 const CONTESTANTS: [&str; 3] = ["counting", "capture", "last"];
-const LAST_BYTES: usize = 64_000_000;
+const LAST_BYTES: usize = 16_000_000;
+/// More spans than fit the memory.
+const WARM_UP_SPANS: u64 = 10_000_000;
 const SPANS_PER_FRAME: u64 = 10_000;
 
 type Failure = Box<dyn std::error::Error>;
@@ -41,22 +44,30 @@ fn record(contestant: &str, folder: &Path, length: Duration) -> Result<(), Failu
             .enable(),
     }
     let mut random = Sequence::new(7);
-    let mut spans = 0;
-    let begin = Instant::now();
-    let writer_ns = thread_cpu_ns();
-    while begin.elapsed() < length {
+    let mut record_frame = || {
         for i in 0..SPANS_PER_FRAME {
             let steps = 100 + random.below(300);
             vor::profile_scope!("step");
             black_box(chain(i, steps as u32));
         }
-        spans += SPANS_PER_FRAME;
         vor::frame_mark();
+        SPANS_PER_FRAME
+    };
+    let mut warm_up = 0;
+    while warm_up < WARM_UP_SPANS {
+        warm_up += record_frame();
+    }
+    vor::flush();
+    let mut spans = 0;
+    let begin = Instant::now();
+    let (process_ns, writer_ns) = (process_cpu_ns(), thread_cpu_ns());
+    while begin.elapsed() < length {
+        spans += record_frame();
     }
     let writer_ns = thread_cpu_ns() - writer_ns;
     // The last flush is work of the drain, although this thread does it.
     vor::flush();
-    let drain_ns = process_cpu_ns() - writer_ns;
+    let drain_ns = process_cpu_ns() - process_ns - writer_ns;
     println!("drain_ns {}", drain_ns as f64 / spans as f64);
     println!("writer_ns {}", writer_ns as f64 / spans as f64);
     println!("spans {spans}");
@@ -69,6 +80,7 @@ fn record(contestant: &str, folder: &Path, length: Duration) -> Result<(), Failu
         println!("dump_ms {}", begin.elapsed().as_secs_f64() * 1e3);
         let totals = totals(&path)?;
         println!("dumped {}", totals.spans);
+        println!("kept_bytes {}", LAST_BYTES as f64 / totals.spans as f64);
         println!(
             "bytes {}",
             std::fs::metadata(&path)?.len() as f64 / totals.spans as f64
@@ -97,8 +109,9 @@ fn compare(seconds: u64, rounds: u64) -> Result<(), Failure> {
         of("capture", "drain_ns") - of("counting", "drain_ns"),
     );
     println!(
-        "a dump of {:.1} M spans, {:.2} bytes each, takes {:.0} ms; {} dropped",
+        "{:.1} M spans, {:.2} bytes each; their dump, {:.2} bytes each, takes {:.0} ms; {} dropped",
         of("last", "dumped") / 1e6,
+        of("last", "kept_bytes"),
         of("last", "bytes"),
         of("last", "dump_ms"),
         of("last", "dropped"),

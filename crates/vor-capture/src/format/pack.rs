@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is
-//! packed, `high` is zero except for the exceptions. The width is the one for which the group is
-//! smallest. A full group is packed in the interleaved order of [`lanes`](super::lanes), eight
-//! values at a time; the last, shorter group of a column one value after the other, lowest bit
-//! first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64
-//! stands for plain values, 8 bytes each, without base or exceptions.
+//! packed, `high` is zero except for the exceptions. Base and width are those for which the group
+//! is smallest, or those of the group before it if they fit. A full group is packed in the
+//! interleaved order of [`lanes`](super::lanes), eight values at a time; the last, shorter group of
+//! a column one value after the other, lowest bit first, since padding it to 256 would cost a batch
+//! of ten spans more than its content. Width 64 stands for plain values, 8 bytes each, without base
+//! or exceptions.
 
 use super::lanes::{self, GROUP};
 use super::wire::{Cursor, put_varint};
@@ -60,52 +61,141 @@ impl Default for Packer {
 
 impl Packer {
     /// Appends a column.
+    ///
+    /// The groups of a column are alike, so the shape of one is kept for those behind it while it
+    /// fits: finding it takes longer than packing does. The first group does not count, since its
+    /// first gap is always 0.
     pub(super) fn put(&mut self, out: &mut Vec<u8>, column: Column, values: &[u64]) {
-        for group in values.chunks(GROUP) {
-            self.put_group(out, column, group);
+        let (groups, rest) = values.as_chunks::<GROUP>();
+        let mut kept = None;
+        for (at, group) in groups.iter().enumerate() {
+            let fit = |shape: Shape| shape.fit(group, &mut self.low);
+            let shape = kept.and_then(fit).unwrap_or_else(|| {
+                let range = lower(group, &mut self.low);
+                range.with_width(best_width(group, &self.low, range))
+            });
+            put_group(out, group, &self.low, shape);
+            kept = (at > 0).then_some(shape);
         }
-    }
-
-    fn put_group(&mut self, out: &mut Vec<u8>, column: Column, values: &[u64]) {
-        let low = &mut self.low[..values.len()];
-        let (base, range_bits) = lower(values, low);
-        let width = if values.len() == GROUP {
-            best_width(values, low, base, range_bits)
-        } else {
+        if !rest.is_empty() {
+            let low = &mut self.low[..rest.len()];
+            let range = lower(rest, low);
             // The groups of many short batches in a row are alike.
             let last = &mut self.short_widths[column as usize];
-            *last = width_near(*last, low, range_bits)
-                .unwrap_or_else(|| best_width(values, low, base, range_bits));
-            *last
-        };
-        if width == u32::from(WIDTH_PLAIN) {
-            out.push(WIDTH_PLAIN);
-            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-            return;
-        }
-        out.push(width as u8);
-        let exceptions_at = out.len();
-        out.push(0);
-        put_varint(out, base);
-        put_bits(out, low, width);
-        if width < range_bits {
-            // The places of exceptions cannot be predicted, so every position is stored and only
-            // the count depends on the value.
-            let mut positions = [0_u8; GROUP];
-            let mut count = 0;
-            for (at, value) in values.iter().enumerate() {
-                positions[count % GROUP] = at as u8;
-                count += usize::from((value - base) >> width != 0);
-            }
-            let positions = &positions[..count];
-            out[exceptions_at] = count as u8;
-            out.extend_from_slice(positions);
-            for &at in positions {
-                put_varint(out, (values[usize::from(at)] - base) >> width);
-            }
+            *last =
+                width_near(*last, low, range.bits).unwrap_or_else(|| best_width(rest, low, range));
+            put_group(out, rest, low, range.with_width(*last));
         }
     }
 }
+
+/// The least value of a group, and how many bits the greatest one has above it.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    base: u64,
+    bits: u32,
+}
+
+impl Range {
+    fn with_width(self, width: u32) -> Shape {
+        Shape {
+            base: self.base,
+            width,
+            has_exceptions: width < self.bits,
+        }
+    }
+}
+
+/// The way in which a group is packed.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    base: u64,
+    width: u32,
+    /// Whether values may be wider.
+    has_exceptions: bool,
+}
+
+impl Shape {
+    /// Returns this shape for a group that can be packed in it with few exceptions, and fills `low`
+    /// with the values above the base.
+    ///
+    /// Only values of at most 31 bits are compared, as `i32`: see [`lower`].
+    fn fit(self, values: &[u64; GROUP], low: &mut [u32; GROUP]) -> Option<Self> {
+        if self.base >> 31 != 0 || self.width >= 31 {
+            return None;
+        }
+        let base = self.base as u32;
+        let limit = (1_i32 << self.width) - 1;
+        let (mut any, mut any_low, mut exceptions) = (0, 0, 0);
+        for (low, &value) in low.iter_mut().zip(values) {
+            any |= value;
+            *low = (value as u32).wrapping_sub(base);
+            any_low |= *low;
+            exceptions += i32::from(*low as i32 > limit);
+        }
+        // A value below the base has the highest bit.
+        let are_above = (any | u64::from(any_low)) >> 31 == 0;
+        (are_above && exceptions * 6 <= GROUP as i32).then_some(Self {
+            has_exceptions: exceptions > 0,
+            ..self
+        })
+    }
+}
+
+/// Appends a group. `low` holds its values above the base, cut to 32 bits.
+fn put_group(out: &mut Vec<u8>, values: &[u64], low: &[u32], shape: Shape) {
+    let Shape { base, width, .. } = shape;
+    if width == u32::from(WIDTH_PLAIN) {
+        out.push(WIDTH_PLAIN);
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        return;
+    }
+    out.push(width as u8);
+    let exceptions_at = out.len();
+    out.push(0);
+    put_varint(out, base);
+    put_bits(out, low, width);
+    if shape.has_exceptions {
+        let mut positions = [0; GROUP];
+        let positions = exceptions(values, shape, &mut positions);
+        out[exceptions_at] = positions.len() as u8;
+        out.extend_from_slice(positions);
+        for &at in positions {
+            put_varint(out, (values[usize::from(at)] - base) >> width);
+        }
+    }
+}
+
+/// Finds the values of a group that are wider than its shape, and returns their positions.
+///
+/// Where they are cannot be predicted, so both loops store every position, and only the count
+/// depends on the values.
+fn exceptions<'a>(values: &[u64], shape: Shape, positions: &'a mut [u8; GROUP]) -> &'a [u8] {
+    let Shape { base, width, .. } = shape;
+    let mut count = 0;
+    let mut put = |from: usize, values: &[u64]| {
+        for (i, value) in values.iter().enumerate() {
+            positions[count % GROUP] = (from + i) as u8;
+            count += usize::from((value - base) >> width != 0);
+        }
+    };
+    let (rows, rest) = values.as_chunks::<ROW>();
+    let mut high_rows = [0; GROUP / ROW];
+    let mut high_count = 0;
+    for (at, row) in rows.iter().enumerate() {
+        high_rows[high_count % high_rows.len()] = at;
+        let any = row.iter().fold(0, |any, value| any | (value - base));
+        high_count += usize::from(any >> width != 0);
+    }
+    for &row in &high_rows[..high_count] {
+        put(row * ROW, &rows[row]);
+    }
+    put(rows.len() * ROW, rest);
+    &positions[..count]
+}
+
+/// Values that are searched for exceptions together.
+const ROW: usize = 8;
 
 /// Appends values below `2^width` without a head of their own.
 pub(super) fn put_fixed(out: &mut Vec<u8>, values: &[u32], width: u8) {
@@ -161,12 +251,11 @@ pub(super) fn get_fixed(
     Ok(())
 }
 
-/// Returns the least value and how many bits the greatest one has above it, and fills `low` with
-/// the values above the least, cut to 32 bits.
+/// Returns the range of a group, and fills `low` with the values above the least, cut to 32 bits.
 ///
 /// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one
 /// kind of comparison that every vector unit has.
-fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
+fn lower(values: &[u64], low: &mut [u32]) -> Range {
     let (mut any, mut base) = (0, i32::MAX);
     for (low, &value) in low.iter_mut().zip(values) {
         *low = value as u32;
@@ -179,7 +268,10 @@ fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
             *low -= base as u32;
             bits |= *low;
         }
-        return (base as u64, u32::BITS - bits.leading_zeros());
+        return Range {
+            base: base as u64,
+            bits: u32::BITS - bits.leading_zeros(),
+        };
     }
     let (mut base, mut max) = (u64::MAX, 0);
     for &value in values {
@@ -188,16 +280,20 @@ fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
     }
     low.iter_mut()
         .for_each(|low| *low = low.wrapping_sub(base as u32));
-    (base, u64::BITS - (max - base).leading_zeros())
+    Range {
+        base,
+        bits: u64::BITS - (max - base).leading_zeros(),
+    }
 }
 
 /// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32
-/// bits; the largest has `range_bits`.
+/// bits.
 ///
 /// Most groups are narrow noise, where the widest values are too many to be exceptions: a few
 /// comparisons of the whole group, which compile to vector code, then settle the width. Only groups
 /// with outliers need the histogram.
-fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
+fn best_width(values: &[u64], low: &[u32], range: Range) -> u32 {
+    let range_bits = range.bits;
     if range_bits <= WIDTH_MAX {
         let len = low.len() as u32;
         let (mut best, mut best_bits) = (range_bits, range_bits * len);
@@ -219,7 +315,7 @@ fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
             return best;
         }
     }
-    width_by_histogram(values, base, range_bits)
+    width_by_histogram(values, range)
 }
 
 /// Returns the best of the widths around one that was the best before; `None` where more than a
@@ -249,16 +345,16 @@ fn width_near(near: u32, low: &[u32], range_bits: u32) -> Option<u32> {
 /// How many widths are tried one by one: about as many as the histogram costs.
 const COMPARISONS: usize = 6;
 
-fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
+fn width_by_histogram(values: &[u64], range: Range) -> u32 {
     // Four histograms, since in a single one equal lengths in a row would wait for one another.
     let mut lengths = [[0_u32; 65]; 4];
     for (i, &value) in values.iter().enumerate() {
-        lengths[i & 3][(64 - (value - base).leading_zeros()) as usize] += 1;
+        lengths[i & 3][(64 - (value - range.base).leading_zeros()) as usize] += 1;
     }
     let len = values.len() as u32;
     let (mut best, mut best_bits) = (u32::from(WIDTH_PLAIN), len * 64);
     let (mut exceptions, mut high_bytes) = (0, 0);
-    for width in (0..=range_bits).rev() {
+    for width in (0..=range.bits).rev() {
         // A high part grows by a byte about every seven bits.
         let bits = width * len + exceptions * EXCEPTION_BITS + high_bytes * 8;
         if width <= WIDTH_MAX && exceptions <= 255 && bits < best_bits {
@@ -268,7 +364,7 @@ fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
             .iter()
             .map(|lengths| lengths[width as usize])
             .sum::<u32>();
-        if (range_bits - width) % 7 == 6 {
+        if (range.bits - width) % 7 == 6 {
             high_bytes += exceptions;
         }
     }
@@ -380,6 +476,11 @@ mod tests {
         bytes.len()
     }
 
+    /// Returns a number of at most `bits` bits.
+    fn noise(i: u64, bits: u32) -> u64 {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1))
+    }
+
     fn any_value() -> impl Strategy<Value = u64> {
         prop_oneof![
             4 => 0..20_u64,
@@ -396,6 +497,29 @@ mod tests {
             round_trip(&values);
         }
 
+        /// The numbers change where a group has the shape of the one before it.
+        #[test]
+        fn columns_that_change_round_trip(
+            bases in prop::collection::vec((any_value(), 0..34_u32, 1..600_usize), 1..6),
+            seed: u64,
+        ) {
+            let parts = bases.iter().flat_map(|&(base, bits, len)| {
+                (0..len as u64).map(move |i| base.saturating_add(noise(i ^ seed, bits)))
+            });
+            round_trip(&parts.collect::<Vec<_>>());
+        }
+
+        /// The shape of one group is as good as their own for others that are like it.
+        #[test]
+        fn kept_shapes_cost_little(base in 0..1_u64 << 30, bits in 0..30_u32, seed: u64) {
+            let values: Vec<u64> = (0..8 * GROUP as u64)
+                .map(|i| base + noise(i ^ seed, bits) + if i % 90 == 0 { 1 << 20 } else { 0 })
+                .collect();
+            let alone: usize = values.chunks(GROUP).map(round_trip).sum();
+            let together = round_trip(&values);
+            prop_assert!(together <= alone + alone / 20 + 16, "{together} and {alone}");
+        }
+
         #[test]
         fn short_groups_round_trip_near_any_width(
             values in prop::collection::vec(any_value(), 1..GROUP),
@@ -408,9 +532,7 @@ mod tests {
         /// is now.
         #[test]
         fn widths_follow_the_packed_values(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
-            let value =
-                |i: u64| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1));
-            let values: Vec<u64> = (0..100).map(value).collect();
+            let values: Vec<u64> = (0..100).map(|i| noise(i ^ seed, bits)).collect();
             let mut packer = Packer::default();
             let alone = {
                 let mut bytes = Vec::new();
@@ -460,6 +582,15 @@ mod tests {
         let narrow = round_trip(&values);
         values[77] = u64::MAX;
         assert!(round_trip(&values) <= narrow + 12);
+    }
+
+    #[test]
+    fn a_kept_shape_keeps_the_high_bits_of_a_value() {
+        for bit in 8..64 {
+            let mut values: Vec<u64> = (0..4 * GROUP as u64).map(|i| i % 200).collect();
+            values[3 * GROUP + 77] |= 1 << bit;
+            round_trip(&values);
+        }
     }
 
     #[test]

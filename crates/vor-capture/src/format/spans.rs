@@ -153,7 +153,7 @@ impl BlockCoder {
 
     fn put_sites(&mut self, out: &mut Vec<u8>, sites: &[SiteId]) -> u8 {
         let first = sites[0];
-        if sites.iter().all(|&site| site == first) {
+        if are_all(sites, first) {
             put_varint(out, u64::from(first.0));
             return SITES_ONE;
         }
@@ -357,6 +357,15 @@ fn fill_gaps(gaps: &mut [u64], starts: &[u64], durations: &[u64]) -> bool {
         }
     }
     true
+}
+
+/// Returns whether all sites are `first`.
+fn are_all(sites: &[SiteId], first: SiteId) -> bool {
+    // A group at a time, as in `fill_gaps`.
+    sites.chunks(GROUP).all(|sites| {
+        let differences = sites.iter().fold(0, |any, site| any | (site.0 ^ first.0));
+        differences == 0
+    })
 }
 
 /// Returns how many bits an index below `count` needs.

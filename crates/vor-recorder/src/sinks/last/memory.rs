@@ -1,6 +1,7 @@
 //! The newest records, encoded, in memory: chunks of which the oldest are given up.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,9 @@ pub(super) struct Memory {
     bytes: usize,
     /// The chunk that is being filled, and when it began.
     records: Vec<u8>,
+    /// The memory of a chunk that was given up, for the next one: new memory takes the kernel as
+    /// long as packing takes us.
+    spare: Vec<u8>,
     began: Option<Began>,
     catalog: Arc<Catalog>,
 }
@@ -48,7 +52,7 @@ pub(super) struct Memory {
 /// Records in the order in which they came.
 #[derive(Clone, Debug)]
 struct Chunk {
-    records: Arc<[u8]>,
+    records: Arc<Vec<u8>>,
     began: Began,
     ended: Instant,
 }
@@ -76,6 +80,7 @@ impl Memory {
             chunks: VecDeque::new(),
             bytes: 0,
             records: Vec::new(),
+            spare: Vec::new(),
             began: None,
             catalog: Arc::default(),
         }
@@ -89,10 +94,14 @@ impl Memory {
         });
         self.encoder.encode(record, &mut self.records);
         self.catalog = Arc::clone(catalog);
-        let most = (self.bounds.bytes / CHUNKS as usize).min(MAX_CHUNK_BYTES);
-        if self.records.len() >= most {
+        if self.records.len() >= self.chunk_bytes() {
             self.end_chunk();
         }
+    }
+
+    /// Returns the size at which a chunk ends.
+    fn chunk_bytes(&self) -> usize {
+        (self.bounds.bytes / CHUNKS as usize).min(MAX_CHUNK_BYTES)
     }
 
     /// Ends a chunk that has covered its part of the time, and gives up those that are too old.
@@ -119,12 +128,18 @@ impl Memory {
             return;
         };
         self.bytes += self.records.len();
+        // A chunk that time has ended would keep memory that it does not need.
+        let records = if self.records.len() >= self.chunk_bytes() {
+            mem::replace(&mut self.records, mem::take(&mut self.spare))
+        } else {
+            self.records.clone()
+        };
+        self.records.clear();
         self.chunks.push_back(Chunk {
-            records: Arc::from(&self.records[..]),
+            records: Arc::new(records),
             began,
             ended: Instant::now(),
         });
-        self.records.clear();
         // The chunk that is being filled needs room, too.
         let room = self.bounds.bytes - self.bounds.bytes / CHUNKS as usize;
         while self.bytes > room && self.chunks.len() > 1 {
@@ -135,6 +150,12 @@ impl Memory {
     fn give_up_oldest(&mut self) {
         if let Some(chunk) = self.chunks.pop_front() {
             self.bytes -= chunk.records.len();
+            // A dump may still read it.
+            if let Some(records) = Arc::into_inner(chunk.records)
+                && records.capacity() > self.spare.capacity()
+            {
+                self.spare = records;
+            }
         }
     }
 
