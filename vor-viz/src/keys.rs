@@ -62,7 +62,7 @@ pub enum Command {
     ShowIcicle,
     /// Show the comparison of frames below the flame chart.
     ShowCompare,
-    /// Show the lists of calls and frames below the flame chart.
+    /// Show the lists of calls, messages and frames below the flame chart.
     ShowFind,
     /// Show or hide this table.
     ToggleHelp,
@@ -190,7 +190,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Num2, Command::ShowScopes, "table of scopes"),
     key(Key::Num3, Command::ShowIcicle, "aggregated flame graph"),
     key(Key::Num4, Command::ShowCompare, "compare frames"),
-    key(Key::Num5, Command::ShowFind, "find calls and frames"),
+    key(Key::Num5, Command::ShowFind, "find calls, messages, frames"),
     shift(Key::Questionmark, Command::ToggleHelp, ""),
     shift(Key::Slash, Command::ToggleHelp, ""),
     key(Key::Questionmark, Command::ToggleHelp, "this table"),

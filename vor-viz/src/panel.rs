@@ -17,7 +17,7 @@ use web_time::Instant;
 use crate::bars::{self, Thresholds};
 use crate::capture_bars;
 use crate::compare::Compare;
-use crate::find::{Find, FindAction, FramePlace, slowest_frames};
+use crate::find::{Find, FindAction, FramePlace, Listed, slowest_frames};
 use crate::flame::{ColorBy, Direction, FlameChart, TypicalDurations};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
@@ -49,7 +49,7 @@ pub enum Tab {
     Icicle,
     /// A comparison of frames.
     Compare,
-    /// Lists of calls and of frames.
+    /// Lists of calls, of messages and of frames.
     Find,
 }
 
@@ -200,13 +200,13 @@ impl Panel {
         self.explains = explains;
     }
 
-    /// Returns the lists of calls and frames.
+    /// Returns the lists of calls, messages and frames.
     #[must_use]
     pub fn find(&self) -> &Find {
         &self.find
     }
 
-    /// Returns the lists of calls and frames for changes.
+    /// Returns the lists of calls, messages and frames for changes.
     pub fn find_mut(&mut self) -> &mut Find {
         &mut self.find
     }
@@ -303,7 +303,7 @@ impl Panel {
                 &typical_durations,
             );
             if let Some(site) = self.view.wanted_calls.take() {
-                self.find.set_site(Some(site));
+                self.find.list(Listed::Calls(site));
                 self.tab = Tab::Find;
             }
             self.divider(ui, room, &theme);
@@ -644,7 +644,7 @@ impl Panel {
             },
             Command::ResetZoom => view.reset_zoom(),
             Command::Search => self.wants_search = true,
-            Command::NextMatch if self.tab == Tab::Find && self.find.site().is_some() => {
+            Command::NextMatch if self.tab == Tab::Find && self.find.listed() != Listed::Frames => {
                 _ = self.find.step(store, view, true)
             }
             Command::NextMatch => _ = chart.go_to_match(store, view),

@@ -106,6 +106,10 @@ pub struct View {
     pub focus: Option<SpanRef>,
     /// A span that gets the focus as soon as the flame chart has it.
     pub(crate) sought: Option<(ThreadId, TrackKind, Span)>,
+    /// The moment of a thread that was gone to.
+    marked: Option<(ThreadId, i64)>,
+    /// Whether the flame chart is to scroll to that thread.
+    pub(crate) seeks_mark: bool,
     /// The scope whose calls are to be listed.
     pub(crate) wanted_calls: Option<SiteId>,
     /// The text that names are searched for; empty for no search.
@@ -265,6 +269,19 @@ impl View {
         self.time_selection = None;
         self.zoom = None;
         self.focus = None;
+        self.marked = None;
+    }
+
+    /// Marks a moment of a thread, until something else is gone to.
+    pub(crate) fn mark(&mut self, thread: ThreadId, ns: i64) {
+        self.marked = Some((thread, ns));
+        self.seeks_mark = true;
+    }
+
+    /// Returns the marked moment, unless a span is in focus.
+    #[must_use]
+    pub fn marked(&self) -> Option<(ThreadId, i64)> {
+        self.marked.filter(|_| self.focus.is_none())
     }
 
     /// Pins the newest frame, if there is one.
@@ -281,6 +298,7 @@ impl View {
         self.time_selection = None;
         self.zoom = None;
         self.focus = None;
+        self.marked = None;
     }
 
     /// Pauses on the newest frame, or resumes.

@@ -6,18 +6,17 @@ use egui::{RichText, TextEdit, Ui};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
 use super::instances::FindOptions;
+use super::messages::MessageOptions;
 use crate::flame::thread_name;
 use crate::theme::Theme;
 
-/// The texts of the filters.
+/// The filters of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Filters {
-    pub(super) least: String,
-    pub(super) most: String,
-    pub(super) thread: String,
-    pub(super) args: String,
-    /// The threads whose names match, with the text and the number of threads that they are of.
-    threads: Option<(String, usize, Arc<[ThreadId]>)>,
+    least: String,
+    most: String,
+    threads: ThreadFilter,
+    args: String,
 }
 
 impl Filters {
@@ -40,30 +39,18 @@ impl Filters {
                 ui.label(RichText::new("needs a unit: ms").color(theme.bad));
             }
         }
-        for (text, name, placeholder, hint) in [
-            (
-                &mut self.thread,
-                "thread of the calls",
-                "thread",
-                "Only calls on threads whose name contains this, in upper or lower case",
-            ),
-            (
-                &mut self.args,
-                "arguments of the calls",
-                "arguments",
-                "Only calls whose arguments contain this, such as `codec = lz4`",
-            ),
-        ] {
-            let field = TextEdit::singleline(text)
-                .hint_text(placeholder)
-                .desired_width(100.0);
-            ui.add(field).on_hover_text(hint).accessible_name(name);
-        }
+        self.threads.show(ui, "calls");
+        let args = TextEdit::singleline(&mut self.args)
+            .hint_text("arguments")
+            .desired_width(100.0);
+        ui.add(args)
+            .on_hover_text("Only calls whose arguments contain this, such as `codec = lz4`")
+            .accessible_name("arguments of the calls");
     }
 
     /// Returns whether nothing is filtered out.
     pub(super) fn is_empty(&self) -> bool {
-        [&self.least, &self.most, &self.thread, &self.args]
+        [&self.least, &self.most, &self.threads.text, &self.args]
             .iter()
             .all(|text| text.trim().is_empty())
     }
@@ -75,24 +62,81 @@ impl Filters {
         let most_ns = duration_ns(&self.most).unwrap_or(u64::MAX);
         options.durations_ns = (least_ns, most_ns);
         options.args = self.args.trim().to_lowercase().into();
-        let wanted = self.thread.trim().to_lowercase();
+        options.threads = self.threads.matching(catalog);
+    }
+}
+
+/// The filters of messages.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct MessageFilters {
+    text: String,
+    threads: ThreadFilter,
+}
+
+impl MessageFilters {
+    /// Shows the fields.
+    pub(super) fn show(&mut self, ui: &mut Ui) {
+        let text = TextEdit::singleline(&mut self.text)
+            .hint_text("text")
+            .desired_width(160.0);
+        ui.add(text)
+            .on_hover_text("Only messages that contain this, in upper or lower case")
+            .accessible_name("text of the messages");
+        self.threads.show(ui, "messages");
+    }
+
+    /// Returns whether nothing is filtered out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.threads.text.trim().is_empty()
+    }
+
+    /// Sets the filters of some options.
+    pub(super) fn apply(&mut self, options: &mut MessageOptions, catalog: &Catalog) {
+        options.text = self.text.trim().to_lowercase().into();
+        options.threads = self.threads.matching(catalog);
+    }
+}
+
+/// A text that the names of threads must contain.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ThreadFilter {
+    text: String,
+    /// The threads whose names match, with the text and the number of threads that they are of.
+    known: Option<(String, usize, Arc<[ThreadId]>)>,
+}
+
+impl ThreadFilter {
+    /// Shows the field, for a list of `items`.
+    fn show(&mut self, ui: &mut Ui, items: &str) {
+        let field = TextEdit::singleline(&mut self.text)
+            .hint_text("thread")
+            .desired_width(100.0);
+        let hint =
+            format!("Only {items} on threads whose name contains this, in upper or lower case");
+        ui.add(field)
+            .on_hover_text(hint)
+            .accessible_name(format!("thread of the {items}"));
+    }
+
+    /// Returns the threads that match, ascending; `None` for all.
+    fn matching(&mut self, catalog: &Catalog) -> Option<Arc<[ThreadId]>> {
+        let wanted = self.text.trim().to_lowercase();
         if wanted.is_empty() {
-            self.threads = None;
-        } else {
-            let of = (wanted, catalog.threads.len());
-            let known = self.threads.take();
-            let known = known.filter(|(text, count, _)| (text, *count) == (&of.0, of.1));
-            self.threads = Some(known.unwrap_or_else(|| {
-                let threads = (0..of.1 as u32).map(ThreadId).filter(|&thread| {
-                    let name = thread_name(thread, catalog).to_lowercase();
-                    name.contains(&of.0)
-                });
-                let threads = threads.collect();
-                (of.0, of.1, threads)
-            }));
+            self.known = None;
+            return None;
         }
-        let threads = self.threads.as_ref();
-        options.threads = threads.map(|(.., threads)| Arc::clone(threads));
+        let count = catalog.threads.len();
+        let known = self.known.take();
+        let known = known.filter(|(text, of, _)| (text, *of) == (&wanted, count));
+        let (.., threads) = self.known.insert(known.unwrap_or_else(|| {
+            let threads = (0..count as u32).map(ThreadId).filter(|&thread| {
+                let name = thread_name(thread, catalog).to_lowercase();
+                name.contains(&wanted)
+            });
+            let threads = threads.collect();
+            (wanted, count, threads)
+        }));
+        Some(Arc::clone(threads))
     }
 }
 

@@ -1,10 +1,5 @@
 //! The calls of a scope that pass some filters: all are counted, and a page of them is kept.
-//!
-//! Calls have a total order, by their [`Rank`]. A page holds the first ones after a rank, in a heap
-//! whose top is the last of them, so a call costs one comparison unless it belongs to the page.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -12,41 +7,13 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::stats::Histogram;
 
+use super::page::{Order, PAGE, Page, Rank};
 use crate::scopes::Gather;
 use crate::sketch::shortened;
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
 
 /// A visit costs as much as this number of other spans.
 const VISIT_COST: usize = 8;
-
-/// Number of calls on a page.
-pub const PAGE: usize = 10_000;
-
-/// The order of a list of calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The longest first.
-    #[default]
-    Longest,
-    /// The shortest first.
-    Shortest,
-    /// In the order of their begins.
-    Earliest,
-    /// In the reverse order of their begins.
-    Latest,
-}
-
-/// The place of a call in an order; it is smaller for an earlier place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    main: u64,
-    begin_ns: i64,
-    thread: ThreadId,
-    kind: TrackKind,
-    /// Calls around others come first.
-    depth: usize,
-    duration_ns: Reverse<u64>,
-}
 
 /// Which calls are listed.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,18 +84,6 @@ pub struct Instance {
     pub rank: Rank,
 }
 
-impl PartialOrd for Instance {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Instance {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
 /// The calls that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
@@ -169,29 +124,8 @@ pub struct Instances {
     options: FindOptions,
     thread: ThreadId,
     kind: TrackKind,
-    /// The page so far.
-    kept: BinaryHeap<Instance>,
+    page: Page<Instance>,
     found: Found,
-}
-
-impl Instances {
-    fn rank(&self, span: &Span, depth: usize) -> Rank {
-        // Signed numbers in the order of unsigned ones.
-        let begin = (span.begin_ns as u64) ^ (1 << 63);
-        Rank {
-            main: match self.options.order {
-                Order::Longest => !span.duration_ns,
-                Order::Shortest => span.duration_ns,
-                Order::Earliest => begin,
-                Order::Latest => !begin,
-            },
-            begin_ns: span.begin_ns,
-            thread: self.thread,
-            kind: self.kind,
-            depth,
-            duration_ns: Reverse(span.duration_ns),
-        }
-    }
 }
 
 impl SpanVisitor for Instances {
@@ -211,7 +145,7 @@ impl Gather for Instances {
             options: options.clone(),
             thread: ThreadId(0),
             kind: TrackKind::Scopes,
-            kept: BinaryHeap::new(),
+            page: Page::new(options.after, options.most),
             found: Found {
                 min_ns: u64::MAX,
                 ..Found::default()
@@ -261,23 +195,13 @@ impl Gather for Instances {
         found.histogram.add(ns);
         found.min_ns = found.min_ns.min(ns);
         found.max_ns = found.max_ns.max(ns);
-        let rank = self.rank(span, depth);
-        if self.options.after.is_some_and(|after| rank <= after) {
-            self.found.before += 1;
-            return;
-        }
-        let is_full = self.kept.len() >= self.options.most;
-        if is_full && self.kept.peek().is_none_or(|last| last.rank <= rank) {
-            return;
-        }
-        if is_full {
-            self.kept.pop();
-        }
-        self.kept.push(Instance {
-            kind: self.kind,
-            thread: self.thread,
+        let (thread, kind) = (self.thread, self.kind);
+        let rank = Rank::of_span(options.order, thread, kind, span, depth);
+        self.page.offer(rank, || Instance {
+            kind,
+            thread,
             span: *span,
-            args: shortened(&self.options.text(args)).into(),
+            args: shortened(&options.text(args)).into(),
             rank,
         });
     }
@@ -287,8 +211,10 @@ impl Gather for Instances {
     }
 
     fn finish(self, _: usize, _: u64) -> Found {
+        let (listed, before) = self.page.finish();
         Found {
-            listed: self.kept.into_sorted_vec(),
+            listed,
+            before,
             ..self.found
         }
     }

@@ -1,21 +1,30 @@
-//! The search for single calls and frames: every call of a scope as a list, and the slowest frames.
+//! The search for single calls, messages and frames: every call of a scope as a list, all messages,
+//! and the slowest frames.
 //!
-//! The list covers the selected range, or everything: a whole capture, of which the store holds a
-//! part. [`Instances`] gathers it where the spans are, like the table of scopes does its sums. It
-//! counts all calls that pass the filters, and keeps a page of them in the chosen order. Memory is
-//! thus bounded, and further pages reach every call.
+//! A list covers the selected range, or everything: a whole capture, of which the store holds a
+//! part. [`Instances`] and [`Messages`] gather it where the spans are, like the table of scopes does
+//! its sums. They count all that pass the filters, and keep a page of them in the chosen order.
+//! Memory is thus bounded, and further pages reach everything.
 //!
 //! ```text
 //! Filters ─▶ FindOptions ─▶ Job (Store, or the reader of the capture) ─▶ Found ─▶ list, histogram
 //! Summary or Store ─▶ SlowFrames ─▶ list
 //! ```
 
-pub mod instances;
+mod call_list;
 mod filters;
-mod slow_frames;
+mod frame_list;
+pub mod instances;
+mod message_list;
+mod messages;
+mod page;
+mod pages;
 mod show;
+mod slow_frames;
 
-pub use instances::{FindOptions, Found, Instance, Instances, Order, Rank};
-pub use show::Find;
+pub use instances::{FindOptions, Found, Instance, Instances};
+pub use messages::{FoundMessages, ListedMessage, MessageOptions, Messages};
+pub use page::{Order, Rank};
 pub(crate) use show::FindAction;
+pub use show::{Find, Listed};
 pub use slow_frames::{FramePlace, SlowFrame, slowest_frames};

@@ -62,6 +62,13 @@ impl FlameChart {
             }
         }
         draw_time_selection(ui, view, theme, frame);
+        if let Some((_, ns)) = view
+            .marked()
+            .filter(|(_, ns)| frame.time.contains(*ns as f64))
+        {
+            let y_range = frame.rows.y_range();
+            rows.vline(frame.x(ns), y_range, Stroke::new(1.5, theme.pin));
+        }
         if let Some(focus) = &view.focus {
             self.outline(ui, theme, frame, focus, 2.0);
         }

@@ -30,7 +30,7 @@ pub use card::{TypicalDurations, TypicalDurationsOf};
 pub(crate) use layout::thread_name;
 pub use layout::{TrackId, TrackOrder};
 pub use navigate::{Direction, neighbour};
-pub(crate) use navigate::{frame_of, seek};
+pub(crate) use navigate::{frame_of, seek, seek_moment};
 
 /// Height of the ruler above the rows.
 const RULER_HEIGHT: f32 = 18.0;
@@ -349,6 +349,15 @@ impl FlameChart {
                 (self.placed, all_height) = self.arrangement.place(store, self.row_height);
             }
             self.reveal = Some(found);
+        }
+        if std::mem::take(&mut view.seeks_mark)
+            && let Some((thread, ns)) = view.marked()
+        {
+            let top = navigate::place_of(thread, ns);
+            if self.reveal_track(store, &top) {
+                (self.placed, all_height) = self.arrangement.place(store, self.row_height);
+            }
+            self.reveal = Some(top);
         }
         self.reveal_row(frame.rows.height());
         self.scroll = self

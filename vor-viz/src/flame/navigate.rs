@@ -1,6 +1,6 @@
 //! Navigation from a span to its neighbours.
 
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
 use crate::view::{SpanRef, View};
@@ -155,6 +155,45 @@ pub(crate) fn seek(
     view.zoom_to(begin_ns - margin_ns, end_ns + margin_ns);
     view.sought = Some((thread, kind, *span));
     true
+}
+
+/// The longest time around a moment that is shown for it.
+const MOMENT_NS: f64 = 20e6;
+
+/// Shows a moment of a thread, and marks it. Returns whether that is possible: a store may have lost
+/// its frame.
+pub(crate) fn seek_moment(store: &Store, view: &mut View, thread: ThreadId, ns: i64) -> bool {
+    if view.whole().is_none() && view.time_selection().is_none() {
+        let Some(index) = frame_of(store, &place_of(thread, ns).span) else {
+            return false;
+        };
+        view.pin(store.id_at(index));
+    } else {
+        let shown = view.flame_axis(store);
+        if !shown.contains(ns as f64) || shown.len_ns() > MOMENT_NS {
+            let half_ns = shown.len_ns().min(MOMENT_NS) / 2.0;
+            view.zoom_to(ns as f64 - half_ns, ns as f64 + half_ns);
+            // Nothing is shown before the begin of everything and after its end.
+            view.pan_by(store, 0.0);
+        }
+        view.focus = None;
+    }
+    view.mark(thread, ns);
+    true
+}
+
+/// Returns the place of a moment: a span without a duration in the first row of its thread.
+pub(super) fn place_of(thread: ThreadId, ns: i64) -> SpanRef {
+    SpanRef {
+        thread,
+        kind: TrackKind::Scopes,
+        row: 0,
+        span: Span {
+            begin_ns: ns,
+            duration_ns: 0,
+            site: SiteId(0),
+        },
+    }
 }
 
 /// Returns the index of the frame in which a span ended, if it is still stored.

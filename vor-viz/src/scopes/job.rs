@@ -24,7 +24,9 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::Measured;
 
-use crate::store::{Extent, FrameId, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk};
+use crate::store::{
+    Extent, FrameId, Message, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk,
+};
 use crate::view::Scope;
 use crate::whole::{RangeScope, Spans, Ticket};
 
@@ -49,6 +51,9 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     type Options: Clone + Debug + PartialEq;
     /// The result.
     type Output: Clone + Debug + Send + 'static;
+
+    /// Whether it reads spans. Otherwise it gets messages only.
+    const READS_SPANS: bool = true;
 
     /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
@@ -101,6 +106,11 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     /// arguments.
     fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
         let _ = (span, depth, args);
+    }
+
+    /// Takes a message of the current track.
+    fn message(&mut self, message: &Message) {
+        let _ = message;
     }
 
     /// Returns the result for `frames` frames with a total duration of `time_ns`; for a range of
@@ -493,13 +503,23 @@ impl<G: Gather> JobProgress<G> {
             let Some((thread, kind)) = self.tracks.next() else {
                 return false;
             };
-            self.walk = track(thread, kind)
-                .filter(|_| self.gather.begin_track(thread, kind))
-                .map(|track: &Track| {
-                    let extent = G::extent(&self.options);
-                    let walk = Walk::new(track, self.begin_ns, self.end_ns, extent);
-                    (thread, kind, walk)
-                });
+            self.walk = None;
+            let Some(track) = track(thread, kind) else {
+                continue;
+            };
+            if !self.gather.begin_track(thread, kind) {
+                continue;
+            }
+            // As a span without a duration, one at the begin belongs to the range before.
+            let first_ns = self.begin_ns.saturating_add(1);
+            track
+                .messages_within(first_ns, self.end_ns)
+                .for_each(|message| self.gather.message(message));
+            if G::READS_SPANS {
+                let extent = G::extent(&self.options);
+                let walk = Walk::new(track, self.begin_ns, self.end_ns, extent);
+                self.walk = Some((thread, kind, walk));
+            }
         }
     }
 }

@@ -30,6 +30,11 @@ pub(crate) trait Visitor {
     /// whether the visitor wants the track.
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind, open: &[Opened]) -> bool;
 
+    /// Returns whether spans and tasks are visited, and not only messages.
+    fn reads_spans(&self) -> bool {
+        true
+    }
+
     /// Returns the measured part of a span.
     fn part_ns(&self, span: &Span) -> u64 {
         span.duration_ns
@@ -131,14 +136,16 @@ impl Backwards {
     ) {
         for batch in contents.threads.iter().rev() {
             self.spans(batch, clock, visitor);
-            tasks(batch, clock, visitor);
+            if visitor.reads_spans() {
+                tasks(batch, clock, visitor);
+            }
         }
     }
 
     /// Visits a span of a later part without the rest of that part.
     pub(crate) fn span(&mut self, thread: ThreadId, span: Span, visitor: &mut impl Visitor) {
         let stack = self.threads.entry(thread).or_default();
-        if visitor.begin_track(thread, TrackKind::Scopes, &stack.open) {
+        if visitor.reads_spans() && visitor.begin_track(thread, TrackKind::Scopes, &stack.open) {
             stack.add(thread, span, None, visitor);
         }
     }
@@ -157,6 +164,9 @@ impl Backwards {
                 ns: clock.ns(message.ticks),
                 text: std::sync::Arc::clone(&message.text),
             }));
+        }
+        if !visitor.reads_spans() {
+            return;
         }
         let len = batch.len();
         let ends = (0..len).map(|i| batch.end_ticks(i));

@@ -17,7 +17,7 @@ use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::reader::PartContents;
 
 use super::archive::{PartReader, Settled};
-use super::backwards::{Backwards, Opened, Visitor};
+use super::backwards::{Backwards, Moment, Opened, Visitor};
 use crate::scopes::Gather;
 use crate::store::{Clock, Extent, Span, SpanPart, Task, TrackKind};
 
@@ -281,6 +281,19 @@ impl<G: Gather> Visitor for RangeSums<G> {
             self.depth += 1;
         }
         true
+    }
+
+    fn reads_spans(&self) -> bool {
+        G::READS_SPANS
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        let time = (self.scope.begin_ns, self.scope.end_ns);
+        if let Moment::Message(message) = moment
+            && overlaps((message.ns, message.ns), time)
+        {
+            self.gather.message(&message);
+        }
     }
 
     #[inline]

@@ -15,6 +15,7 @@ use vor_capture::reader::Capture;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
+mod messages;
 mod why;
 
 use super::archive::Archive;

@@ -1,4 +1,4 @@
-//! The lists of calls and of frames.
+//! The lists of calls, of messages and of frames.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,10 @@ use egui::{Key, Modifiers, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use vor_capture::model::catalog::SiteId;
+use vor_fixtures::captures;
 use vor_fixtures::even::{frame_ns, make};
 use vor_viz::bars::Thresholds;
-use vor_viz::find::{Found, Order};
+use vor_viz::find::{Found, FoundMessages, Listed, Order};
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::replay::ReplayState;
 use vor_viz::store::{Row, Span, TrackKind};
@@ -26,7 +27,10 @@ const SPANS: u32 = 30;
 pub(crate) type Viewer = Harness<'static, ReplayState>;
 
 pub(crate) fn opened(dark: bool) -> Viewer {
-    let bytes = make(FRAMES, SPANS, true).bytes;
+    opened_bytes(make(FRAMES, SPANS, true).bytes, dark)
+}
+
+fn opened_bytes(bytes: Vec<u8>, dark: bool) -> Viewer {
     let replay = ReplayState::from_bytes(bytes, "game.vor").unwrap();
     let show = move |ui: &mut egui::Ui, replay: &mut ReplayState| {
         ui.ctx().set_theme(match dark {
@@ -61,7 +65,7 @@ pub(crate) fn settle(viewer: &mut Viewer) {
 
 fn list(viewer: &mut Viewer, site: u32, order: Order) {
     let find = viewer.state_mut().panel_mut().find_mut();
-    find.set_site(Some(SiteId(site)));
+    find.list(Listed::Calls(SiteId(site)));
     find.set_order(order);
     settle(viewer);
 }
@@ -219,8 +223,8 @@ fn all_calls_of_a_span_in_focus_are_listed() {
     settle(&mut viewer);
     let panel = viewer.state().panel();
     assert_eq!(
-        (panel.tab(), panel.find().site()),
-        (Tab::Find, Some(span.site))
+        (panel.tab(), panel.find().listed()),
+        (Tab::Find, Listed::Calls(span.site))
     );
     assert_eq!(found(&viewer).count, FRAMES * u64::from(SPANS) / 3);
     // A pinned frame does not narrow the list; selected frames do.
@@ -301,7 +305,7 @@ fn a_store_has_the_calls_of_its_rows() {
     assert!(expected.iter().any(|(_, args)| *args > 0));
     let mut panel = Panel::new(store, Thresholds::default());
     for (site, (durations, args)) in sites.into_iter().zip(expected) {
-        panel.find_mut().set_site(Some(site));
+        panel.find_mut().list(Listed::Calls(site));
         panel.finish();
         let found = panel.find().found().unwrap();
         let listed: Vec<u64> = found
@@ -323,7 +327,7 @@ fn a_click_in_the_list_pins_the_frame_of_a_running_program() {
     };
     let mut panel = Panel::new(crate::synthetic::rich_store(), Thresholds::default());
     panel.set_tab(Tab::Find);
-    panel.find_mut().set_site(Some(SiteId(1)));
+    panel.find_mut().list(Listed::Calls(SiteId(1)));
     let mut harness = pictures::builder()
         .with_size(vec2(1280.0, 800.0))
         .build_ui_state(show, panel);
@@ -338,4 +342,106 @@ fn a_click_in_the_list_pins_the_frame_of_a_running_program() {
         Some(longest.span)
     );
     assert!(panel.view().pinned().is_some());
+}
+
+/// A capture of three threads that write messages.
+fn with_messages(dark: bool) -> Viewer {
+    let mut viewer = opened_bytes(captures::make(3, 200, 6, true).bytes, dark);
+    let find = viewer.state_mut().panel_mut().find_mut();
+    find.list(Listed::Messages);
+    settle(&mut viewer);
+    viewer
+}
+
+fn messages(viewer: &Viewer) -> &FoundMessages {
+    viewer.state().panel().find().found_messages().unwrap()
+}
+
+#[test]
+fn messages_lead_to_their_moments() {
+    let mut viewer = with_messages(true);
+    let found = messages(&viewer).clone();
+    assert!(found.count > 3, "{}", found.count);
+    assert_eq!((found.all, found.before), (found.count, 0));
+    assert!(found.listed.is_sorted_by_key(|message| message.ns));
+    let marked = |viewer: &Viewer| viewer.state().panel().view().marked();
+    for message in &found.listed[..3] {
+        press(&mut viewer, Modifiers::NONE, Key::N);
+        assert_eq!(marked(&viewer), Some((message.thread, message.ns)));
+        let panel = viewer.state().panel();
+        let shown = panel.view().flame_axis(panel.store());
+        assert!(shown.contains(message.ns as f64));
+        assert!(shown.len_ns() <= 20e6);
+    }
+    press(&mut viewer, Modifiers::SHIFT, Key::N);
+    let second = &found.listed[1];
+    assert_eq!(marked(&viewer), Some((second.thread, second.ns)));
+    // The last one first.
+    viewer.get_by_label("sort by time").click();
+    settle(&mut viewer);
+    let last = found.listed.last().unwrap();
+    assert_eq!(messages(&viewer).listed[0].ns, last.ns);
+}
+
+#[test]
+fn messages_are_found_by_their_texts_and_threads() {
+    let mut viewer = with_messages(true);
+    let all = messages(&viewer).clone();
+    let wanted = all.listed[0].text.to_uppercase();
+    let matching = all.listed.iter();
+    let matching = matching.filter(|message| message.text.to_uppercase().contains(&wanted));
+    let count = matching.count() as u64;
+    assert!(count < all.count);
+    viewer.get_by_label("text of the messages").click();
+    viewer.step();
+    viewer
+        .get_by_label("text of the messages")
+        .type_text(&wanted);
+    settle(&mut viewer);
+    assert_eq!(
+        (messages(&viewer).count, messages(&viewer).all),
+        (count, all.all)
+    );
+    viewer.get_by_label("thread of the messages").click();
+    viewer.step();
+    viewer
+        .get_by_label("thread of the messages")
+        .type_text("no such thread");
+    settle(&mut viewer);
+    viewer.get_by_label("No message passes the filters.");
+}
+
+fn drawn_messages(dark: bool, name: &str) {
+    let mut viewer = with_messages(dark);
+    press(&mut viewer, Modifiers::NONE, Key::N);
+    rest(&mut viewer);
+    viewer.snapshot(name);
+}
+
+#[test]
+fn a_list_of_messages_is_drawn_dark() {
+    drawn_messages(true, "find_messages_dark");
+}
+
+#[test]
+fn a_list_of_messages_is_drawn_light() {
+    drawn_messages(false, "find_messages_light");
+}
+
+/// The messages of a running program are those of the store, and lead to their frames.
+#[test]
+fn a_store_has_the_messages_of_its_tracks() {
+    let store = crate::synthetic::rich_store();
+    let tracks = store.tracks().iter();
+    let mut expected: Vec<i64> = tracks
+        .flat_map(|track| track.messages.iter().map(|message| message.ns))
+        .collect();
+    expected.sort_unstable();
+    assert!(!expected.is_empty());
+    let mut panel = Panel::new(store, Thresholds::default());
+    panel.find_mut().list(Listed::Messages);
+    panel.finish();
+    let found = panel.find().found_messages().unwrap();
+    let listed: Vec<i64> = found.listed.iter().map(|message| message.ns).collect();
+    assert_eq!(listed, expected);
 }

@@ -1,0 +1,287 @@
+//! The list of the calls of a scope, with the distribution of their durations beside it.
+
+use egui::{Align, Layout, Ui, vec2};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::units;
+
+use super::filters::Filters;
+use super::instances::{FindOptions, Found, Instance, Instances};
+use super::page::Order;
+use super::pages::{PageFound, Pages, Step};
+use crate::flame::{seek, thread_name};
+use crate::scopes::grid::{Column, Grid, Sort};
+use crate::scopes::histogram::{self, Distribution};
+use crate::scopes::{Job, extent_switch, scope_caption, waiting_text};
+use crate::sketch::shortened;
+use crate::store::{Span, Store, TrackKind};
+use crate::theme::Theme;
+use crate::view::{Scope, View};
+
+const COLUMNS: [Column; 4] = [
+    Column {
+        title: "arguments",
+        hint: "The values that the call recorded",
+        digits: 0.0,
+    },
+    Column {
+        title: "thread",
+        hint: "The thread of the call; of a task, the one on which it ended",
+        digits: 18.0,
+    },
+    Column {
+        title: "begin",
+        hint: "When it began, from the begin of the scale above the flame chart",
+        digits: 12.0,
+    },
+    Column {
+        title: "duration",
+        hint: "How long it took from its begin to its end",
+        digits: 10.0,
+    },
+];
+
+/// The columns by which calls are sorted.
+const BEGIN: usize = 2;
+const DURATION: usize = 3;
+
+/// Width of the histogram beside the list, as a share, and the least of it in points.
+const HISTOGRAM_SHARE: f32 = 0.32;
+const MIN_HISTOGRAM_WIDTH: f32 = 240.0;
+
+/// Identifies a call in the list.
+type CallId = (ThreadId, TrackKind, Span);
+
+/// The list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallList {
+    job: Job<Instances>,
+    filters: Filters,
+    order: Order,
+    pages: Pages,
+    selected: Option<CallId>,
+    /// The range of the last pass, and the filters: others begin at the first page.
+    listed_of: Option<(Option<Scope>, Filters)>,
+}
+
+impl CallList {
+    /// Makes the list of another scope in the same order.
+    pub(super) fn in_same_order(&self) -> Self {
+        Self {
+            order: self.order,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the calls that were found, unless others are being looked for.
+    pub(super) fn found(&self) -> Option<&Found> {
+        self.job.output().filter(|_| !self.job.is_dimmed())
+    }
+
+    pub(super) fn set_order(&mut self, order: Order) {
+        if self.order != order {
+            self.order = order;
+            self.pages.reset();
+        }
+    }
+
+    fn options(&mut self, site: SiteId, view: &View, catalog: &Catalog) -> FindOptions {
+        let mut options = FindOptions::all_of(site, catalog);
+        self.filters.apply(&mut options, catalog);
+        options.extent = view.extent;
+        options.order = self.order;
+        options.after = self.pages.after();
+        options
+    }
+
+    /// Does all work in one pass.
+    pub(super) fn finish(
+        &mut self,
+        site: SiteId,
+        store: &Store,
+        view: &View,
+        scope: Option<Scope>,
+    ) {
+        let options = self.options(site, view, store.catalog());
+        self.job.finish(store, scope, &options);
+    }
+
+    /// Goes to the next call or to the previous one. Returns whether there is one.
+    pub(super) fn step(&mut self, store: &Store, view: &mut View, forward: bool) -> bool {
+        let Some(found) = self.job.output().filter(|_| !self.job.is_dimmed()) else {
+            return false;
+        };
+        let at = self.selected.and_then(|id| position(found, id));
+        match self.pages.step(at, &page_of(found), forward) {
+            Step::Row(row) => self.go_to(row, store, view),
+            Step::OtherPage => true,
+            Step::Nowhere => false,
+        }
+    }
+
+    fn go_to(&mut self, row: usize, store: &Store, view: &mut View) -> bool {
+        let Some(call) = self.job.output().and_then(|found| found.listed.get(row)) else {
+            return false;
+        };
+        self.selected = Some((call.thread, call.kind, call.span));
+        seek(store, view, call.thread, call.kind, &call.span)
+    }
+
+    /// Shows the line above the list, with `choose` in it, and the list.
+    pub(super) fn show(
+        &mut self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+        (site, scope): (SiteId, Option<Scope>),
+        choose: impl FnOnce(&mut Ui, &View),
+    ) {
+        let now = (scope, self.filters.clone());
+        if self.listed_of.as_ref() != Some(&now) {
+            // A growing selection of all frames is still the same list.
+            self.pages.reset();
+            self.listed_of = Some(now);
+        }
+        let catalog = store.catalog();
+        let options = self.options(site, view, catalog);
+        self.job.advance(ui, store, view.spans(), scope, &options);
+        let page = self.found().map(page_of);
+        if let Some(row) = page.and_then(|page| self.pages.arrive(page.rows)) {
+            self.go_to(row, store, view);
+        }
+        ui.horizontal_wrapped(|ui| {
+            ui.strong(scope_caption(store, scope));
+            choose(ui, view);
+            extent_switch(ui, &mut view.extent);
+            self.filters.show(ui, theme);
+            if let Some(found) = self.job.output() {
+                let progress = self.job.progress().filter(|_| self.job.is_dimmed());
+                self.pages.show(ui, &page_of(found), "calls", progress);
+            }
+        });
+        let Some(found) = self.job.output() else {
+            ui.weak(waiting_text(view, scope, "looking for calls"));
+            return;
+        };
+        if found.listed.is_empty() {
+            ui.weak(match self.filters.is_empty() {
+                true => "This scope has no calls here.",
+                false => "No call passes the filters.",
+            });
+            return;
+        }
+        let size = ui.available_size();
+        let histogram_width = (size.x * HISTOGRAM_SHARE).max(MIN_HISTOGRAM_WIDTH);
+        let list_width = (size.x - histogram_width).max(size.x * 0.5);
+        let mut chosen = None;
+        ui.horizontal_top(|ui| {
+            let layout = Layout::top_down(Align::Min);
+            ui.allocate_ui_with_layout(vec2(list_width - 8.0, size.y), layout, |ui| {
+                chosen = self.list(ui, store, view, theme);
+            });
+            let Some(found) = self.job.output() else {
+                return;
+            };
+            let distribution = Distribution {
+                name: catalog.site_name(site),
+                histogram: &found.histogram,
+                min_ns: found.min_ns,
+                p50_ns: found.percentile_ns(0.50),
+                p95_ns: found.percentile_ns(0.95),
+                p99_ns: found.percentile_ns(0.99),
+                max_ns: found.max_ns,
+            };
+            let size = vec2(ui.available_width() - 4.0, size.y);
+            histogram::show(ui, theme, &distribution, size);
+        });
+        if let Some(row) = chosen {
+            self.go_to(row, store, view);
+        }
+    }
+
+    /// Shows the list; returns the row that was chosen in it.
+    fn list(&mut self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) -> Option<usize> {
+        let found = self.job.output()?;
+        let catalog = store.catalog();
+        let zero_ns = view.zero_ns(store);
+        let begin = |call: &Instance| units::duration(call.span.begin_ns as f64 - zero_ns);
+        let grid = Grid {
+            id: ui.scope_id().with("calls"),
+            columns: &COLUMNS,
+            rows: found.listed.len(),
+            selected: self.selected.and_then(|id| position(found, id)),
+            dimmed: self.job.is_dimmed(),
+            height: ui.available_height(),
+            row_role: "call",
+        };
+        let mut sort = sort_of(self.order);
+        let response = grid.show(
+            ui,
+            theme,
+            &mut sort,
+            |i| format!("{} at {}", i + 1, begin(&found.listed[i])),
+            |i, cells| {
+                let call = &found.listed[i];
+                let note = match call.kind {
+                    TrackKind::Scopes => "",
+                    TrackKind::Tasks => "task",
+                };
+                cells.name(theme.site(catalog.site(call.span.site)), &call.args, note);
+                cells.number(&thread_name(call.thread, catalog));
+                cells.number(&begin(call));
+                cells.number(&units::duration(call.span.duration_ns as f64));
+            },
+            |i, ui| {
+                let call = &found.listed[i];
+                ui.strong(shortened(catalog.site_name(call.span.site)));
+                if !call.args.is_empty() {
+                    ui.label(&*call.args);
+                }
+                ui.weak("Click to show it in the flame chart; N and Shift+N go on from there.");
+            },
+        );
+        let chosen = response.clicked.or(response.moved_to);
+        if response.sorted
+            && let Some(order) = order_of(sort)
+        {
+            self.set_order(order);
+        }
+        chosen
+    }
+}
+
+fn page_of(found: &Found) -> PageFound {
+    PageFound {
+        rows: found.listed.len(),
+        last: found.listed.last().map(|call| call.rank),
+        before: found.before,
+        count: found.count,
+        all: found.all,
+    }
+}
+
+fn position(found: &Found, (thread, kind, span): CallId) -> Option<usize> {
+    let is_it = |call: &Instance| (call.thread, call.kind, call.span) == (thread, kind, span);
+    found.listed.iter().position(is_it)
+}
+
+fn sort_of(order: Order) -> Sort {
+    let (column, descending) = match order {
+        Order::Longest => (DURATION, true),
+        Order::Shortest => (DURATION, false),
+        Order::Latest => (BEGIN, true),
+        Order::Earliest => (BEGIN, false),
+    };
+    Sort { column, descending }
+}
+
+/// Returns the order of a column; `None` if calls cannot be sorted by it.
+fn order_of(sort: Sort) -> Option<Order> {
+    match (sort.column, sort.descending) {
+        (DURATION, true) => Some(Order::Longest),
+        (DURATION, false) => Some(Order::Shortest),
+        (BEGIN, true) => Some(Order::Latest),
+        (BEGIN, false) => Some(Order::Earliest),
+        _ => None,
+    }
+}
