@@ -47,22 +47,10 @@ pub(crate) fn show(
     let axis = FrameAxis::new(axis_rect(rect), time, ui.pixels_per_point());
     let response = ui.interact(axis.rect(), id, Sense::click_and_drag());
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "frame bars"));
-    let pointer = ui.input(|input| input.pointer.interact_pos());
-    let pointer = pointer.filter(|_| response.contains_pointer() || response.dragged());
-    let column = pointer.map(|pos| axis.column_at(pos.x));
+    let x = frame_axis::interact_with_time(ui, &response, &axis, store, view);
+    let column = x.map(|x| axis.column_at(x));
     let pointed = column.and_then(|column| longest_at(summary, &axis, column));
-    if let Some(pos) = pointer {
-        let ns = axis.ns(pos.x);
-        view.point_at(ns);
-        if view.pointed_ns() != Some(ns) {
-            ui.ctx().request_repaint();
-        }
-    }
-    select(ui, &response, &axis, store, view);
     let clicked = response.clicked().then_some(pointed).flatten();
-    if response.double_clicked() {
-        view.clear_selection();
-    }
     if let Some(frame) = pointed {
         let frames = column.map_or(1, |column| open_in(summary, &axis, column).count());
         response.on_hover_ui_at_pointer(|ui| {
@@ -110,17 +98,6 @@ pub(crate) fn show(
     );
     frame_axis::paint_cursors(&painter, &axis, store, view, theme);
     clicked
-}
-
-/// Selects the time over which the pointer is dragged with shift.
-fn select(ui: &Ui, response: &egui::Response, axis: &FrameAxis, store: &Store, view: &mut View) {
-    let (origin, shift) = ui.input(|input| (input.pointer.press_origin(), input.modifiers.shift));
-    if let Some((from, to)) = origin.zip(response.interact_pointer_pos())
-        && response.dragged()
-        && shift
-    {
-        view.select_time(store, axis.ns(from.x) as i64, axis.ns(to.x) as i64);
-    }
 }
 
 fn duration_ms(summary: &Summary, frame: u64) -> f64 {

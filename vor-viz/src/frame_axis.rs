@@ -266,6 +266,46 @@ pub fn interact(
     at.map(|(_, index)| index)
 }
 
+/// Handles the pointer in a part that shows the time of the flame chart, and returns its x.
+/// `response` must sense clicks and drags.
+///
+/// Dragging with shift selects time. A double click ends the selection.
+pub(crate) fn interact_with_time(
+    ui: &Ui,
+    response: &Response,
+    axis: &FrameAxis,
+    store: &Store,
+    view: &mut View,
+) -> Option<f32> {
+    let (pos, origin, shift) = ui.input(|input| {
+        let pointer = &input.pointer;
+        (
+            pointer.interact_pos(),
+            pointer.press_origin(),
+            input.modifiers.shift,
+        )
+    });
+    let pos = pos.filter(|_| response.contains_pointer() || response.dragged());
+    if let Some(pos) = pos {
+        let ns = axis.ns(pos.x);
+        view.point_at(ns);
+        if view.pointed_ns() != Some(ns) {
+            // Parts above this one show the crosshair in the next pass.
+            ui.ctx().request_repaint();
+        }
+    }
+    if let Some((from, to)) = origin.zip(response.interact_pointer_pos())
+        && response.dragged()
+        && shift
+    {
+        view.select_time(store, axis.ns(from.x) as i64, axis.ns(to.x) as i64);
+    }
+    if response.double_clicked() {
+        view.clear_selection();
+    }
+    pos.map(|pos| pos.x)
+}
+
 /// Returns the index of the shown frame at a moment, or of the nearest one.
 fn frame_at(store: &Store, view: &View, ns: f64) -> Option<usize> {
     let (first, last) = view.shown_frames(store)?;

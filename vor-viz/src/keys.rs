@@ -46,7 +46,7 @@ pub enum Command {
     /// Go to the next call of the list of calls; without it, to the next span that matches the
     /// search.
     NextMatch,
-    /// Go to the previous call of the list of calls.
+    /// Go to the previous row of the list.
     PreviousMatch,
     /// Switch to the next meaning of colours.
     NextColors,
@@ -165,15 +165,11 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Num0, Command::ResetZoom, ""),
     key(Key::F, Command::Search, "search for names"),
     key(Key::Slash, Command::Search, ""),
-    shift(
-        Key::N,
-        Command::PreviousMatch,
-        "previous call of the list of calls",
-    ),
+    shift(Key::N, Command::PreviousMatch, "previous row of the list"),
     key(
         Key::N,
         Command::NextMatch,
-        "next call of the list, or next span that is searched for",
+        "next row of the list, or next span that is searched for",
     ),
     key(
         Key::C,

@@ -24,7 +24,7 @@ use crate::feed::Feed;
 use crate::metric::Metric;
 use crate::panel::Panel;
 use crate::plots::MetricRow;
-use crate::store::{FrameEntry, FrameId, Store};
+use crate::store::{FrameEntry, FrameId, Series, Store};
 use crate::view::View;
 
 /// Default maximum number of spans in the panel; they take 80 MB.
@@ -422,6 +422,7 @@ pub fn show<R>(ui: &mut Ui, state: &mut PanelState, history: &VecDeque<R>, metri
             integer: metric.integer,
             description: metric.description,
             values,
+            series: Series::Unknown,
         });
     let rows: Vec<MetricRow<'_>> = rows.collect();
     state.panel.show(ui, &rows);

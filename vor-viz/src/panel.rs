@@ -24,7 +24,7 @@ use crate::keys::{self, Command};
 use crate::plots::{MetricRow, Plots};
 use crate::replay::Summary;
 use crate::scopes::ScopeTable;
-use crate::store::{FrameEntry, Store};
+use crate::store::{FrameEntry, Series, Store};
 use crate::theme::Theme;
 use crate::view::View;
 use crate::why::Why;
@@ -520,7 +520,7 @@ impl Panel {
             }
         });
         match self.tab {
-            Tab::Metrics => self.metrics(ui, theme, rows),
+            Tab::Metrics => self.metrics(ui, theme, rows, summary),
             Tab::Scopes => {
                 let (store, view) = (&self.store, &mut self.view);
                 self.scopes.show(ui, store, view, theme);
@@ -539,7 +539,13 @@ impl Panel {
     }
 
     /// Draws the metrics of the frames and those of the caller.
-    fn metrics(&mut self, ui: &mut Ui, theme: &Theme, rows: &[MetricRow<'_>]) {
+    fn metrics(
+        &mut self,
+        ui: &mut Ui,
+        theme: &Theme,
+        rows: &[MetricRow<'_>],
+        summary: Option<&Summary>,
+    ) {
         let (store, view) = (&self.store, &mut self.view);
         let catalog = std::sync::Arc::clone(store.catalog());
         let value = |column: u32| {
@@ -559,19 +565,23 @@ impl Panel {
             }
         };
         let values: Vec<_> = (0..catalog.columns.len() as u32).map(value).collect();
-        let row = |at: usize| MetricRow {
-            name: &catalog.columns[at].metric.name,
-            unit: &catalog.columns[at].metric.unit,
-            integer: false,
-            description: describe(&catalog.columns[at].metric.name, catalog.columns[at].system),
-            values: &values[at],
-        };
         // The durations of frames come first, then the program's metrics, then the system's
         // metrics.
         let place = |at: usize| match &catalog.columns[at] {
             column if column.system && column.metric.name == "frame_ms" => 0,
             column if column.system => 2,
             _ => 1,
+        };
+        let row = |at: usize| MetricRow {
+            name: &catalog.columns[at].metric.name,
+            unit: &catalog.columns[at].metric.unit,
+            integer: false,
+            description: describe(&catalog.columns[at].metric.name, catalog.columns[at].system),
+            values: &values[at],
+            series: match place(at) {
+                0 => Series::FrameLengths,
+                _ => Series::Column(at as u32),
+            },
         };
         let (row, place) = (&row, &place);
         let of = |wanted: u32| {
@@ -585,7 +595,9 @@ impl Panel {
             .id_salt("vor metrics")
             .auto_shrink(false)
             .show(ui, |ui| {
-                self.plots.show(ui, store, view, theme, &all);
+                let clicked_ns = self.plots.show(ui, store, view, theme, &all);
+                let frame = clicked_ns.and_then(|ns| summary?.frame_at(ns));
+                self.chosen_frame = frame.or(self.chosen_frame);
             });
     }
 

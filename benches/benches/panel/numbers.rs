@@ -13,7 +13,7 @@ use vor_viz::overview::{self, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};
 use vor_viz::pyramid::MinMaxPyramid;
 use vor_viz::replay::FrameNumbers;
-use vor_viz::store::{FrameEntry, Store};
+use vor_viz::store::{FrameEntry, Series, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -132,6 +132,7 @@ fn plots(criterion: &mut Criterion) {
                     integer: false,
                     description: "",
                     values,
+                    series: Series::Unknown,
                 };
                 let values = readers.iter().map(|reader| reader as &dyn Fn(usize) -> f64);
                 let rows: Vec<_> = names

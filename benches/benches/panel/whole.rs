@@ -6,7 +6,7 @@ use criterion::{BenchmarkId, Criterion};
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::Panel;
 use vor_viz::plots::MetricRow;
-use vor_viz::store::Store;
+use vor_viz::store::{Series, Store};
 
 use crate::flame::{DEPTH, SIZES};
 use crate::headless::Headless;
@@ -44,6 +44,7 @@ pub fn benches(criterion: &mut Criterion) {
                 integer: false,
                 description: "",
                 values,
+                series: Series::Unknown,
             });
             let rows: Vec<MetricRow<'_>> = rows.collect();
             headless.pass(|ui| panel.show(ui, &rows))

@@ -1,4 +1,5 @@
-//! The values of frames, reduced to columns of pixels.
+//! The values of frames, reduced to columns of pixels: those of the store, and the bins of a whole
+//! capture.
 //!
 //! Frames are grouped into columns of pixels once for all rows. A group is a frame that is wider
 //! than a pixel, or all frames that lie in one column. For each group, a row stores minimum,
@@ -15,7 +16,7 @@ use std::ops::Range;
 
 use super::MetricRow;
 use crate::frame_axis::FrameAxis;
-use crate::store::Store;
+use crate::store::{MetricBins, Store, ValueSummary};
 
 /// After this number of readings, all old values were compared once.
 const COMPARE_PARTS: usize = 64;
@@ -38,58 +39,8 @@ pub(super) struct Run {
     pub(super) first: u32,
     /// One past the last column.
     pub(super) end: u32,
-    /// The summary of the values.
-    pub(super) extent: Extent,
-}
-
-/// Minimum, maximum and mean of some values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Extent {
-    pub(super) min: f64,
-    pub(super) max: f64,
-    sum: f64,
-    count: usize,
-}
-
-impl Extent {
-    const NONE: Self = Self {
-        min: f64::INFINITY,
-        max: f64::NEG_INFINITY,
-        sum: 0.0,
-        count: 0,
-    };
-
-    /// Adds a value that is finite or `NaN`.
-    #[inline]
-    fn take(&mut self, value: f64) {
-        // This form skips `NaN` without a branch.
-        self.min = if value < self.min { value } else { self.min };
-        self.max = if value > self.max { value } else { self.max };
-        self.sum += if value.is_nan() { 0.0 } else { value };
-        self.count += usize::from(!value.is_nan());
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.sum += other.sum;
-        self.count += other.count;
-    }
-
-    /// Returns the mean, or `NaN` if there are no values. If the sum overflows, the result is the
-    /// nearest of minimum and maximum.
-    #[inline]
-    pub(super) fn mean(&self) -> f64 {
-        if self.count == 0 {
-            return f64::NAN;
-        }
-        (self.sum / self.count as f64).max(self.min).min(self.max)
-    }
-
-    /// Returns whether there are no values.
-    pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
+    /// Their values.
+    pub(super) values: ValueSummary,
 }
 
 /// Frames that share columns of pixels.
@@ -115,7 +66,7 @@ pub(super) struct RowColumns {
     /// The runs, from left to right, with gaps between them.
     pub(super) runs: Vec<Run>,
     /// Summary of all values of the visible frames.
-    pub(super) all: Extent,
+    pub(super) all: ValueSummary,
     /// Number of visible frames without a value.
     pub(super) gaps: usize,
 }
@@ -231,7 +182,7 @@ impl RowColumns {
             values: Vec::new(),
             removed: 0,
             runs: Vec::new(),
-            all: Extent::NONE,
+            all: ValueSummary::NONE,
             gaps: 0,
         }
     }
@@ -273,6 +224,37 @@ impl RowColumns {
     }
 }
 
+/// Reduces the bins of a whole capture to the columns of an axis.
+pub(super) fn of_bins(bins: &MetricBins, axis: &FrameAxis, row: &MetricRow<'_>) -> RowColumns {
+    let mut reduced = RowColumns::new(row.name);
+    let mut frames = 0;
+    for bin in bins.bins(row.series) {
+        let Some((first, end)) = axis.columns(bin.begin_ns, bin.end_ns) else {
+            continue;
+        };
+        frames += bin.frames as usize;
+        reduced.all.add(&bin.values);
+        if bin.values.is_empty() {
+            continue;
+        }
+        let (first, end) = (first as u32, end as u32);
+        match reduced.runs.last_mut().filter(|last| first < last.end) {
+            // Only bins that are narrower than a pixel share one.
+            Some(last) => {
+                last.values.add(&bin.values);
+                last.end = last.end.max(end);
+            }
+            None => reduced.runs.push(Run {
+                first,
+                end,
+                values: bin.values,
+            }),
+        }
+    }
+    reduced.gaps = frames.saturating_sub(reduced.all.count);
+    reduced
+}
+
 /// Makes a run of each group that has a value, for some rows at once. A group has few frames, so
 /// iterating over groups costs as much as the work for a row.
 fn reduce<const ROWS: usize>(rows: &mut [RowColumns; ROWS], groups: &[Group]) {
@@ -280,10 +262,10 @@ fn reduce<const ROWS: usize>(rows: &mut [RowColumns; ROWS], groups: &[Group]) {
     for reduced in rows.iter_mut() {
         reduced.runs.clear();
         reduced.runs.reserve(groups.len());
-        reduced.all = Extent::NONE;
+        reduced.all = ValueSummary::NONE;
     }
     for group in groups {
-        let mut extents = [Extent::NONE; ROWS];
+        let mut extents = [ValueSummary::NONE; ROWS];
         let values = rows.each_ref().map(|reduced| {
             let known = reduced.values.get(reduced.removed..).unwrap_or_default();
             known.get(group.from..group.to).unwrap_or_default()
@@ -308,7 +290,7 @@ fn reduce<const ROWS: usize>(rows: &mut [RowColumns; ROWS], groups: &[Group]) {
                 reduced.runs.push(Run {
                     first: group.first,
                     end: group.end,
-                    extent,
+                    values: extent,
                 });
             }
         }

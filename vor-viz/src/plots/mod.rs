@@ -1,7 +1,8 @@
 //! Metrics over frames: one row per metric, on the time axis of the frame bars.
 //!
-//! A row has three columns: its name, its plot, and its values. `columns` reduces the frames'
-//! values to columns of pixels. `row` draws them and writes the texts beside them. This module
+//! A row has three columns: its name, its plot, and its values. The values are those of the frames
+//! of the store, or of a whole capture of which the store holds a part: in its picture, they are in
+//! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws them and writes the texts beside them. This module
 //! handles the user's actions on rows and owns the buffers of both. Values are read and reduced
 //! again only when the frames or the view change.
 
@@ -13,13 +14,13 @@ use std::hash::{Hash, Hasher};
 use egui::{CursorIcon, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHasher;
 
-use self::columns::Columns;
+use self::columns::{Columns, RowColumns};
 use self::row::Cells;
 use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, Quads};
-use crate::store::Store;
+use crate::store::{Layer, MetricBin, MetricBins, Series, Store};
 use crate::theme::Theme;
-use crate::view::View;
+use crate::view::{TimeRange, View};
 
 /// Height of the header of the value columns, in points.
 const HEADER_HEIGHT: f32 = 16.0;
@@ -44,6 +45,8 @@ pub struct MetricRow<'a> {
     /// is a gap. It is not called again while the store's version is unchanged. When a frame
     /// arrives, it is called for the newest frames and a part of the others.
     pub values: &'a dyn Fn(usize) -> f64,
+    /// The series of a whole capture that has its values.
+    pub series: Series,
 }
 
 impl std::fmt::Debug for MetricRow<'_> {
@@ -64,6 +67,8 @@ pub struct Plots {
     read: Option<u64>,
     drawn: Option<u64>,
     columns: Columns,
+    /// The rows of a whole capture.
+    of_bins: Vec<RowColumns>,
     quads: Quads,
 }
 
@@ -76,6 +81,7 @@ impl Default for Plots {
             read: None,
             drawn: None,
             columns: Columns::default(),
+            of_bins: Vec::new(),
             quads: Quads::default(),
         }
     }
@@ -117,7 +123,9 @@ impl Plots {
         }
     }
 
-    /// Shows the metrics and handles the pointer there.
+    /// Shows the metrics and handles the pointer there: those of the frames of the store, or of a
+    /// whole capture where the [bars](crate::bars) show all its frames, over the time of the flame
+    /// chart. Returns the moment in a whole capture that was clicked.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -125,9 +133,22 @@ impl Plots {
         view: &mut View,
         theme: &Theme,
         rows: &[MetricRow<'_>],
-    ) {
+    ) -> Option<i64> {
+        let bins = store.layer().map(Layer::metrics);
+        let bins = bins.filter(|_| view.shows_all_bars(store));
+        let time = match bins {
+            Some(_) => view.flame_axis(store),
+            None => view.axis(),
+        };
         let order = self.order(rows);
-        self.header(ui, store, view, theme);
+        let pointed_ns = view.pointed_ns();
+        let readout = frame_axis::readout_frame(store, view).filter(|_| bins.is_none());
+        let title = match readout {
+            Some((_, which)) => which,
+            None if bins.is_some() => pointed_ns.map_or("", |_| "pointed at"),
+            None => "newest",
+        };
+        self.header(ui, title, theme);
         let stride = self.row_height + SPACING;
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, area) = ui.allocate_space(vec2(width, stride * order.len() as f32));
@@ -144,34 +165,61 @@ impl Plots {
         let mut actions = Vec::new();
         let mut button_widths = Vec::with_capacity(slots.len());
         let mut tooltip = None;
+        let mut clicked_ns = None;
         for &slot in &slots {
             let (row, rect) = (&rows[order[slot]], row_rect(slot));
-            let axis = FrameAxis::new(axis_rect(rect), view.axis(), ui.pixels_per_point());
+            let axis = FrameAxis::new(axis_rect(rect), time, ui.pixels_per_point());
             let id = ui.make_persistent_id(("metric", order[slot], row.name));
             let plot = ui.interact(axis.rect(), id, Sense::click_and_drag());
             plot.widget_info(|| {
                 WidgetInfo::labeled(Role::Canvas, true, format!("plot {}", row.name))
             });
             ui.painter().rect_filled(axis.rect(), 0.0, theme.ground);
-            if let Some(index) = frame_axis::interact(ui, &plot, &axis, store, view) {
-                tooltip = Some((plot, index, row));
+            let pointed = match bins {
+                None => frame_axis::interact(ui, &plot, &axis, store, view).map(Pointed::Frame),
+                Some(bins) => {
+                    let x = frame_axis::interact_with_time(ui, &plot, &axis, store, view);
+                    let ns = x.map(|x| axis.ns(x) as i64);
+                    if plot.clicked() {
+                        clicked_ns = ns;
+                    }
+                    ns.and_then(|ns| bin_at(bins, row.series, ns))
+                        .map(Pointed::Bin)
+                }
+            };
+            if let Some(pointed) = pointed {
+                tooltip = Some((plot, pointed, row));
             }
             button_widths.push(self.name_column(ui, rect, id, row, theme, &mut actions));
         }
         let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
-        let whole = FrameAxis::new(axis_rect(area), view.axis(), ui.pixels_per_point());
-        self.read(store, view, &whole, &shown);
+        let whole = FrameAxis::new(axis_rect(area), time, ui.pixels_per_point());
+        match bins {
+            Some(bins) => {
+                // The bins of a picture that is replaced have no version.
+                self.drawn = None;
+                let of_bins = shown.iter().map(|row| columns::of_bins(bins, &whole, row));
+                self.of_bins = of_bins.collect();
+            }
+            None => self.read(store, view, &whole, &shown),
+        }
         let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
-        self.draw(view, &whole, &rects, theme);
-        let readout = frame_axis::readout_frame(store, view);
+        self.draw(&time, &whole, &rects, theme, bins.is_some());
         let places = rects.iter().zip(button_widths);
         for ((row, reduced), (rect, buttons_width)) in
-            shown.iter().zip(self.columns.rows()).zip(places)
+            shown.iter().zip(self.reduced(bins.is_some())).zip(places)
         {
+            let value = match (readout, bins) {
+                (Some((index, _)), _) => (row.values)(index),
+                (None, Some(bins)) => pointed_ns
+                    .and_then(|ns| bin_at(bins, row.series, ns as i64))
+                    .map_or(f64::NAN, |bin| bin.values.mean()),
+                (None, None) => f64::NAN,
+            };
             let cells = Cells {
                 row,
                 reduced,
-                value: readout.map_or(f64::NAN, |(index, _)| (row.values)(index)),
+                value,
                 buttons_width,
             };
             cells.write(ui.painter(), *rect, theme);
@@ -182,8 +230,11 @@ impl Plots {
         if !slots.is_empty() {
             frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
         }
-        if let Some((plot, index, row)) = tooltip {
-            plot.on_hover_ui_at_pointer(|ui| row::tooltip(ui, store, index, row));
+        if let Some((plot, pointed, row)) = tooltip {
+            plot.on_hover_ui_at_pointer(|ui| match &pointed {
+                Pointed::Frame(index) => row::tooltip(ui, store, *index, row),
+                Pointed::Bin(bin) => row::bin_tooltip(ui, bin, row),
+            });
         }
         if rows.is_empty() {
             ui.weak("no metrics yet");
@@ -197,6 +248,15 @@ impl Plots {
             ui.ctx().request_repaint();
         }
         self.hidden_menu(ui, rows);
+        clicked_ns
+    }
+
+    /// Returns the rows of the last reading.
+    fn reduced(&self, is_whole: bool) -> &[RowColumns] {
+        match is_whole {
+            true => &self.of_bins,
+            false => self.columns.rows(),
+        }
     }
 
     /// Returns the indices of the shown rows, pinned rows first.
@@ -212,7 +272,7 @@ impl Plots {
     }
 
     /// Shows the header of the value columns.
-    fn header(&self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) {
+    fn header(&self, ui: &mut Ui, value_title: &str, theme: &Theme) {
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, rect) = ui.allocate_space(vec2(width, HEADER_HEIGHT));
         if !ui.is_rect_visible(rect) {
@@ -222,8 +282,7 @@ impl Plots {
             size: 10.0,
             color: theme.weak_text,
         };
-        let which = frame_axis::readout_frame(store, view).map_or("newest", |(_, which)| which);
-        let titles = [which, "min", "mean", "max"];
+        let titles = [value_title, "min", "mean", "max"];
         for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
             let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
             sketch::text(
@@ -338,10 +397,17 @@ impl Plots {
     }
 
     /// Rebuilds the mesh of all plots if values or positions may have changed.
-    fn draw(&mut self, view: &View, axis: &FrameAxis, rects: &[Rect], theme: &Theme) {
+    fn draw(
+        &mut self,
+        time: &TimeRange,
+        axis: &FrameAxis,
+        rects: &[Rect],
+        theme: &Theme,
+        is_whole: bool,
+    ) {
         let mut hasher = FxHasher::default();
-        theme.dark.hash(&mut hasher);
-        view.axis().begin_ns.to_bits().hash(&mut hasher);
+        (theme.dark, is_whole).hash(&mut hasher);
+        time.begin_ns.to_bits().hash(&mut hasher);
         [axis.rect().left(), axis.rect().right(), axis.pixel()]
             .map(f32::to_bits)
             .hash(&mut hasher);
@@ -353,8 +419,12 @@ impl Plots {
         let key = Some(hasher.finish());
         if self.drawn != key {
             self.drawn = key;
+            let rows = match is_whole {
+                true => &self.of_bins[..],
+                false => self.columns.rows(),
+            };
             let mesh = self.quads.begin();
-            for (reduced, rect) in self.columns.rows().iter().zip(rects) {
+            for (reduced, rect) in rows.iter().zip(rects) {
                 row::draw(mesh, reduced, axis, *rect, theme);
             }
         }
@@ -389,6 +459,20 @@ impl Plots {
             self.set_hidden(name, false);
         }
     }
+}
+
+/// What the pointer is at.
+enum Pointed {
+    /// A frame of the store.
+    Frame(usize),
+    /// A bin of a whole capture.
+    Bin(MetricBin),
+}
+
+/// Returns the bin of a series at a moment.
+fn bin_at(bins: &MetricBins, series: Series, ns: i64) -> Option<MetricBin> {
+    bins.bins(series)
+        .find(|bin| (bin.begin_ns..bin.end_ns).contains(&ns))
 }
 
 /// A user action on a row in this pass.

@@ -5,10 +5,10 @@ use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
 use vor_capture::units::{self, Scale};
 
 use super::MetricRow;
-use super::columns::{Extent, RowColumns, Run};
+use super::columns::{RowColumns, Run};
 use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
-use crate::store::Store;
+use crate::store::{MetricBin, Store, ValueSummary};
 use crate::theme::Theme;
 
 /// Margin above and below the line within a plot, in points.
@@ -76,7 +76,7 @@ struct Edges {
 
 impl Edges {
     /// Includes zero if that costs less than half of the height.
-    fn of(all: &Extent) -> Self {
+    fn of(all: &ValueSummary) -> Self {
         let (min, max) = if all.is_empty() {
             (0.0, 1.0)
         } else {
@@ -165,13 +165,13 @@ pub(super) fn draw(
             axis.column_x(run.first as usize),
             axis.column_x(run.end as usize),
         );
-        let extent = &run.extent;
-        let y = if extent.min == extent.max {
-            y_of(extent.min)
+        let values = &run.values;
+        let y = if values.min == values.max {
+            y_of(values.min)
         } else {
-            let (upper, lower) = (y_of(extent.max), y_of(extent.min) + thick);
+            let (upper, lower) = (y_of(values.max), y_of(values.min) + thick);
             sketch::quad(mesh, left, upper, right, lower, theme.band);
-            y_of(extent.mean())
+            y_of(values.mean())
         };
         match last_y {
             Some(last) => {
@@ -238,10 +238,10 @@ fn draw_columns(
     let first = mesh.vertices.len() as u32;
     let (mut y, mut ys) = (last_y, [last_y; 4]);
     mesh.vertices.extend(columns.iter().flat_map(|run| {
-        let before = std::mem::replace(&mut y, y_of(run.extent.mean()));
+        let before = std::mem::replace(&mut y, y_of(run.values.mean()));
         ys = [
-            y_of(run.extent.max),
-            y_of(run.extent.min) + thick,
+            y_of(run.values.max),
+            y_of(run.values.min) + thick,
             y.min(before),
             y.max(before) + thick,
         ];
@@ -431,4 +431,33 @@ pub(super) fn tooltip(ui: &mut Ui, store: &Store, index: usize, row: &MetricRow<
     } else {
         ui.weak(format!("{} has no value here", shortened(row.name)));
     }
+}
+
+/// Shows the values of a bin of a whole capture.
+pub(super) fn bin_tooltip(ui: &mut Ui, bin: &MetricBin, row: &MetricRow<'_>) {
+    let text = |value: f64| units::metric(value, row.unit, row.integer);
+    let values = &bin.values;
+    if values.is_empty() {
+        ui.weak(format!("{} has no value here", shortened(row.name)));
+        return;
+    }
+    let name = shortened(row.name);
+    if values.min == values.max {
+        ui.strong(format!("{name} {}", text(values.min)));
+    } else {
+        ui.strong(format!(
+            "{name} {} to {}",
+            text(values.min),
+            text(values.max)
+        ));
+        ui.label(format!("mean {}", text(values.mean())));
+    }
+    let length = units::duration(bin.end_ns.saturating_sub(bin.begin_ns) as f64);
+    ui.weak(match bin.frames {
+        1 => format!("1 frame ends within these {length}"),
+        frames => format!(
+            "{} frames end within these {length}",
+            units::count(frames.into())
+        ),
+    });
 }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::ThreadId;
 
 use super::Store;
+use super::metric_bins::MetricBins;
 use super::row::Row;
 use super::track::{Track, TrackKind};
 
@@ -22,6 +23,7 @@ pub struct Layer {
     end_ns: i64,
     bin_ns: u64,
     totals: Arc<LayerTotals>,
+    metrics: MetricBins,
 }
 
 impl Layer {
@@ -32,6 +34,7 @@ impl Layer {
         (begin_ns, end_ns): (i64, i64),
         bin_ns: u64,
         totals: Arc<LayerTotals>,
+        metrics: MetricBins,
     ) -> Self {
         let mut tracks = store.tracks;
         for (&(thread, kind), &(_, rows)) in totals.iter() {
@@ -49,6 +52,7 @@ impl Layer {
             end_ns,
             bin_ns,
             totals,
+            metrics,
         }
     }
 
@@ -77,6 +81,12 @@ impl Layer {
         self.begin_ns as f64 <= begin_ns
             && end_ns <= self.end_ns as f64
             && self.bin_ns as f64 <= pixel_ns
+    }
+
+    /// Returns the values of the metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &MetricBins {
+        &self.metrics
     }
 
     /// Returns the number of spans of a track in the whole capture.

@@ -9,6 +9,7 @@ mod block;
 mod frame_sums;
 mod depths;
 mod layer;
+mod metric_bins;
 mod row;
 mod track;
 mod walk;
@@ -25,6 +26,7 @@ pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin
 pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
+pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 pub use row::{Row, Span};
 use track::TaskIds;
 pub use track::{Track, TrackKind, given_id};

@@ -12,7 +12,7 @@ use vor_capture::Error;
 use vor_capture::model::batch::SpanArgs;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::timeline::TickMapper;
-use vor_capture::reader::{Capture, Part, PartScan};
+use vor_capture::reader::{Capture, Part, PartFrame, PartScan};
 
 use super::backwards::{Backwards, Moment, Opened, Visitor};
 use super::thinned::Thinned;
@@ -343,6 +343,13 @@ impl Visitor for Survey {
             self.begin_ns = self.begin_ns.min(task.begin_ns);
         }
         self.thinned.task(task);
+    }
+
+    fn frame(&mut self, time_ns: (i64, i64), frame: &PartFrame) {
+        // Its values are read together with the part in which it ended.
+        self.begin_ns = self.begin_ns.min(time_ns.0);
+        self.end_ns = self.end_ns.max(time_ns.1);
+        self.thinned.frame(time_ns, frame);
     }
 
     fn moment(&mut self, moment: Moment) {

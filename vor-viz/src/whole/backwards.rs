@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{SpanArgs, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::ThreadId;
-use vor_capture::reader::PartContents;
+use vor_capture::reader::{PartContents, PartFrame};
 
 use crate::store::{Clock, Message, Span, Step, Task, TaskBegin, TrackKind};
 
@@ -54,6 +54,11 @@ pub(crate) trait Visitor {
 
     /// A task.
     fn task(&mut self, task: Task);
+
+    /// A frame, from its begin to its end.
+    fn frame(&mut self, time_ns: (i64, i64), frame: &PartFrame) {
+        let _ = (time_ns, frame);
+    }
 
     /// A message, a step or the begin of a task.
     fn moment(&mut self, moment: Moment) {
@@ -134,6 +139,10 @@ impl Backwards {
         clock: &mut Clock<'_>,
         visitor: &mut impl Visitor,
     ) {
+        for frame in contents.frames.iter().rev() {
+            let time_ns = (clock.ns(frame.start_ticks), clock.ns(frame.end_ticks));
+            visitor.frame(time_ns, frame);
+        }
         for batch in contents.threads.iter().rev() {
             self.spans(batch, clock, visitor);
             if visitor.reads_spans() {

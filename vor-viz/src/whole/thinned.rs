@@ -12,10 +12,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::SpanArgs;
 use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::reader::PartFrame;
 
 use super::backwards::{Moment, Opened, Visitor};
 use crate::store::{
-    FrameBlock, Layer, LayerTotals, RowBlock, Span, Store, Task, ThreadBlock, TrackKind,
+    FrameBlock, Layer, LayerTotals, MetricBins, RowBlock, Span, Store, Task, ThreadBlock, TrackKind,
 };
 
 /// Spans, and what else a chart shows, thinned when it is too much.
@@ -32,6 +33,7 @@ pub(crate) struct Thinned {
     threads: FxHashMap<ThreadId, Lanes>,
     /// The thread that is being visited, which is not among the others.
     current: (ThreadId, Lanes),
+    metrics: MetricBins,
 }
 
 /// The kept spans and tasks of a thread, the last first.
@@ -130,6 +132,7 @@ impl Thinned {
             within,
             threads: FxHashMap::default(),
             current: (ThreadId(0), Lanes::default()),
+            metrics: MetricBins::default(),
         }
     }
 
@@ -198,7 +201,8 @@ impl Thinned {
         let mut store = Store::new(1, usize::MAX);
         store.add_spans(&block);
         let bin_ns = self.bin.map_or(0, |bin| 1 << bin);
-        Layer::new(store, self.within, bin_ns, Arc::clone(totals))
+        let metrics = self.metrics.clone();
+        Layer::new(store, self.within, bin_ns, Arc::clone(totals), metrics)
     }
 }
 
@@ -318,6 +322,14 @@ impl Visitor for Thinned {
         lanes.task_count += 1;
         if is_within {
             self.kept += lanes.add_task(task, bin);
+        }
+    }
+
+    fn frame(&mut self, time_ns: (i64, i64), frame: &PartFrame) {
+        if self.is_within(time_ns.0, time_ns.1) {
+            let values = frame.metrics.iter();
+            let values = values.map(|value| (value.column, value.value));
+            self.metrics.add(time_ns, values);
         }
     }
 

@@ -12,7 +12,7 @@ use vor_viz::bars::Thresholds;
 use vor_viz::find::{Found, FoundMessages, Listed, Order};
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::replay::ReplayState;
-use vor_viz::store::{Row, Span, TrackKind};
+use vor_viz::store::{Row, Series, Span, TrackKind, ValueSummary};
 use vor_viz::view::SpanRef;
 
 use crate::pictures::{self, rest};
@@ -444,4 +444,77 @@ fn a_store_has_the_messages_of_its_tracks() {
     let found = panel.find().found_messages().unwrap();
     let listed: Vec<i64> = found.listed.iter().map(|message| message.ns).collect();
     assert_eq!(listed, expected);
+}
+
+/// The tab of metrics of a capture that is shown as a whole.
+fn with_metrics(dark: bool) -> Viewer {
+    let mut viewer = opened(dark);
+    viewer.state_mut().panel_mut().set_tab(Tab::Metrics);
+    settle(&mut viewer);
+    viewer
+}
+
+/// Count, minimum, maximum and mean of a series of the picture.
+fn values_of(viewer: &Viewer, series: Series) -> (u64, f64, f64, f64) {
+    let bins = viewer.state().panel().store().layer().unwrap().metrics();
+    let mut all = ValueSummary::NONE;
+    let mut frames = 0;
+    for bin in bins.bins(series) {
+        all.add(&bin.values);
+        frames += u64::from(bin.frames);
+    }
+    (frames, all.min, all.max, all.mean())
+}
+
+#[test]
+fn metrics_of_the_whole_capture_are_plotted() {
+    let mut viewer = with_metrics(true);
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    let lengths = values_of(&viewer, Series::FrameLengths);
+    let mean = all_ns as f64 / FRAMES as f64 / 1e6;
+    assert_eq!((lengths.0, lengths.1, lengths.2), (FRAMES, 1.0, 3.0));
+    assert!((lengths.3 - mean).abs() < 1e-9, "{lengths:?}");
+    // Of a range that is looked at, the picture has finer bins, and its own values.
+    let (begin_ns, end_ns): (u64, u64) =
+        ((0..650).map(frame_ns).sum(), (0..690).map(frame_ns).sum());
+    let view = viewer.state_mut().panel_mut().view_mut();
+    view.zoom_to(begin_ns as f64, end_ns as f64);
+    settle(&mut viewer);
+    let bins = viewer.state().panel().store().layer().unwrap().metrics();
+    let shown = bins.bins(Series::FrameLengths);
+    let shown = shown.filter(|bin| bin.begin_ns >= begin_ns as i64 && bin.end_ns <= end_ns as i64);
+    let longest = shown.map(|bin| bin.values.max).fold(0.0, f64::max);
+    assert_eq!(longest, 1.0);
+}
+
+/// A click in a plot goes to the frame there, far beyond the window.
+#[test]
+fn a_click_in_a_plot_of_the_whole_goes_to_its_frame() {
+    let mut viewer = with_metrics(true);
+    let plot = viewer.get_by_label("plot loss").rect();
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    let before_ns: u64 = (0..1_099).map(frame_ns).sum();
+    let share = (before_ns as f32 + 1.5e6) / all_ns as f32;
+    let place = pos2(plot.left() + share * plot.width(), plot.center().y);
+    click(&mut viewer, place, Modifiers::NONE);
+    settle(&mut viewer);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(1_099));
+    assert!(replay.id_of(1_099).is_some());
+}
+
+fn drawn_metrics(dark: bool, name: &str) {
+    let mut viewer = with_metrics(dark);
+    rest(&mut viewer);
+    viewer.snapshot(name);
+}
+
+#[test]
+fn metrics_of_the_whole_are_drawn_dark() {
+    drawn_metrics(true, "whole_metrics_dark");
+}
+
+#[test]
+fn metrics_of_the_whole_are_drawn_light() {
+    drawn_metrics(false, "whole_metrics_light");
 }

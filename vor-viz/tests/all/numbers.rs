@@ -14,7 +14,7 @@ use vor_viz::overview::{self, OverviewAction, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};
 use vor_viz::pyramid::MinMaxPyramid;
 use vor_viz::replay::FrameNumbers;
-use vor_viz::store::{FrameEntry, Store};
+use vor_viz::store::{FrameEntry, Series, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -106,6 +106,7 @@ fn show_plots(ui: &mut egui::Ui, state: &mut State, theme: &Theme) {
         integer,
         description: "What the metric means.",
         values,
+        series: Series::Unknown,
     };
     let values = readers.iter().map(|reader| reader as &dyn Fn(usize) -> f64);
     let rows: Vec<_> = METRICS.iter().zip(values).map(row).collect();
@@ -524,6 +525,7 @@ fn values_are_read_once_while_nothing_changes() {
                 integer: true,
                 description: "",
                 values: &values,
+                series: Series::Unknown,
             };
             plots.show(ui, store, &mut view, &Theme::of(ui.visuals()), &[row]);
         });

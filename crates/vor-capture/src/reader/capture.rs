@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
-use super::parts::{self, Part, PartContents, PartScan};
+use super::parts::{self, Part, PartContents, PartFrame, PartScan};
 use super::summary::{FrameScan, FrameSummary};
 use super::unmarked::UnmarkedFrame;
 use super::{
@@ -535,6 +535,11 @@ impl Capture {
             Inner::V2(capture) => match capture.recovered(part.begin) {
                 Ok(recovered) => Ok(PartContents {
                     threads: SpanBatch::of_trees(&recovered.frame).threads,
+                    frames: vec![PartFrame {
+                        start_ticks: recovered.frame.start_ticks,
+                        end_ticks: recovered.frame.end_ticks,
+                        metrics: recovered.frame.metrics.clone(),
+                    }],
                     losses: recovered.lost_records,
                 }),
                 Err(error) if error.is_corrupt() => Ok(PartContents {

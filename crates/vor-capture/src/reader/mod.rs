@@ -65,7 +65,7 @@ pub use damage::{Damage, Loss};
 #[cfg(feature = "seek")]
 pub use lookahead::Lookahead;
 #[cfg(feature = "seek")]
-pub use parts::{Part, PartContents, PartScan};
+pub use parts::{Part, PartContents, PartFrame, PartScan};
 #[cfg(feature = "seek")]
 pub use pieces::{Piece, Pieces};
 #[cfg(feature = "seek")]

@@ -10,6 +10,7 @@ use super::records::{Entry, Item, Records};
 use crate::Error;
 use crate::format::{Checkpoint, RECORD_HEAD_BYTES, Record, RecordHead};
 use crate::model::batch::ThreadBatch;
+use crate::model::frame::MetricValue;
 
 /// Bytes of records after which a part ends: about 50 000 spans, which take a millisecond to
 /// decode.
@@ -34,8 +35,22 @@ pub struct Part {
 pub struct PartContents {
     /// Its spans, messages and tasks. A thread may have several entries, in the order of the file.
     pub threads: Vec<ThreadBatch>,
+    /// The frames of the main set that ended in it.
+    pub frames: Vec<PartFrame>,
     /// Number of places in it that could not be read.
     pub losses: u64,
+}
+
+/// A frame that ended in a part.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct PartFrame {
+    /// The mark that began it, in ticks.
+    pub start_ticks: u64,
+    /// The mark that ended it, in ticks.
+    pub end_ticks: u64,
+    /// Its values, ascending by column.
+    pub metrics: Vec<MetricValue>,
 }
 
 /// The state of a search for parts; see [`Capture::next_part`](super::Capture::next_part).
@@ -168,6 +183,15 @@ pub(super) fn read_v3(capture: &mut CaptureV3, part: Part) -> Result<PartContent
                 is_repeated: false,
                 ..
             })) => contents.threads.extend(threads),
+            Some(Item::Entry(Entry {
+                record: Some(Record::Frame(frame)),
+                is_repeated: false,
+                ..
+            })) if frame.frame_set == 0 => contents.frames.push(PartFrame {
+                start_ticks: frame.start_ticks,
+                end_ticks: frame.end_ticks,
+                metrics: frame.metrics,
+            }),
             Some(Item::Entry(_)) => {}
         }
     }
