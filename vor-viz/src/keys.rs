@@ -62,6 +62,10 @@ pub enum Command {
     ShowIcicle,
     /// Show the comparison of frames below the flame chart.
     ShowCompare,
+    /// Move the focus along an arrow.
+    AlongArrow,
+    /// Move the focus back along an arrow.
+    BackAlongArrow,
     /// Show the lists of calls, messages and frames below the flame chart.
     ShowFind,
     /// Show or hide this table.
@@ -137,6 +141,16 @@ pub const SHORTCUTS: &[Shortcut] = &[
         Key::ArrowDown,
         Command::Child,
         "the first span inside the one in focus, or in view",
+    ),
+    shift(
+        Key::G,
+        Command::BackAlongArrow,
+        "back along an arrow to the span in focus",
+    ),
+    key(
+        Key::G,
+        Command::AlongArrow,
+        "along an arrow from the span in focus",
     ),
     key(Key::Comma, Command::PreviousFrame, "previous frame"),
     key(Key::Period, Command::NextFrame, "next frame"),

@@ -627,6 +627,8 @@ impl Panel {
             Command::Next if view.focus.is_some() => _ = chart.go(store, view, Direction::Next),
             Command::Parent => _ = chart.go(store, view, Direction::Parent),
             Command::Child => _ = chart.go_in(store, view),
+            Command::AlongArrow => _ = chart.go_along(store, view, true),
+            Command::BackAlongArrow => _ = chart.go_along(store, view, false),
             Command::Previous | Command::PreviousFrame => view.step_pin(store, -1),
             Command::Next | Command::NextFrame => view.step_pin(store, 1),
             Command::ExtendLeft => view.extend_selection(store, -1),

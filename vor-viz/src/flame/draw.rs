@@ -71,6 +71,7 @@ impl FlameChart {
         }
         if let Some(focus) = &view.focus {
             self.outline(ui, theme, frame, focus, 2.0);
+            self.draw_arrows(&rows, theme, frame);
         }
         if let Some(ns) = view.pointed_ns().filter(|ns| frame.time.contains(*ns)) {
             let x = frame.x(ns as i64);
@@ -278,7 +279,7 @@ impl FlameChart {
         }
     }
 
-    /// Draws the details of the span in focus at the right.
+    /// Draws the details of the span in focus at the right. Returns the span that was chosen there.
     pub(super) fn draw_details(
         &self,
         ui: &mut Ui,
@@ -287,9 +288,9 @@ impl FlameChart {
         theme: &Theme,
         frame: &Frame,
         usual: TypicalDurationsOf<'_>,
-    ) {
+    ) -> Option<SpanRef> {
         if frame.details.width() < 60.0 {
-            return;
+            return None;
         }
         // The chart already occupies this space, so a child ui is used that allocates none.
         let ui = &mut ui.new_child(UiBuilder::new().max_rect(frame.details).id_salt("details"));
@@ -297,8 +298,9 @@ impl FlameChart {
         ui.spacing_mut().item_spacing.y = 2.0;
         let Some(focus) = view.focus else {
             ui.weak("Click a span to see its details. The arrow keys go to its neighbours.");
-            return;
+            return None;
         };
+        let mut chosen = None;
         egui::ScrollArea::vertical()
             .id_salt("vor focus")
             .auto_shrink(false)
@@ -325,7 +327,9 @@ impl FlameChart {
                             .clone_into(&mut view.search);
                     }
                 });
+                chosen = self.list_arrows(ui, store);
             });
+        chosen
     }
 
     /// Draws a scroll bar if not all rows fit.

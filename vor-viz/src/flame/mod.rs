@@ -5,6 +5,7 @@
 //! follows from the store and the [`View`]. The chart's own state is the order of tracks, the
 //! collapsed ones, the row height and the scroll position.
 
+mod arrows;
 mod layout;
 mod picture;
 mod search;
@@ -21,6 +22,7 @@ use crate::frame_axis::axis_rect;
 use crate::store::{PixelScale, RowPixels, Store};
 use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
+use arrows::Arrows;
 use card::{HoverTarget, MergedSpans};
 use layout::{Arrangement, PlacedTrack};
 use picture::Picture;
@@ -81,6 +83,7 @@ pub struct FlameChart {
     /// The row to scroll to in the next pass.
     reveal: Option<SpanRef>,
     search: Search,
+    arrows: Arrows,
     colors: SiteColors,
     picture: Picture<PictureKey>,
     /// Positions of the tracks in the last pass.
@@ -149,6 +152,7 @@ impl Default for FlameChart {
             scroll: 0.0,
             reveal: None,
             search: Search::default(),
+            arrows: Arrows::default(),
             colors: SiteColors::default(),
             picture: Picture::default(),
             placed: Vec::new(),
@@ -363,12 +367,14 @@ impl FlameChart {
         self.scroll = self
             .scroll
             .clamp(0.0, (all_height - frame.rows.height()).max(0.0));
+        self.arrows.update(store, view.focus);
         let shown = self.shown_rows(frame.rows.height());
         self.paint_picture(ui, store, view, theme, &frame, &shown);
         self.draw(ui, store, view, theme, &frame, &shown);
         self.draw_names(ui, store, theme, &frame);
         self.draw_scroll_bar(ui, theme, &frame, all_height);
-        self.draw_details(ui, store, view, theme, &frame, usual);
+        let next = self.draw_details(ui, store, view, theme, &frame, usual);
+        self.go_to(store, view, next);
         self.point(ui, &mut response, store, view, theme, &frame, usual);
         response
     }

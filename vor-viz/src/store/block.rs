@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
+use vor_capture::model::batch::{
+    self, ArgValue, AsyncSpan, FlowStage, TaskEvent, TaskEventKind, ThreadBatch,
+};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
 use vor_capture::model::measures::Measured;
@@ -96,6 +98,8 @@ pub struct ThreadBlock {
     pub steps: Vec<Step>,
     /// The tasks that began on it and have a number from the program.
     pub begins: Vec<TaskBegin>,
+    /// The points of flows, in time order.
+    pub flows: Vec<FlowPoint>,
 }
 
 /// A text at a moment.
@@ -105,6 +109,17 @@ pub struct Message {
     pub ns: i64,
     /// Text of the message.
     pub text: Arc<str>,
+}
+
+/// A moment at which something that goes from thread to thread passes a span.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowPoint {
+    /// The flow's id.
+    pub flow: u64,
+    /// Time of the point.
+    pub ns: i64,
+    /// The place of the point in its flow.
+    pub stage: FlowStage,
 }
 
 /// An asynchronous task from begin to end.
@@ -345,6 +360,7 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
         ..ThreadBlock::default()
     };
     block.add_moments(&tree.messages, &tree.async_spans, &tree.task_events, clock);
+    block.add_flows(&tree.flows, clock);
     block
 }
 
@@ -409,12 +425,26 @@ fn block_of_columns(
             &batch.task_events,
             clock,
         );
+        block.add_flows(&batch.flows, clock);
     }
     block.rows.iter_mut().for_each(RowBlock::sort);
     has_content.then_some(block)
 }
 
 impl ThreadBlock {
+    /// Returns whether there is nothing for a track of scopes.
+    pub(super) fn has_no_scopes(&self) -> bool {
+        self.rows.is_empty() && self.messages.is_empty() && self.flows.is_empty()
+    }
+
+    fn add_flows(&mut self, flows: &[batch::FlowPoint], clock: &mut Clock<'_>) {
+        self.flows.extend(flows.iter().map(|point| FlowPoint {
+            flow: point.flow,
+            ns: clock.ns(point.ticks),
+            stage: point.stage,
+        }));
+    }
+
     /// Appends messages, tasks, steps and begins.
     fn add_moments(
         &mut self,

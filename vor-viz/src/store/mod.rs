@@ -22,7 +22,9 @@ use std::sync::Arc;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
 pub(crate) use block::Clock;
-pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
+pub use block::{
+    FlowPoint, FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock,
+};
 pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
@@ -201,7 +203,7 @@ impl Store {
         begins.for_each(|begin| self.given_ids.begin(begin));
         for thread in &block.threads {
             self.stored_spans += thread.rows.iter().map(RowBlock::len).sum::<usize>();
-            if !thread.rows.is_empty() || !thread.messages.is_empty() {
+            if !thread.has_no_scopes() {
                 let track = self.track(TrackKind::Scopes, thread.thread);
                 track.add_scopes(thread);
             }

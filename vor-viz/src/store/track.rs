@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-use super::block::{Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
-use super::row::Row;
+use super::block::{FlowPoint, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
+use super::row::{Row, Span};
 
 /// Maximum number of task lanes per thread. Tasks beyond it are only counted.
 const MAX_LANES: usize = 256;
@@ -37,6 +37,8 @@ pub struct Track {
     pub messages: VecDeque<Message>,
     /// Steps of tasks, in a track of tasks.
     pub steps: VecDeque<Step>,
+    /// Points of flows, in a track of scopes.
+    pub flows: VecDeque<FlowPoint>,
     /// Number of tasks without a lane.
     pub hidden_tasks: u64,
 }
@@ -49,6 +51,7 @@ impl Track {
             rows: Vec::new(),
             messages: VecDeque::new(),
             steps: VecDeque::new(),
+            flows: VecDeque::new(),
             hidden_tasks: 0,
         }
     }
@@ -69,6 +72,7 @@ impl Track {
             self.rows[depth].extend(spans);
         }
         self.messages.extend(block.messages.iter().cloned());
+        self.flows.extend(&block.flows);
     }
 
     /// Moves all spans in row `depth` or below that began at `begin_ns` or later, one row down.
@@ -120,6 +124,9 @@ impl Track {
         while self.steps.front().is_some_and(|step| step.ns <= ns) {
             self.steps.pop_front();
         }
+        while self.flows.front().is_some_and(|point| point.ns <= ns) {
+            self.flows.pop_front();
+        }
         let gone = self.rows.iter_mut().map(|row| row.evict(ns)).sum();
         while self.rows.last().is_some_and(Row::is_empty) {
             self.rows.pop();
@@ -135,6 +142,14 @@ impl Track {
         self.messages
             .range(first..)
             .take_while(move |message| message.ns <= end_ns)
+    }
+
+    /// Returns the innermost span at a moment, with the number of its row.
+    #[must_use]
+    pub fn innermost(&self, ns: i64) -> Option<(usize, Span)> {
+        let rows = self.rows.iter().enumerate().rev();
+        rows.into_iter()
+            .find_map(|(row, spans)| Some((row, spans.span_at(ns)?)))
     }
 
     /// Returns whether the track has no data.

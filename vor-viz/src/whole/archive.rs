@@ -353,13 +353,15 @@ impl Visitor for Survey {
     }
 
     fn moment(&mut self, moment: Moment) {
-        if let Moment::Message(vor) = &moment {
-            self.cover(vor.ns, vor.ns);
-            self.begin_ns = self.begin_ns.min(vor.ns);
-        }
-        if let Moment::Step(step) = &moment {
-            self.cover(step.ns, step.ns);
-            self.begin_ns = self.begin_ns.min(step.ns);
+        let ns = match &moment {
+            Moment::Message(message) => Some(message.ns),
+            Moment::Step(step) => Some(step.ns),
+            Moment::Flow(point) => Some(point.ns),
+            Moment::Begin(_) => None,
+        };
+        if let Some(ns) = ns {
+            self.cover(ns, ns);
+            self.begin_ns = self.begin_ns.min(ns);
         }
         self.thinned.moment(moment);
     }

@@ -10,7 +10,7 @@ use vor_capture::model::batch::{SpanArgs, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::ThreadId;
 use vor_capture::reader::{PartContents, PartFrame};
 
-use crate::store::{Clock, Message, Span, Step, Task, TaskBegin, TrackKind};
+use crate::store::{Clock, FlowPoint, Message, Span, Step, Task, TaskBegin, TrackKind};
 
 /// An open span.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub(crate) trait Visitor {
         let _ = (time_ns, frame);
     }
 
-    /// A message, a step or the begin of a task.
+    /// A message, a step or the begin of a task, or a point of a flow.
     fn moment(&mut self, moment: Moment) {
         let _ = moment;
     }
@@ -72,6 +72,7 @@ pub(crate) enum Moment {
     Message(Message),
     Step(Step),
     Begin(TaskBegin),
+    Flow(FlowPoint),
 }
 
 /// The open spans of a thread, the outermost first.
@@ -160,7 +161,7 @@ impl Backwards {
     }
 
     fn spans(&mut self, batch: &ThreadBatch, clock: &mut Clock<'_>, visitor: &mut impl Visitor) {
-        if batch.sites.is_empty() && batch.messages.is_empty() {
+        if batch.sites.is_empty() && batch.messages.is_empty() && batch.flows.is_empty() {
             return;
         }
         let thread = batch.thread;
@@ -176,6 +177,13 @@ impl Backwards {
         }
         if !visitor.reads_spans() {
             return;
+        }
+        for point in batch.flows.iter().rev() {
+            visitor.moment(Moment::Flow(FlowPoint {
+                flow: point.flow,
+                ns: clock.ns(point.ticks),
+                stage: point.stage,
+            }));
         }
         let len = batch.len();
         let ends = (0..len).map(|i| batch.end_ticks(i));

@@ -225,6 +225,7 @@ impl Lanes {
             is_first
         });
         self.block.begins.clear();
+        self.block.flows.clear();
         kept += self.block.messages.len() + self.block.steps.len();
         kept + self.rows.iter_mut().map(|row| row.thin(bin)).sum::<usize>()
     }
@@ -260,6 +261,8 @@ impl Lanes {
         block.steps.reverse();
         block.steps.sort_by_key(|step| step.ns);
         block.begins.reverse();
+        block.flows.reverse();
+        block.flows.sort_by_key(|point| point.ns);
         block.tasks = self.tasks.iter().copied().chain(self.short_task).collect();
         block
             .tasks
@@ -337,6 +340,7 @@ impl Visitor for Thinned {
         let ns = match &moment {
             Moment::Message(message) => Some(message.ns),
             Moment::Step(step) => Some(step.ns),
+            Moment::Flow(point) => Some(point.ns),
             Moment::Begin(_) => None,
         };
         if ns.is_some_and(|ns| !self.is_within(ns, ns)) {
@@ -361,9 +365,10 @@ impl Visitor for Thinned {
                 }
                 block.steps.push(step);
             }
-            // Which of the tasks are kept is not known yet.
-            Moment::Begin(_) if bin.is_some() => return,
+            // Which of the tasks are kept is not known yet, nor which of the ends of an arrow.
+            Moment::Begin(_) | Moment::Flow(_) if bin.is_some() => return,
             Moment::Begin(begin) => block.begins.push(begin),
+            Moment::Flow(point) => block.flows.push(point),
         }
         self.kept += 1;
     }

@@ -9,14 +9,16 @@ use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use vor_capture::filled;
-use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
-use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::batch::{
+    AsyncSpan, FlowPoint, FlowStage, TaskEvent, TaskEventKind, ThreadBatch,
+};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, TrackOrder, TypicalDurations};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
-use vor_viz::view::View;
+use vor_viz::view::{SpanRef, View};
 
 struct App {
     store: Store,
@@ -477,6 +479,126 @@ fn coloured_by_wait(dark: bool) -> Harness<'static, App> {
     harness.state_mut().chart.set_color_by(ColorBy::Wait);
     harness.run();
     harness
+}
+
+/// Two workers that receive a message of the main thread; one of them answers.
+fn with_arrows(dark: bool) -> Harness<'static, App> {
+    let site = |name: &'static str| Some(Arc::new(filled!(SiteInfo { name: name.into() })));
+    let thread = |name: &str| Some(Arc::new(filled!(ThreadInfo { name: name.into() })));
+    let names = ["frame", "send", "take", "other", "get answer"];
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(names.map(site).to_vec()),
+        threads: Arc::new(["main", "one", "two"].map(thread).to_vec()),
+    }));
+    let point = |flow: u64, ticks: u64, stage: FlowStage| filled!(FlowPoint { flow, ticks, stage });
+    let mut builder = TreeBuilder::new(100);
+    // Spans by their ends: begin, duration and site.
+    let mut add = |thread: u32, spans: &[(u64, u64, u32)], flows: Vec<FlowPoint>| {
+        builder.add(&filled!(ThreadBatch {
+            thread: ThreadId(thread),
+            start_ticks: spans.iter().map(|span| span.0).collect(),
+            duration_ticks: spans.iter().map(|span| span.1).collect(),
+            sites: spans.iter().map(|span| SiteId(span.2)).collect(),
+            flows,
+        }));
+    };
+    let (begin, end) = (FlowStage::Begin, FlowStage::End);
+    let main = [
+        (1_000_000, 800_000, 2),
+        (7_500_000, 1_500_000, 5),
+        (0, 10_000_000, 1),
+    ];
+    add(
+        0,
+        &main,
+        vec![point(1, 1_500_000, begin), point(2, 8_800_000, end)],
+    );
+    let one = [(2_500_000, 3_000_000, 3)];
+    add(
+        1,
+        &one,
+        vec![point(1, 2_600_000, end), point(2, 5_400_000, begin)],
+    );
+    let two = [(500_000, 1_000_000, 4), (4_000_000, 2_000_000, 3)];
+    add(2, &two, vec![point(1, 4_100_000, end)]);
+    let mut store = Store::new(4, usize::MAX);
+    let frame = filled!(FrameSnapshot {
+        catalog,
+        end_ticks: 10_000_000,
+        span_count: 6,
+        threads: builder.finish().threads,
+    });
+    store.push_block(FrameBlock::new(&frame, 0));
+    let mut harness = harness_of(store, dark);
+    harness.run();
+    focus_on(&mut harness, 0, 1, 1_200_000);
+    harness
+}
+
+/// Puts the span of a thread at a moment into focus.
+fn focus_on(harness: &mut Harness<'_, App>, thread: u32, row: usize, ns: i64) {
+    let app = harness.state_mut();
+    let track = &app.store.tracks()[thread as usize];
+    let span = track.rows[row].span_at(ns).unwrap();
+    app.view.focus = Some(SpanRef {
+        thread: ThreadId(thread),
+        kind: TrackKind::Scopes,
+        row,
+        span,
+    });
+    harness.run();
+}
+
+#[test]
+fn arrows_lead_from_span_to_span() {
+    let mut harness = with_arrows(true);
+    // One message reached two threads.
+    assert_eq!(harness.state().chart.arrow_counts(), (0, 2));
+    let mut walk = |forward: bool| {
+        let app = harness.state_mut();
+        let went = app.chart.go_along(&app.store, &mut app.view, forward);
+        harness.run();
+        let focus = harness.state().view.focus.unwrap();
+        let counts = harness.state().chart.arrow_counts();
+        (went, focus.thread.0, focus.span.site.0, counts)
+    };
+    // The thread that received it first, and from there with its answer back to the main thread.
+    assert_eq!(walk(true), (true, 1, 3, (1, 1)));
+    assert_eq!(walk(true), (true, 0, 5, (1, 0)));
+    assert!(!walk(true).0);
+    assert_eq!(walk(false), (true, 1, 3, (1, 1)));
+    assert_eq!(walk(false), (true, 0, 2, (0, 2)));
+    assert!(!walk(false).0);
+    // A span around others has no arrows of its own, nor has one that received nothing.
+    focus_on(&mut harness, 0, 0, 5_000_000);
+    assert_eq!(harness.state().chart.arrow_counts(), (0, 0));
+    focus_on(&mut harness, 2, 0, 600_000);
+    assert_eq!(harness.state().chart.arrow_counts(), (0, 0));
+}
+
+#[test]
+fn arrows_are_listed_beside_the_span() {
+    let mut harness = with_arrows(true);
+    harness.get_by_label("to take on two, 2.60 ms").click();
+    harness.run();
+    let focus = harness.state().view.focus.unwrap();
+    assert_eq!(
+        (focus.thread, focus.span.begin_ns),
+        (ThreadId(2), 4_000_000)
+    );
+    harness.get_by_label("from send on main, 2.60 ms").click();
+    harness.run();
+    assert_eq!(harness.state().view.focus.unwrap().thread, ThreadId(0));
+}
+
+#[test]
+fn arrows_of_a_span_are_drawn_dark() {
+    with_arrows(true).snapshot("flame_arrows_dark");
+}
+
+#[test]
+fn arrows_of_a_span_are_drawn_light() {
+    with_arrows(false).snapshot("flame_arrows_light");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Messages found in any range, page by page, compared with a filter over all of them.
+//! Messages found in any range, page by page, compared with a filter over all of them; and the points
+//! of flows in a picture.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use vor_capture::filled;
-use vor_capture::model::batch::Message;
+use vor_capture::model::batch::{FlowPoint, FlowStage, Message};
 use vor_capture::model::catalog::ThreadId;
 
 use super::{PART_BYTES, RangeScope, encoded, made, opened, shape};
@@ -90,5 +91,48 @@ proptest! {
         listed.sort();
         told.sort();
         prop_assert_eq!(listed, told);
+    }
+}
+
+proptest! {
+    /// A picture that is not thinned has the points of flows of its range.
+    #[test]
+    fn pictures_have_the_points_of_flows(
+        seed in any::<u64>(),
+        shape in shape(),
+        (from, to) in (-0.1..1.1_f64, -0.1..1.1_f64),
+    ) {
+        let mut made = made(seed, shape);
+        let catalog = Arc::clone(&made.batches[0].catalog);
+        let mut given = Vec::new();
+        let mut flow = 0;
+        for thread in made.batches.iter_mut().flat_map(|batch| &mut batch.threads) {
+            // Every second span ends with a point.
+            for i in (0..thread.len()).step_by(2) {
+                flow += 1;
+                let ticks = thread.end_ticks(i);
+                let ns = catalog.timeline.unix_ns(ticks) - made.origin_ns;
+                let stage = [FlowStage::Begin, FlowStage::Step, FlowStage::End][i % 3];
+                given.push((thread.thread, ns, flow, stage));
+                thread.flows.push(filled!(FlowPoint { ticks, flow, stage }));
+            }
+        }
+        let bytes = encoded(&catalog, &made.batches);
+        let mut opened = opened(bytes, made.origin_ns, Some(PART_BYTES));
+        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
+        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
+        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let picture = opened.picture(begin_ns, end_ns, 1);
+        prop_assert_eq!(picture.bin_ns(), 0);
+        let mut found = Vec::new();
+        for track in picture.tracks() {
+            let points = track.flows.iter();
+            prop_assert!(points.clone().is_sorted_by_key(|point| point.ns));
+            found.extend(points.map(|point| (track.thread, point.ns, point.flow, point.stage)));
+        }
+        given.retain(|(_, ns, ..)| begin_ns <= *ns && *ns <= end_ns);
+        found.sort_by_key(|point| point.2);
+        given.sort_by_key(|point| point.2);
+        prop_assert_eq!(found, given);
     }
 }
