@@ -9,6 +9,7 @@ pub mod store;
 mod whole;
 pub mod view;
 pub mod theme;
+mod time_text;
 pub mod pyramid;
 pub mod frame_axis;
 mod sketch;

@@ -9,6 +9,7 @@ use super::instances::FindOptions;
 use super::messages::MessageOptions;
 use crate::flame::thread_name;
 use crate::theme::Theme;
+use crate::time_text::duration_ns;
 
 /// The filters of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,7 +28,7 @@ impl Filters {
             (&mut self.least, "shortest duration", "from"),
             (&mut self.most, "longest duration", "to"),
         ] {
-            let is_wrong = !text.trim().is_empty() && duration_ns(text).is_none();
+            let is_wrong = !text.trim().is_empty() && duration_ns(text).is_none_or(|ns| ns < 0);
             let mut field = TextEdit::singleline(text)
                 .hint_text(placeholder)
                 .desired_width(64.0);
@@ -58,8 +59,8 @@ impl Filters {
     /// Sets the filters of some options.
     pub(super) fn apply(&mut self, options: &mut FindOptions, catalog: &Catalog) {
         // A text that cannot be read filters nothing out, and is marked.
-        let least_ns = duration_ns(&self.least).unwrap_or(0);
-        let most_ns = duration_ns(&self.most).unwrap_or(u64::MAX);
+        let least_ns = ns(&self.least).unwrap_or(0);
+        let most_ns = ns(&self.most).unwrap_or(u64::MAX);
         options.durations_ns = (least_ns, most_ns);
         options.args = self.args.trim().to_lowercase().into();
         options.threads = self.threads.matching(catalog);
@@ -140,41 +141,7 @@ impl ThreadFilter {
     }
 }
 
-/// Returns the nanoseconds of a duration such as `20us` or `1.5 ms`.
-fn duration_ns(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(unit_at);
-    let unit_ns = match unit.trim() {
-        "ns" => 1.0,
-        "us" | "µs" | "μs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        _ => return None,
-    };
-    // Casts of floats saturate.
-    Some((number.parse::<f64>().ok()? * unit_ns).round() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration_ns;
-
-    #[test]
-    fn a_duration_has_a_number_and_a_unit() {
-        for (text, ns) in [
-            ("950ns", 950),
-            (" 20us ", 20_000),
-            ("12 µs", 12_000),
-            ("1.5 ms", 1_500_000),
-            (".5s", 500_000_000),
-            ("2min", 120_000_000_000),
-        ] {
-            assert_eq!(duration_ns(text), Some(ns), "{text}");
-        }
-        for text in ["", "5", "ms", "1.2.3 ms", "-1 ms", "1 m", "1 ms or so"] {
-            assert_eq!(duration_ns(text), None, "{text}");
-        }
-    }
+/// Returns the nanoseconds of a duration; `None` for a negative one.
+fn ns(text: &str) -> Option<u64> {
+    u64::try_from(duration_ns(text)?).ok()
 }

@@ -22,6 +22,7 @@ mod whole_work;
 mod driver;
 mod whole_state;
 mod header;
+mod place;
 
 use std::io;
 use std::ops::Range;
@@ -43,6 +44,7 @@ use loader::{Delivery, Loader, Request, Side};
 pub use capture_file::Arriving;
 pub use frame_numbers::FrameNumbers;
 pub use loader::WindowLimits;
+pub use place::Place;
 #[cfg(test)]
 pub(crate) use summary::FrameSummaryRow;
 pub use summary::Summary;
@@ -94,6 +96,8 @@ pub struct ReplayState {
     requested: Option<u64>,
     /// The number of the frame to show, until the frame is looked at that has it.
     awaited_number: Option<u64>,
+    /// The time to show, until everything is known that its scale depends on.
+    awaited_place: Option<Place>,
     arrived: Option<FrameId>,
     problem: Option<String>,
     notice: Option<String>,
@@ -198,6 +202,7 @@ impl ReplayState {
             has_failed: false,
             requested: None,
             awaited_number: None,
+            awaited_place: None,
             arrived: None,
             problem: None,
             notice: None,
@@ -291,6 +296,7 @@ impl ReplayState {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_done
+            && self.awaited_place.is_none()
             && (self.has_failed
                 || (self.frames_known() >= self.frames_total()
                     && (self.whole.is_settled() || self.frames_total() == 0)))
@@ -373,6 +379,62 @@ impl ReplayState {
         self.go_to(self.summary.numbers().place(number));
         if !self.knows(number) {
             self.awaited_number = Some(number);
+        }
+    }
+
+    /// Shows a place: a time as soon as the whole capture was looked at, since the scale begins with
+    /// its first span. Stops following.
+    pub fn go_to_place(&mut self, place: Place) {
+        match place {
+            Place::Frame(number) => self.go_to_number(number),
+            Place::Time(..) | Place::Zoom(..) => {
+                self.set_follow(false);
+                self.awaited_place = Some(place);
+            }
+        }
+    }
+
+    /// Returns the place that is looked at: a selected time, else the pinned frame, else the time
+    /// that the flame chart shows; `None` where that is everything.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        let (view, store) = (self.panel.view(), self.store());
+        let zero_ns = view.zero_ns(store) as i64;
+        let on_scale = |ns: i64| ns.saturating_sub(zero_ns);
+        if let Some((begin_ns, end_ns)) = view.time_selection() {
+            return Some(Place::Time(on_scale(begin_ns), on_scale(end_ns)));
+        }
+        if let Some(frame) = view.pinned().and_then(|id| store.frame(id)) {
+            return Some(Place::Frame(frame.number));
+        }
+        let shown = view.is_zoomed().then(|| view.flame_axis(store))?;
+        let (begin_ns, end_ns) = (shown.begin_ns as i64, shown.end_ns as i64);
+        (begin_ns < end_ns).then(|| Place::Zoom(on_scale(begin_ns), on_scale(end_ns)))
+    }
+
+    /// Shows the time that waits to be shown, if its scale is known by now.
+    fn show_awaited_place(&mut self) {
+        let is_empty = self.is_done && !self.is_searching && self.frames_total() == 0;
+        let is_known = self.whole.is_on() && self.whole.progress().is_none();
+        let may_show = is_known || is_empty || self.has_failed;
+        let Some(place) = self.awaited_place.filter(|_| may_show) else {
+            return;
+        };
+        self.awaited_place = None;
+        let (store, view) = self.panel.parts();
+        let zero_ns = view.zero_ns(store) as i64;
+        let in_store = |ns: i64| ns.saturating_add(zero_ns);
+        match place {
+            Place::Time(begin_ns, end_ns) => {
+                let (begin_ns, end_ns) = (in_store(begin_ns), in_store(end_ns));
+                view.select_time(store, begin_ns, end_ns);
+                let margin_ns = 0.1 * end_ns.saturating_sub(begin_ns) as f64;
+                view.zoom_to(begin_ns as f64 - margin_ns, end_ns as f64 + margin_ns);
+            }
+            Place::Zoom(begin_ns, end_ns) => {
+                view.zoom_to(in_store(begin_ns) as f64, in_store(end_ns) as f64);
+            }
+            Place::Frame(_) => {}
         }
     }
 
@@ -475,6 +537,7 @@ impl ReplayState {
                 break;
             }
         }
+        self.show_awaited_place();
         if self.following && self.can_follow() {
             ctx.request_repaint_after(GROWTH_POLL);
         }

@@ -11,7 +11,7 @@ use vor_fixtures::even::{frame_ns, make};
 use vor_viz::bars::Thresholds;
 use vor_viz::find::{Found, FoundMessages, Listed, Order};
 use vor_viz::panel::{Panel, Tab};
-use vor_viz::replay::ReplayState;
+use vor_viz::replay::{Place, ReplayState};
 use vor_viz::store::{Row, Series, Span, TrackKind, ValueSummary};
 use vor_viz::view::SpanRef;
 
@@ -517,4 +517,54 @@ fn metrics_of_the_whole_are_drawn_dark() {
 #[test]
 fn metrics_of_the_whole_are_drawn_light() {
     drawn_metrics(false, "whole_metrics_light");
+}
+
+/// A place that is looked at is opened again, also where the scale begins before the first frame.
+#[test]
+fn a_place_is_opened_again() {
+    let even = make(FRAMES, SPANS, true).bytes;
+    let early = captures::make(3, 200, 6, true).bytes;
+    for (bytes, time_ns) in [
+        (even, (300_000_000, 310_000_001)),
+        (early, (200_000, 300_000)),
+    ] {
+        let reopened = |place: Place| {
+            let mut viewer = opened_bytes(bytes.clone(), true);
+            viewer.state_mut().go_to_place(place);
+            settle(&mut viewer);
+            assert_eq!(viewer.state().place(), Some(place));
+            viewer
+        };
+        let mut viewer = opened_bytes(bytes.clone(), true);
+        assert_eq!(viewer.state().place(), None);
+        let (store, view) = viewer.state_mut().panel_mut().parts();
+        view.select_time(store, time_ns.0, time_ns.1);
+        settle(&mut viewer);
+        let selected = viewer.state().place().unwrap();
+        assert!(matches!(selected, Place::Time(..)));
+        let again = reopened(selected.to_string().parse().unwrap());
+        let view = again.state().panel().view();
+        assert_eq!(view.time_selection(), Some(time_ns));
+        assert!(view.is_zoomed());
+        let view = viewer.state_mut().panel_mut().view_mut();
+        view.clear_selection();
+        view.zoom_to(time_ns.0 as f64, time_ns.1 as f64);
+        settle(&mut viewer);
+        let zoomed = viewer.state().place().unwrap();
+        assert!(matches!(zoomed, Place::Zoom(..)));
+        let again = reopened(zoomed);
+        let panel = again.state().panel();
+        let shown = panel.view().flame_axis(panel.store());
+        assert_eq!((shown.begin_ns as i64, shown.end_ns as i64), time_ns);
+    }
+    let mut viewer = opened(true);
+    viewer.state_mut().go_to_place("frame=709".parse().unwrap());
+    settle(&mut viewer);
+    assert_eq!(viewer.state().place(), Some(Place::Frame(709)));
+    assert_eq!(
+        viewer.state().panel().view().pinned(),
+        viewer.state().id_of(699)
+    );
+    assert!("time=5..6".parse::<Place>().unwrap_err().contains("`5..6`"));
+    assert!("5s".parse::<Place>().is_err());
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use vor_capture::reader::Capture;
-use vor_viz::replay::ReplayState;
+use vor_viz::replay::{Place, ReplayState};
 
 use crate::chooser::Chooser;
 use crate::recent::Recent;
@@ -30,6 +30,19 @@ struct Args {
     /// Goes to the frame with this number, or the next one that was kept.
     #[arg(long, value_name = "N", requires = "capture")]
     frame: Option<u64>,
+    /// Selects this time on the scale above the flame chart, such as 1.2s..1.3s.
+    #[arg(long, value_name = "BEGIN..END", value_parser = time)]
+    #[arg(
+        requires = "capture",
+        conflicts_with = "frame",
+        allow_hyphen_values = true
+    )]
+    time: Option<Place>,
+    /// Shows this time in the flame chart.
+    #[arg(long, value_name = "BEGIN..END", value_parser = zoom)]
+    #[arg(requires = "capture", conflicts_with_all = ["frame", "time"])]
+    #[arg(allow_hyphen_values = true)]
+    zoom: Option<Place>,
     /// Writes a PNG picture and opens no window.
     #[arg(long, value_name = "OUT.png")]
     screenshot: Option<PathBuf>,
@@ -75,6 +88,14 @@ fn size(text: &str) -> Result<(u32, u32), String> {
     })
 }
 
+fn time(text: &str) -> Result<Place, String> {
+    format!("time={text}").parse()
+}
+
+fn zoom(text: &str) -> Result<Place, String> {
+    format!("zoom={text}").parse()
+}
+
 fn scale(text: &str) -> Result<f32, String> {
     let scale = text
         .parse()
@@ -116,6 +137,9 @@ fn run(args: Args) -> Result<(), String> {
                 ));
             }
             replay.go_to_number(frame);
+        }
+        if let Some(place) = args.time.or(args.zoom) {
+            replay.go_to_place(place);
         }
         shown.push(replay);
     }

@@ -16,6 +16,7 @@ mod chooser;
 mod web;
 #[cfg(target_arch = "wasm32")]
 use web::chooser;
+mod link;
 mod pair;
 mod viewer;
 #[cfg(all(feature = "viewer", not(target_arch = "wasm32")))]

@@ -133,6 +133,29 @@ fn buttons_and_numbers_move_to_frames() {
 }
 
 #[test]
+fn the_command_that_opens_the_selected_time_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "a run.vor", 300);
+    let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
+    let copied = |harness: &mut Harness<'_, Viewer>| {
+        harness.get_by_label("Copy link").click();
+        harness.step();
+        let commands = &harness.output().platform_output.commands;
+        let text = commands.iter().find_map(|command| match command {
+            egui::OutputCommand::CopyText(text) => Some(text.clone()),
+            _ => None,
+        });
+        harness.run_steps(2);
+        text.unwrap()
+    };
+    let command = format!("vor view '{}'", path.display());
+    assert_eq!(copied(&mut harness), command);
+    harness.state_mut().select_time(1_500_000, 2_000_000);
+    settle(&mut harness);
+    assert_eq!(copied(&mut harness), format!("{command} --time 1.5ms..2ms"));
+}
+
+#[test]
 fn a_click_changes_the_colours() {
     let mut harness = harness(
         Viewer::new(Vec::new(), Chooser::new(Recent::default())),

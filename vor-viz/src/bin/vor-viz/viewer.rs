@@ -1,10 +1,11 @@
 //! The content of the window: a bar to open captures, and one capture or two.
 
 use egui::{CentralPanel, Panel, RichText, Ui};
-use vor_viz::replay::ReplayState;
+use vor_viz::replay::{Place, ReplayState};
 use vor_viz::theme::Theme;
 
 use crate::chooser::{Chooser, Opened};
+use crate::link;
 use crate::pair::Pair;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::save;
@@ -20,6 +21,8 @@ pub(crate) struct Viewer {
     problem: Option<String>,
     /// The result of the latest action.
     note: Option<String>,
+    /// The place to go to in the next capture that is opened.
+    awaited: Option<Place>,
     /// An export that is being written.
     #[cfg(not(target_arch = "wasm32"))]
     exporting: Option<std::sync::mpsc::Receiver<save::Saved>>,
@@ -35,9 +38,16 @@ impl Viewer {
             pair: Pair::default(),
             problem: None,
             note: None,
+            awaited: None,
             #[cfg(not(target_arch = "wasm32"))]
             exporting: None,
         }
+    }
+
+    /// Goes to a place in the next capture that is opened.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn go_to_when_opened(&mut self, place: Place) {
+        self.awaited = Some(place);
     }
 
     /// Returns the shown captures.
@@ -87,6 +97,9 @@ impl Viewer {
             Ok(opened) => {
                 self.shown = opened;
                 self.problem = None;
+                if let (Some(place), Some(first)) = (self.awaited.take(), self.shown.first_mut()) {
+                    first.go_to_place(place);
+                }
             }
             Err(problem) => self.problem = Some(problem),
         }
@@ -116,10 +129,28 @@ impl Viewer {
     fn bar(&mut self, ui: &mut Ui) {
         let opened = ui.horizontal(|ui| {
             self.export(ui);
+            self.copy_link(ui);
             self.chooser.bar(ui, theme_switch)
         });
         if let Some(opened) = opened.inner {
             self.take(opened);
+        }
+    }
+
+    /// Shows a button that copies what opens the shown place again.
+    fn copy_link(&mut self, ui: &mut Ui) {
+        let [one] = &self.shown[..] else {
+            return;
+        };
+        let Some(link) = link::to(one, one.place()) else {
+            return;
+        };
+        let button = ui.button("Copy link").on_hover_text(format!(
+            "Copies what opens the selected time, the pinned frame or the shown time again:\n{link}"
+        ));
+        if button.clicked() {
+            self.note = Some(format!("copied: {link}"));
+            ui.copy_text(link);
         }
     }
 

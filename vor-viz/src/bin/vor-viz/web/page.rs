@@ -2,7 +2,7 @@
 //!
 //! The page has a canvas with the id `vor` and an element for messages with the id `message`
 //! (`web/index.html`). Captures in the parameter `url` of the page's address are fetched at once;
-//! there may be two.
+//! there may be two. `time=1.2s..1.3s`, `zoom=…` or `frame=812` is the place to show in the first.
 //!
 //! Scripts can read `window.vorViz`, which is updated in each pass:
 //!
@@ -26,6 +26,7 @@ use std::rc::Rc;
 
 use egui::Ui;
 use js_sys::{Array, Object, Reflect};
+use vor_viz::replay::Place;
 use vor_viz::store::Store;
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -69,13 +70,21 @@ async fn run() -> Result<(), JsValue> {
         .iter()
         .filter_map(|address| address.as_string())
         .collect();
+    let places = ["time", "zoom", "frame"].into_iter();
+    let place = places
+        .filter_map(|name| Some(format!("{name}={}", parameters.get(name)?)))
+        .find_map(|place| place.parse::<Place>().ok());
     let status = Status::new(&window)?;
     let drawn_on = canvas.clone();
     let create = move |creation: &eframe::CreationContext<'_>| {
         fills::clear_large(&creation.egui_ctx, &drawn_on);
         let chooser = Chooser::new(&creation.egui_ctx, addresses);
+        let mut viewer = Viewer::new(Vec::new(), chooser);
+        if let Some(place) = place {
+            viewer.go_to_when_opened(place);
+        }
         let app: Box<dyn eframe::App> = Box::new(App {
-            viewer: Viewer::new(Vec::new(), chooser),
+            viewer,
             status,
             title: String::new(),
         });
