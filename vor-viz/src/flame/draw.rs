@@ -281,7 +281,7 @@ impl FlameChart {
 
     /// Draws the details of the span in focus at the right. Returns the span that was chosen there.
     pub(super) fn draw_details(
-        &self,
+        &mut self,
         ui: &mut Ui,
         store: &Store,
         view: &mut View,
@@ -328,6 +328,9 @@ impl FlameChart {
                     }
                 });
                 chosen = self.list_arrows(ui, store);
+                if let Some(site) = store.catalog().site(focus.span.site) {
+                    self.sources.show(ui, theme, site);
+                }
             });
         chosen
     }

@@ -9,6 +9,7 @@ mod arrows;
 mod layout;
 mod picture;
 mod search;
+mod source;
 mod ruler;
 mod navigate;
 mod card;
@@ -27,6 +28,7 @@ use card::{HoverTarget, MergedSpans};
 use layout::{Arrangement, PlacedTrack};
 use picture::Picture;
 use search::Search;
+use source::SourceFiles;
 
 pub use card::{TypicalDurations, TypicalDurationsOf};
 pub(crate) use layout::thread_name;
@@ -84,6 +86,7 @@ pub struct FlameChart {
     reveal: Option<SpanRef>,
     search: Search,
     arrows: Arrows,
+    sources: SourceFiles,
     colors: SiteColors,
     picture: Picture<PictureKey>,
     /// Positions of the tracks in the last pass.
@@ -153,6 +156,7 @@ impl Default for FlameChart {
             reveal: None,
             search: Search::default(),
             arrows: Arrows::default(),
+            sources: SourceFiles::default(),
             colors: SiteColors::default(),
             picture: Picture::default(),
             placed: Vec::new(),
@@ -189,6 +193,12 @@ impl FlameChart {
     /// Sets the height of a row, in points, from 4 to 32.
     pub fn set_row_height(&mut self, height: f32) {
         self.row_height = height.clamp(*ROW_HEIGHTS.start(), *ROW_HEIGHTS.end());
+    }
+
+    /// Sets the folders in which the source files of call sites are looked for: their lines are
+    /// shown beside the span in focus. By default there are none.
+    pub fn set_source_folders(&mut self, folders: Vec<std::path::PathBuf>) {
+        self.sources.set_folders(folders);
     }
 
     /// Returns whether only the first row of a track is shown.

@@ -602,6 +602,51 @@ fn arrows_of_a_span_are_drawn_light() {
 }
 
 #[test]
+fn the_source_of_a_span_is_shown_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let text = "use std::thread;\n\nfn frame(world: &mut World) {\n    profile_function!();\n    \
+        world.step(1.0 / 60.0);\n    world.draw_everything_that_is_in_sight();\n}\n";
+    std::fs::write(folder.path().join("src/game.rs"), text).unwrap();
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(vec![Some(Arc::new(filled!(SiteInfo {
+            name: "frame".into(),
+            file: "src/game.rs".into(),
+            line: 4,
+        })))]),
+    }));
+    let mut builder = TreeBuilder::new(10);
+    builder.add(&filled!(ThreadBatch {
+        start_ticks: vec![1_000_000],
+        duration_ticks: vec![8_000_000],
+        sites: vec![SiteId(1)],
+    }));
+    let mut store = Store::new(4, usize::MAX);
+    store.push_block(FrameBlock::new(
+        &filled!(FrameSnapshot {
+            catalog,
+            end_ticks: 10_000_000,
+            span_count: 1,
+            threads: builder.finish().threads,
+        }),
+        0,
+    ));
+    let mut harness = harness_of(store, true);
+    focus_on(&mut harness, 0, 0, 2_000_000);
+    let shown = |harness: &Harness<'_, App>| {
+        harness
+            .query_by_label("   4     profile_function!();")
+            .is_some()
+    };
+    assert!(!shown(&harness));
+    let chart = &mut harness.state_mut().chart;
+    chart.set_source_folders(vec![folder.path().to_owned()]);
+    harness.run();
+    assert!(shown(&harness));
+    harness.snapshot("flame_source_dark");
+}
+
+#[test]
 fn ten_thousand_moved_tracks_keep_their_order() {
     const TRACKS: u32 = 10_000;
     let mut store = Store::new(4, usize::MAX);

@@ -43,6 +43,10 @@ struct Args {
     #[arg(requires = "capture", conflicts_with_all = ["frame", "time"])]
     #[arg(allow_hyphen_values = true)]
     zoom: Option<Place>,
+    /// A folder in which source files are looked for, besides the present one and those above the
+    /// capture.
+    #[arg(long, value_name = "DIR", requires = "capture")]
+    source: Vec<PathBuf>,
     /// Writes a PNG picture and opens no window.
     #[arg(long, value_name = "OUT.png")]
     screenshot: Option<PathBuf>,
@@ -145,6 +149,7 @@ fn run(args: Args) -> Result<(), String> {
     }
     let Some(path) = args.screenshot else {
         let viewer = Viewer::new(shown, Chooser::new(Recent::of_user()));
+        let viewer = viewer.with_sources(args.source);
         let theme = args.theme.map(egui::Theme::from);
         return window::open(viewer, theme)
             .map_err(|error| format!("the window cannot be opened: {error}"));
@@ -155,7 +160,8 @@ fn run(args: Args) -> Result<(), String> {
         theme: args.theme.unwrap_or(ThemeName::Dark).into(),
         scale: args.scale,
     };
-    let mut viewer = Viewer::new(shown, Chooser::new(Recent::default()));
+    let viewer = Viewer::new(shown, Chooser::new(Recent::default()));
+    let mut viewer = viewer.with_sources(args.source);
     screenshot::take(&mut viewer, &picture)
         .map_err(|error| format!("{}: {error}", picture.path.display()))
 }

@@ -23,6 +23,9 @@ pub(crate) struct Viewer {
     note: Option<String>,
     /// The place to go to in the next capture that is opened.
     awaited: Option<Place>,
+    /// Folders of source files; `None` where none are looked for.
+    #[cfg(not(target_arch = "wasm32"))]
+    sources: Option<Vec<std::path::PathBuf>>,
     /// An export that is being written.
     #[cfg(not(target_arch = "wasm32"))]
     exporting: Option<std::sync::mpsc::Receiver<save::Saved>>,
@@ -40,9 +43,39 @@ impl Viewer {
             note: None,
             awaited: None,
             #[cfg(not(target_arch = "wasm32"))]
+            sources: None,
+            #[cfg(not(target_arch = "wasm32"))]
             exporting: None,
         }
     }
+
+    /// Looks for source files in some folders, in the present one, and in those above each capture.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn with_sources(mut self, mut folders: Vec<std::path::PathBuf>) -> Self {
+        folders.extend(std::env::current_dir());
+        self.sources = Some(folders);
+        self.tell_sources();
+        self
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn tell_sources(&mut self) {
+        let Some(folders) = &self.sources else {
+            return;
+        };
+        for replay in &mut self.shown {
+            let path = replay
+                .path()
+                .and_then(|path| std::path::absolute(path).ok());
+            let above = path.iter().flat_map(|path| path.ancestors().skip(1));
+            let above: Vec<_> = above.map(std::path::Path::to_owned).collect();
+            let all = folders.iter().cloned().chain(above).collect();
+            replay.panel_mut().chart_mut().set_source_folders(all);
+        }
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn tell_sources(&mut self) {}
 
     /// Goes to a place in the next capture that is opened.
     #[cfg(target_arch = "wasm32")]
@@ -97,6 +130,7 @@ impl Viewer {
             Ok(opened) => {
                 self.shown = opened;
                 self.problem = None;
+                self.tell_sources();
                 if let (Some(place), Some(first)) = (self.awaited.take(), self.shown.first_mut()) {
                     first.go_to_place(place);
                 }
