@@ -91,7 +91,7 @@ pub(super) fn show(
     theme: &Theme,
     usual: TypicalDurationsOf<'_>,
 ) {
-    ui.set_max_width(420.0);
+    ui.set_max_width(ui.available_width().min(420.0));
     match pointed {
         HoverTarget::Span(span) => span_card(ui, span, store, theme, usual),
         HoverTarget::MergedSpans(merged) => merged_card(ui, merged, store, theme),
@@ -125,7 +125,8 @@ fn swatch(ui: &mut Ui, color: Color32) {
 fn line(ui: &mut Ui, name: &str, value: impl AsRef<str>) {
     ui.horizontal(|ui| {
         ui.weak(shortened(name));
-        ui.label(shortened(value.as_ref()));
+        // Where it is cut, the whole text is shown on hover.
+        ui.add(egui::Label::new(shortened(value.as_ref())).truncate());
     });
 }
 
