@@ -423,7 +423,7 @@ fn height_of(ms: f64, top_ms: f64, plot: Rect) -> f32 {
 }
 
 /// Rounds up to a number with few digits, so that the scale does not flicker with live data.
-fn rounded_up(ms: f64) -> f64 {
+pub(crate) fn rounded_up(ms: f64) -> f64 {
     if !(1e-9..=1e15).contains(&ms) {
         return 0.0;
     }

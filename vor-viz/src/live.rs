@@ -20,6 +20,7 @@ use vor_recorder::setup;
 use web_time::Instant;
 
 use crate::bars::Thresholds;
+use crate::budget::FrameBudget;
 use crate::feed::Feed;
 use crate::metric::Metric;
 use crate::panel::Panel;
@@ -61,7 +62,9 @@ pub struct PanelConfig {
 }
 
 impl PanelConfig {
-    /// 256 frames; good up to 16.667 ms (60 frames per second), acceptable up to 33.333 ms (30).
+    /// 256 frames. The thresholds are those of 60 and 30 frames per second until there are frames:
+    /// then they are the period of the display that the frames follow, or else twice and four times
+    /// their usual duration. Other thresholds stay as they are.
     pub const FRAME_MS: Self = Self {
         history_capacity: 256,
         bar_good_threshold: 16.667,
@@ -103,14 +106,16 @@ impl PanelState {
     /// Makes an empty panel.
     #[must_use]
     pub fn new(config: PanelConfig) -> Self {
-        let thresholds = Thresholds {
-            good: config.bar_good_threshold,
-            warn: config.bar_warn_threshold,
+        let (good, warn) = (config.bar_good_threshold, config.bar_warn_threshold);
+        let usual = PanelConfig::FRAME_MS;
+        let budget = match (good, warn) == (usual.bar_good_threshold, usual.bar_warn_threshold) {
+            true => FrameBudget::Adaptive,
+            false => FrameBudget::Fixed(Thresholds { good, warn }),
         };
         let mut state = Self {
             panel: Panel::new(
                 Store::new(config.history_capacity, DEFAULT_MAX_SPANS),
-                thresholds,
+                budget,
             ),
             began: Instant::now(),
             entry_begin_ns: 0,

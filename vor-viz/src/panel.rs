@@ -15,6 +15,7 @@ use vor_capture::units;
 use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
+use crate::budget::{Budget, FrameBudget};
 use crate::capture_bars;
 use crate::compare::Compare;
 use crate::find::{Find, FindAction, FramePlace, Listed, slowest_frames};
@@ -73,7 +74,7 @@ pub struct Panel {
     number: u64,
     store: Store,
     view: View,
-    thresholds: Thresholds,
+    budget: Budget,
     chart: FlameChart,
     plots: Plots,
     scopes: ScopeTable,
@@ -98,14 +99,14 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// Makes a panel of a store.
+    /// Makes a panel of a store, with the time that a frame may take.
     #[must_use]
-    pub fn new(store: Store, thresholds: Thresholds) -> Self {
+    pub fn new(store: Store, budget: impl Into<FrameBudget>) -> Self {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             store,
             view: View::default(),
-            thresholds,
+            budget: Budget::new(budget.into()),
             chart: FlameChart::default(),
             plots: Plots::default(),
             scopes: ScopeTable::default(),
@@ -159,7 +160,7 @@ impl Panel {
     /// Returns the thresholds for frames.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
-        self.thresholds
+        self.budget.limits()
     }
 
     /// Returns the flame chart.
@@ -263,6 +264,7 @@ impl Panel {
         }
         let area = area.with_max_y(area.bottom().max(area.top() + 220.0));
         self.view.begin_pass(&self.store);
+        self.budget.update(&self.store, summary);
         if !ui.ctx().text_edit_focused()
             && ui.rect_contains_pointer(area)
             && !egui::Popup::is_any_open(ui.ctx())
@@ -281,7 +283,7 @@ impl Panel {
             ui.spacing_mut().item_spacing.y = 3.0;
             self.toolbar(ui, &theme);
             let (store, view) = (&self.store, &mut self.view);
-            let thresholds = self.thresholds;
+            let thresholds = self.budget.limits();
             match summary.filter(|_| view.shows_all_bars(store)) {
                 Some(all) => {
                     let clicked =
@@ -367,6 +369,7 @@ impl Panel {
                 self.chart.set_row_height(row_height);
             }
             self.chart.track_menu(ui, &self.store);
+            self.budget.menu(ui);
             let zoomed = self.view.is_zoomed();
             let reset = ui.add_enabled(zoomed, egui::Button::new("Reset zoom"));
             if reset

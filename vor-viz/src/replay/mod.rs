@@ -32,7 +32,7 @@ use std::sync::Arc;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::reader::{Capture, Info};
 
-use crate::bars::Thresholds;
+use crate::budget::FrameBudget;
 use crate::overview::{self, OverviewAction, OverviewData};
 use crate::panel::Panel;
 use crate::store::{FrameEntry, FrameId, Store};
@@ -193,7 +193,7 @@ impl ReplayState {
             info,
             driver: Driver::new(Loader::new(capture, origin)),
             limits,
-            panel: Panel::new(loader::store(limits), Thresholds::default()),
+            panel: Panel::new(loader::store(limits), FrameBudget::Adaptive),
             end: 0,
             summary: Summary::default(),
             following: false,

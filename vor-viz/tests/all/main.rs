@@ -14,6 +14,7 @@ mod icicle;
 mod live;
 mod live_marks;
 mod numbers;
+mod opened;
 mod numbers_pyramid;
 mod panel;
 mod pictures;

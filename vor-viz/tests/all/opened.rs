@@ -1,0 +1,155 @@
+//! What an opened capture shows beside its spans: the plots of all frames, the frame budget, and
+//! places that are opened again.
+
+use egui::{Modifiers, pos2};
+use egui_kittest::kittest::Queryable;
+use vor_fixtures::captures;
+use vor_fixtures::even::{frame_ns, make};
+use vor_viz::panel::Tab;
+use vor_viz::replay::Place;
+use vor_viz::store::{Series, ValueSummary};
+
+use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, settle};
+use crate::pictures::rest;
+use crate::pointer::click;
+
+/// The tab of metrics of a capture that is shown as a whole.
+fn with_metrics(dark: bool) -> Viewer {
+    let mut viewer = opened(dark);
+    viewer.state_mut().panel_mut().set_tab(Tab::Metrics);
+    settle(&mut viewer);
+    viewer
+}
+
+/// Count, minimum, maximum and mean of a series of the picture.
+fn values_of(viewer: &Viewer, series: Series) -> (u64, f64, f64, f64) {
+    let bins = viewer.state().panel().store().layer().unwrap().metrics();
+    let mut all = ValueSummary::NONE;
+    let mut frames = 0;
+    for bin in bins.bins(series) {
+        all.add(&bin.values);
+        frames += u64::from(bin.frames);
+    }
+    (frames, all.min, all.max, all.mean())
+}
+
+#[test]
+fn metrics_of_the_whole_capture_are_plotted() {
+    let mut viewer = with_metrics(true);
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    let lengths = values_of(&viewer, Series::FrameLengths);
+    let mean = all_ns as f64 / FRAMES as f64 / 1e6;
+    assert_eq!((lengths.0, lengths.1, lengths.2), (FRAMES, 1.0, 3.0));
+    assert!((lengths.3 - mean).abs() < 1e-9, "{lengths:?}");
+    // Of a range that is looked at, the picture has finer bins, and its own values.
+    let (begin_ns, end_ns): (u64, u64) =
+        ((0..650).map(frame_ns).sum(), (0..690).map(frame_ns).sum());
+    let view = viewer.state_mut().panel_mut().view_mut();
+    view.zoom_to(begin_ns as f64, end_ns as f64);
+    settle(&mut viewer);
+    let bins = viewer.state().panel().store().layer().unwrap().metrics();
+    let shown = bins.bins(Series::FrameLengths);
+    let shown = shown.filter(|bin| bin.begin_ns >= begin_ns as i64 && bin.end_ns <= end_ns as i64);
+    let longest = shown.map(|bin| bin.values.max).fold(0.0, f64::max);
+    assert_eq!(longest, 1.0);
+}
+
+/// A click in a plot goes to the frame there, far beyond the window.
+#[test]
+fn a_click_in_a_plot_of_the_whole_goes_to_its_frame() {
+    let mut viewer = with_metrics(true);
+    let plot = viewer.get_by_label("plot loss").rect();
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    let before_ns: u64 = (0..1_099).map(frame_ns).sum();
+    let share = (before_ns as f32 + 1.5e6) / all_ns as f32;
+    let place = pos2(plot.left() + share * plot.width(), plot.center().y);
+    click(&mut viewer, place, Modifiers::NONE);
+    settle(&mut viewer);
+    let replay = viewer.state();
+    assert_eq!(replay.panel().view().pinned(), replay.id_of(1_099));
+    assert!(replay.id_of(1_099).is_some());
+}
+
+fn drawn_metrics(dark: bool, name: &str) {
+    let mut viewer = with_metrics(dark);
+    rest(&mut viewer);
+    viewer.snapshot(name);
+}
+
+#[test]
+fn metrics_of_the_whole_are_drawn_dark() {
+    drawn_metrics(true, "whole_metrics_dark");
+}
+
+#[test]
+fn metrics_of_the_whole_are_drawn_light() {
+    drawn_metrics(false, "whole_metrics_light");
+}
+
+/// A place that is looked at is opened again, also where the scale begins before the first frame.
+#[test]
+fn a_place_is_opened_again() {
+    let even = make(FRAMES, SPANS, true).bytes;
+    let early = captures::make(3, 200, 6, true).bytes;
+    for (bytes, time_ns) in [
+        (even, (300_000_000, 310_000_001)),
+        (early, (200_000, 300_000)),
+    ] {
+        let reopened = |place: Place| {
+            let mut viewer = opened_bytes(bytes.clone(), true);
+            viewer.state_mut().go_to_place(place);
+            settle(&mut viewer);
+            assert_eq!(viewer.state().place(), Some(place));
+            viewer
+        };
+        let mut viewer = opened_bytes(bytes.clone(), true);
+        assert_eq!(viewer.state().place(), None);
+        let (store, view) = viewer.state_mut().panel_mut().parts();
+        view.select_time(store, time_ns.0, time_ns.1);
+        settle(&mut viewer);
+        let selected = viewer.state().place().unwrap();
+        assert!(matches!(selected, Place::Time(..)));
+        let again = reopened(selected.to_string().parse().unwrap());
+        let view = again.state().panel().view();
+        assert_eq!(view.time_selection(), Some(time_ns));
+        assert!(view.is_zoomed());
+        let view = viewer.state_mut().panel_mut().view_mut();
+        view.clear_selection();
+        view.zoom_to(time_ns.0 as f64, time_ns.1 as f64);
+        settle(&mut viewer);
+        let zoomed = viewer.state().place().unwrap();
+        assert!(matches!(zoomed, Place::Zoom(..)));
+        let again = reopened(zoomed);
+        let panel = again.state().panel();
+        let shown = panel.view().flame_axis(panel.store());
+        assert_eq!((shown.begin_ns as i64, shown.end_ns as i64), time_ns);
+    }
+    let mut viewer = opened(true);
+    viewer.state_mut().go_to_place("frame=709".parse().unwrap());
+    settle(&mut viewer);
+    assert_eq!(viewer.state().place(), Some(Place::Frame(709)));
+    assert_eq!(
+        viewer.state().panel().view().pinned(),
+        viewer.state().id_of(699)
+    );
+    assert!("time=5..6".parse::<Place>().unwrap_err().contains("`5..6`"));
+    assert!("5s".parse::<Place>().is_err());
+}
+
+/// Frames of a millisecond are not compared with those of a display.
+#[test]
+fn the_budget_follows_the_frames_until_it_is_set() {
+    let mut viewer = opened(true);
+    let good = |viewer: &Viewer| viewer.state().panel().thresholds().good;
+    assert_eq!(good(&viewer), 2.0);
+    let mut choose = |budget: &str| {
+        viewer.get_by_label("frame budget").click();
+        viewer.run_steps(2);
+        viewer.get_by_label(budget).click();
+        settle(&mut viewer);
+        good(&viewer)
+    };
+    assert_eq!(choose("60 per second (16.7 ms)"), 1000.0 / 60.0);
+    assert_eq!(choose("240 per second (4.17 ms)"), 1000.0 / 240.0);
+    assert_eq!(choose("adaptive"), 2.0);
+}
