@@ -62,6 +62,8 @@ pub enum Command {
     ShowIcicle,
     /// Show the comparison of frames below the flame chart.
     ShowCompare,
+    /// Keep what is looked at as a bookmark.
+    Bookmark,
     /// Move the focus along an arrow.
     AlongArrow,
     /// Move the focus back along an arrow.
@@ -151,6 +153,11 @@ pub const SHORTCUTS: &[Shortcut] = &[
         Key::G,
         Command::AlongArrow,
         "along an arrow from the span in focus",
+    ),
+    key(
+        Key::B,
+        Command::Bookmark,
+        "keep what is looked at as a bookmark",
     ),
     key(Key::Comma, Command::PreviousFrame, "previous frame"),
     key(Key::Period, Command::NextFrame, "next frame"),

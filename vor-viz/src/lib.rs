@@ -14,6 +14,7 @@ pub mod pyramid;
 pub mod frame_axis;
 mod sketch;
 pub mod bars;
+pub mod bookmarks;
 pub mod budget;
 mod capture_bars;
 pub mod flame;

@@ -630,6 +630,13 @@ impl Panel {
             Command::Next if view.focus.is_some() => _ = chart.go(store, view, Direction::Next),
             Command::Parent => _ = chart.go(store, view, Direction::Parent),
             Command::Child => _ = chart.go_in(store, view),
+            Command::Bookmark => {
+                if let Some(time_ns) = view.time_to_keep(store) {
+                    let at = view.bookmarks.add(time_ns);
+                    self.find.write_note(at, view);
+                    self.tab = Tab::Find;
+                }
+            }
             Command::AlongArrow => _ = chart.go_along(store, view, true),
             Command::BackAlongArrow => _ = chart.go_along(store, view, false),
             Command::Previous | Command::PreviousFrame => view.step_pin(store, -1),

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use crate::bookmarks::Bookmarks;
 use crate::frame_axis::PointerUse;
 use crate::store::{Extent, FrameId, Span, Store, TrackKind};
 use crate::whole::Spans;
@@ -110,6 +111,8 @@ pub struct View {
     marked: Option<(ThreadId, i64)>,
     /// Whether the flame chart is to scroll to that thread.
     pub(crate) seeks_mark: bool,
+    /// The bookmarks of a capture.
+    pub(crate) bookmarks: Bookmarks,
     /// The scope whose calls are to be listed.
     pub(crate) wanted_calls: Option<SiteId>,
     /// The text that names are searched for; empty for no search.
@@ -272,6 +275,26 @@ impl View {
         self.marked = None;
     }
 
+    /// Returns the time that a bookmark keeps, on the scale above the flame chart: the selected one,
+    /// else that of the span in focus, of the pinned frame, or what the flame chart shows. `None`
+    /// unless a capture is shown.
+    pub(crate) fn time_to_keep(&self, store: &Store) -> Option<(i64, i64)> {
+        self.whole.as_ref()?;
+        let focus = self
+            .focus
+            .map(|focus| (focus.span.begin_ns, focus.span.end_ns()));
+        let pinned = self.pinned.and_then(|id| store.frame(id));
+        let pinned = pinned.map(|frame| (frame.begin_ns, frame.end_ns));
+        let shown = self.flame_axis(store);
+        let shown = (shown.begin_ns as i64, shown.end_ns as i64);
+        let time = self.time_selection.or(focus).or(pinned).unwrap_or(shown);
+        let zero_ns = self.zero_ns(store) as i64;
+        Some((
+            time.0.saturating_sub(zero_ns),
+            time.1.saturating_sub(zero_ns),
+        ))
+    }
+
     /// Marks a moment of a thread, until something else is gone to.
     pub(crate) fn mark(&mut self, thread: ThreadId, ns: i64) {
         self.marked = Some((thread, ns));
@@ -408,6 +431,14 @@ impl View {
             let last = store.frames().len().checked_sub(1);
             self.pinned = last.map(|last| store.id_at(last));
         }
+    }
+
+    /// Selects the time between two moments, and shows it with a margin.
+    pub(crate) fn go_to_time(&mut self, store: &Store, begin_ns: i64, end_ns: i64) {
+        self.select_time(store, begin_ns, end_ns);
+        let margin_ns = 0.1 * end_ns.saturating_sub(begin_ns) as f64;
+        self.zoom_to(begin_ns as f64 - margin_ns, end_ns as f64 + margin_ns);
+        self.focus = None;
     }
 
     /// Returns the begin and the end of the selected time, in nanoseconds since the store's origin.

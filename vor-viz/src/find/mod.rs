@@ -1,5 +1,5 @@
 //! The search for single calls, messages and frames: every call of a scope as a list, all messages,
-//! and the slowest frames.
+//! the slowest frames, and bookmarks.
 //!
 //! A list covers the selected range, or everything: a whole capture, of which the store holds a
 //! part. [`Instances`] and [`Messages`] gather it where the spans are, like the table of scopes does
@@ -11,6 +11,7 @@
 //! Summary or Store ─▶ SlowFrames ─▶ list
 //! ```
 
+mod bookmark_list;
 mod call_list;
 mod filters;
 mod frame_list;

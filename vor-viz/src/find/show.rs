@@ -4,6 +4,7 @@ use egui::{ComboBox, PopupCloseBehavior, ScrollArea, TextEdit, Ui};
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::units;
 
+use super::bookmark_list::BookmarkList;
 use super::call_list::CallList;
 use super::instances::Found;
 use super::message_list::MessageList;
@@ -27,6 +28,8 @@ pub enum Listed {
     Frames,
     /// Messages.
     Messages,
+    /// Bookmarks.
+    Bookmarks,
     /// The calls of a scope.
     Calls(SiteId),
 }
@@ -37,6 +40,7 @@ pub struct Find {
     listed: Listed,
     calls: CallList,
     messages: MessageList,
+    bookmarks: BookmarkList,
     slow: SlowFrames,
     choice: Choice,
 }
@@ -104,18 +108,25 @@ impl Find {
             return;
         }
         match self.listed {
-            Listed::Frames => {}
+            Listed::Frames | Listed::Bookmarks => {}
             Listed::Messages => self.messages.finish(store, scope),
             Listed::Calls(site) => self.calls.finish(site, store, view, scope),
         }
     }
 
-    /// Goes to the next call or message of the list, or to the previous one; beyond the page, to
-    /// the next or previous page. Returns whether there is one.
+    /// Lists the bookmarks, with the note of one to be written.
+    pub(crate) fn write_note(&mut self, at: usize, view: &View) {
+        self.list(Listed::Bookmarks);
+        self.bookmarks.write_note(at, view);
+    }
+
+    /// Goes to the next row of the list, or to the previous one; beyond the page, to the next or
+    /// previous page. Returns whether there is one.
     pub fn step(&mut self, store: &Store, view: &mut View, forward: bool) -> bool {
         match self.listed {
             Listed::Frames => false,
             Listed::Messages => self.messages.step(store, view, forward),
+            Listed::Bookmarks => self.bookmarks.step(store, view, forward),
             Listed::Calls(_) => self.calls.step(store, view, forward),
         }
     }
@@ -141,6 +152,10 @@ impl Find {
             }
             Listed::Messages => {
                 self.messages.show(ui, store, view, theme, scope, choose);
+                None
+            }
+            Listed::Bookmarks => {
+                self.bookmarks.show(ui, store, view, theme, choose);
                 None
             }
             Listed::Calls(site) => {
@@ -170,6 +185,7 @@ impl Choice {
         let name = match listed {
             Listed::Frames => "slowest frames".to_owned(),
             Listed::Messages => "messages".to_owned(),
+            Listed::Bookmarks => "bookmarks".to_owned(),
             Listed::Calls(site) => shortened(catalog.site_name(site)).into_owned(),
         };
         let mut chosen = None;
@@ -180,10 +196,14 @@ impl Choice {
             .show_ui(ui, |ui| {
                 ui.add(TextEdit::singleline(&mut self.text).hint_text("name of a scope"))
                     .accessible_name("name of the scope to list");
-                for (one, name) in [
+                let lists = [
                     (Listed::Frames, "slowest frames"),
                     (Listed::Messages, "messages"),
-                ] {
+                    (Listed::Bookmarks, "bookmarks"),
+                ];
+                // Only a capture has bookmarks.
+                let count = lists.len() - usize::from(view.whole().is_none());
+                for (one, name) in lists.into_iter().take(count) {
                     if ui.selectable_label(listed == one, name).clicked() {
                         chosen = Some(one);
                     }

@@ -61,6 +61,7 @@ impl FlameChart {
                 );
             }
         }
+        draw_bookmarks(ui, store, view, theme, frame);
         draw_time_selection(ui, view, theme, frame);
         if let Some((_, ns)) = view
             .marked()
@@ -345,6 +346,22 @@ impl FlameChart {
         let size = vec2(4.0, (height * height / all_height).max(12.0));
         let bar = Rect::from_min_size(pos2(frame.rows.right() - 5.0, top), size);
         ui.painter().rect_filled(bar, 2.0, theme.weak_text);
+    }
+}
+
+/// Draws a flag in the scale at the begin of each bookmark.
+fn draw_bookmarks(ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Frame) {
+    let zero_ns = view.zero_ns(store) as i64;
+    let painter = ui.painter_at(frame.ruler);
+    for bookmark in view.bookmarks.list() {
+        let ns = bookmark.time_ns.0.saturating_add(zero_ns);
+        if !frame.time.contains(ns as f64) {
+            continue;
+        }
+        let (x, top) = (frame.x(ns), frame.ruler.top());
+        painter.vline(x, frame.ruler.y_range(), Stroke::new(1.0, theme.line));
+        let flag = vec![pos2(x, top), pos2(x + 7.0, top + 3.0), pos2(x, top + 6.0)];
+        painter.add(Shape::convex_polygon(flag, theme.line, Stroke::NONE));
     }
 }
 

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::reader::{Capture, Info};
 
+use crate::bookmarks::Bookmarks;
 use crate::budget::FrameBudget;
 use crate::overview::{self, OverviewAction, OverviewData};
 use crate::panel::Panel;
@@ -382,6 +383,23 @@ impl ReplayState {
         }
     }
 
+    /// Returns the bookmarks.
+    #[must_use]
+    pub fn bookmarks(&self) -> &Bookmarks {
+        &self.panel.view().bookmarks
+    }
+
+    /// Replaces the bookmarks.
+    pub fn set_bookmarks(&mut self, bookmarks: Bookmarks) {
+        self.panel.view_mut().bookmarks = bookmarks;
+    }
+
+    /// Returns the bookmarks if they changed since the last call, to be kept.
+    pub fn take_changed_bookmarks(&mut self) -> Option<&Bookmarks> {
+        let bookmarks = &mut self.panel.view_mut().bookmarks;
+        bookmarks.take_change().then_some(bookmarks)
+    }
+
     /// Shows a place: a time as soon as the whole capture was looked at, since the scale begins with
     /// its first span. Stops following.
     pub fn go_to_place(&mut self, place: Place) {
@@ -426,10 +444,7 @@ impl ReplayState {
         let in_store = |ns: i64| ns.saturating_add(zero_ns);
         match place {
             Place::Time(begin_ns, end_ns) => {
-                let (begin_ns, end_ns) = (in_store(begin_ns), in_store(end_ns));
-                view.select_time(store, begin_ns, end_ns);
-                let margin_ns = 0.1 * end_ns.saturating_sub(begin_ns) as f64;
-                view.zoom_to(begin_ns as f64 - margin_ns, end_ns as f64 + margin_ns);
+                view.go_to_time(store, in_store(begin_ns), in_store(end_ns));
             }
             Place::Zoom(begin_ns, end_ns) => {
                 view.zoom_to(in_store(begin_ns) as f64, in_store(end_ns) as f64);

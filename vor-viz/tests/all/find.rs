@@ -74,7 +74,7 @@ fn found(viewer: &Viewer) -> &Found {
     viewer.state().panel().find().found().unwrap()
 }
 
-fn press(viewer: &mut Viewer, modifiers: Modifiers, key: Key) {
+pub(crate) fn press(viewer: &mut Viewer, modifiers: Modifiers, key: Key) {
     // Keys work where the pointer is over the panel.
     viewer.hover_at(pos2(80.0, 450.0));
     viewer.key_press_modifiers(modifiers, key);

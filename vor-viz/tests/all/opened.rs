@@ -1,7 +1,7 @@
 //! What an opened capture shows beside its spans: the plots of all frames, the frame budget, and
 //! places that are opened again.
 
-use egui::{Modifiers, pos2};
+use egui::{Key, Modifiers, pos2};
 use egui_kittest::kittest::Queryable;
 use vor_fixtures::captures;
 use vor_fixtures::even::{frame_ns, make};
@@ -9,7 +9,7 @@ use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
 use vor_viz::store::{Series, ValueSummary};
 
-use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, settle};
+use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, press, settle};
 use crate::pictures::rest;
 use crate::pointer::click;
 
@@ -152,4 +152,57 @@ fn the_budget_follows_the_frames_until_it_is_set() {
     assert_eq!(choose("60 per second (16.7 ms)"), 1000.0 / 60.0);
     assert_eq!(choose("240 per second (4.17 ms)"), 1000.0 / 240.0);
     assert_eq!(choose("adaptive"), 2.0);
+}
+
+/// A selected time that was kept with a note, and another one without.
+fn with_bookmarks(dark: bool) -> Viewer {
+    let mut viewer = opened(dark);
+    viewer.state_mut().panel_mut().set_tab(Tab::Metrics);
+    for (time_ns, note) in [
+        ((700_000_000, 720_000_000), ""),
+        ((90_000_000, 110_000_000), "slow"),
+    ] {
+        let (store, view) = viewer.state_mut().panel_mut().parts();
+        view.select_time(store, time_ns.0, time_ns.1);
+        press(&mut viewer, Modifiers::NONE, Key::B);
+        viewer.get_by_label("note of the bookmark").type_text(note);
+        viewer.run_steps(2);
+        viewer.key_press(Key::Enter);
+        settle(&mut viewer);
+    }
+    viewer
+}
+
+#[test]
+fn a_time_is_kept_with_a_note() {
+    let mut viewer = with_bookmarks(true);
+    assert_eq!(viewer.state().panel().tab(), Tab::Find);
+    let text = "90ms..110ms\tslow\n700ms..720ms\t\n";
+    assert_eq!(viewer.state().bookmarks().to_text(), text);
+    assert!(viewer.state_mut().take_changed_bookmarks().is_some());
+    assert!(viewer.state_mut().take_changed_bookmarks().is_none());
+    let selected = |viewer: &Viewer| viewer.state().panel().view().time_selection();
+    // They come by time.
+    viewer.get_by_label("bookmark  at 700 ms").click();
+    settle(&mut viewer);
+    assert_eq!(selected(&viewer), Some((700_000_000, 720_000_000)));
+    press(&mut viewer, Modifiers::SHIFT, Key::N);
+    assert_eq!(selected(&viewer), Some((90_000_000, 110_000_000)));
+    viewer.get_by_label("Delete").click();
+    settle(&mut viewer);
+    assert_eq!(viewer.state().bookmarks().list().len(), 1);
+}
+
+#[test]
+fn bookmarks_are_drawn_dark() {
+    let mut viewer = with_bookmarks(true);
+    rest(&mut viewer);
+    viewer.snapshot("find_bookmarks_dark");
+}
+
+#[test]
+fn bookmarks_are_drawn_light() {
+    let mut viewer = with_bookmarks(false);
+    rest(&mut viewer);
+    viewer.snapshot("find_bookmarks_light");
 }

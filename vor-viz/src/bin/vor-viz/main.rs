@@ -16,6 +16,8 @@ mod chooser;
 mod web;
 #[cfg(target_arch = "wasm32")]
 use web::chooser;
+#[cfg(not(target_arch = "wasm32"))]
+mod bookmark_file;
 mod link;
 mod pair;
 mod viewer;

@@ -156,6 +156,43 @@ fn the_command_that_opens_the_selected_time_is_copied() {
 }
 
 #[test]
+fn bookmarks_are_kept_beside_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "run.vor", 300);
+    let file = folder.path().join("run.vor.bookmarks");
+    fs::write(&file, "# mine\n1ms..2ms\tfirst\n").unwrap();
+    let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
+    let notes = |harness: &Harness<'_, Viewer>| {
+        let bookmarks = harness.state().shown()[0].bookmarks().list().iter();
+        bookmarks.map(|it| it.note.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&harness), ["first"]);
+    let keep = |harness: &mut Harness<'_, Viewer>, from_ns: i64| {
+        harness.state_mut().select_time(from_ns, from_ns + 500_000);
+        settle(harness);
+        harness.hover_at(egui::pos2(80.0, 200.0));
+        harness.key_press(Key::B);
+        settle(harness);
+        // The note is empty.
+        harness.key_press(Key::Enter);
+        settle(harness);
+    };
+    keep(&mut harness, 3_000_000);
+    let text = "1ms..2ms\tfirst\n3ms..3.5ms\t\n# mine\n";
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(harness.state().problem(), None);
+    // What is no text was not written by the viewer.
+    fs::write(&file, [0xff, 0xfe]).unwrap();
+    keep(&mut harness, 5_000_000);
+    assert_eq!(fs::read(&file).unwrap(), [0xff, 0xfe]);
+    let problem = harness.state().problem().unwrap();
+    assert!(
+        problem.contains("run.vor.bookmarks: bookmarks are not kept: "),
+        "{problem}"
+    );
+}
+
+#[test]
 fn a_click_changes_the_colours() {
     let mut harness = harness(
         Viewer::new(Vec::new(), Chooser::new(Recent::default())),

@@ -4,6 +4,8 @@ use egui::{CentralPanel, Panel, RichText, Ui};
 use vor_viz::replay::{Place, ReplayState};
 use vor_viz::theme::Theme;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::bookmark_file;
 use crate::chooser::{Chooser, Opened};
 use crate::link;
 use crate::pair::Pair;
@@ -33,8 +35,11 @@ pub(crate) struct Viewer {
 
 impl Viewer {
     /// Makes a viewer of opened captures.
-    pub(crate) fn new(shown: Vec<ReplayState>, mut chooser: Chooser) -> Self {
+    #[cfg_attr(target_arch = "wasm32", allow(unused_mut))]
+    pub(crate) fn new(mut shown: Vec<ReplayState>, mut chooser: Chooser) -> Self {
         chooser.note(&shown);
+        #[cfg(not(target_arch = "wasm32"))]
+        shown.iter_mut().for_each(bookmark_file::read);
         Self {
             shown,
             chooser,
@@ -131,6 +136,8 @@ impl Viewer {
                 self.shown = opened;
                 self.problem = None;
                 self.tell_sources();
+                #[cfg(not(target_arch = "wasm32"))]
+                self.shown.iter_mut().for_each(bookmark_file::read);
                 if let (Some(place), Some(first)) = (self.awaited.take(), self.shown.first_mut()) {
                     first.go_to_place(place);
                 }
@@ -155,6 +162,12 @@ impl Viewer {
             [one] => one.show(ui),
             [one, other, ..] => self.pair.show(ui, one, other),
         });
+        #[cfg(not(target_arch = "wasm32"))]
+        for replay in &mut self.shown {
+            if let Err(problem) = bookmark_file::keep(replay) {
+                self.problem = Some(problem);
+            }
+        }
         if ui.input(|input| !input.raw.hovered_files.is_empty()) {
             drop_hint(ui);
         }
