@@ -40,6 +40,8 @@ pub(super) enum Column {
 #[derive(Clone)]
 pub(super) struct Packer {
     low: [u32; GROUP],
+    /// The shapes of the last full groups, by [`Column`].
+    kept: [Option<KeptShape>; 4],
     /// The widths of the last groups that were shorter than a full one, by [`Column`].
     short_widths: [u32; 4],
 }
@@ -54,6 +56,7 @@ impl Default for Packer {
     fn default() -> Self {
         Self {
             low: [0; GROUP],
+            kept: [None; 4],
             short_widths: [0; 4],
         }
     }
@@ -63,19 +66,24 @@ impl Packer {
     /// Appends a column.
     ///
     /// The groups of a column are alike, so the shape of one is kept for those behind it while it
-    /// fits: finding it takes longer than packing does. The first group does not count, since its
-    /// first gap is always 0.
+    /// fits: finding it takes longer than packing does.
     pub(super) fn put(&mut self, out: &mut Vec<u8>, column: Column, values: &[u64]) {
         let (groups, rest) = values.as_chunks::<GROUP>();
-        let mut kept = None;
         for (at, group) in groups.iter().enumerate() {
-            let fit = |shape: Shape| shape.fit(group, &mut self.low);
-            let shape = kept.and_then(fit).unwrap_or_else(|| {
+            let kept = &mut self.kept[column as usize];
+            let fitting = kept
+                .as_mut()
+                .and_then(|kept| kept.fit(group, &mut self.low));
+            let shape = fitting.unwrap_or_else(|| {
                 let range = lower(group, &mut self.low);
-                range.with_width(best_width(group, &self.low, range))
+                let shape = range.with_width(best_width(group, &self.low, range));
+                // The first gap of a block is 0, unlike all others.
+                if at > 0 || column != Column::Gaps {
+                    *kept = Some(KeptShape { shape, uses: 0 });
+                }
+                shape
             });
             put_group(out, group, &self.low, shape);
-            kept = (at > 0).then_some(shape);
         }
         if !rest.is_empty() {
             let low = &mut self.low[..rest.len()];
@@ -115,29 +123,44 @@ struct Shape {
     has_exceptions: bool,
 }
 
-impl Shape {
-    /// Returns this shape for a group that can be packed in it with few exceptions, and fills `low`
-    /// with the values above the base.
+/// A shape that was the best for a group.
+#[derive(Clone, Copy, Debug)]
+struct KeptShape {
+    shape: Shape,
+    /// Number of groups that it was tried for since.
+    uses: u32,
+}
+
+/// Groups after which a kept shape is found anew: by then a higher base may be better.
+const MAX_USES: u32 = 16;
+
+impl KeptShape {
+    /// Returns the shape for a group if no width one bit narrower or wider would be better, and
+    /// fills `low` with the values above the base.
     ///
     /// Only values of at most 31 bits are compared, as `i32`: see [`lower`].
-    fn fit(self, values: &[u64; GROUP], low: &mut [u32; GROUP]) -> Option<Self> {
-        if self.base >> 31 != 0 || self.width >= 31 {
+    fn fit(&mut self, values: &[u64; GROUP], low: &mut [u32; GROUP]) -> Option<Shape> {
+        let Shape { base, width, .. } = self.shape;
+        if self.uses == MAX_USES || base >> 31 != 0 || width >= 31 {
             return None;
         }
-        let base = self.base as u32;
-        let limit = (1_i32 << self.width) - 1;
-        let (mut any, mut any_low, mut exceptions) = (0, 0, 0);
-        for (low, &value) in low.iter_mut().zip(values) {
-            any |= value;
-            *low = (value as u32).wrapping_sub(base);
+        self.uses += 1;
+        let limit = (1_i32 << width) - 1;
+        let any = narrow(values, low);
+        let (mut any_low, mut exceptions, mut widest) = (0, 0, 0);
+        for low in low {
+            *low = low.wrapping_sub(base as u32);
             any_low |= *low;
-            exceptions += i32::from(*low as i32 > limit);
+            exceptions += u32::from(*low as i32 > limit);
+            widest += u32::from(*low as i32 > limit >> 1);
         }
         // A value below the base has the highest bit.
         let are_above = (any | u64::from(any_low)) >> 31 == 0;
-        (are_above && exceptions * 6 <= GROUP as i32).then_some(Self {
+        let is_wide_enough = exceptions * EXCEPTION_BITS <= GROUP as u32;
+        let is_narrow = width == 0 || (widest - exceptions) * EXCEPTION_BITS >= GROUP as u32;
+        (are_above && is_wide_enough && is_narrow).then_some(Shape {
             has_exceptions: exceptions > 0,
-            ..self
+            ..self.shape
         })
     }
 }
@@ -256,13 +279,8 @@ pub(super) fn get_fixed(
 /// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one
 /// kind of comparison that every vector unit has.
 fn lower(values: &[u64], low: &mut [u32]) -> Range {
-    let (mut any, mut base) = (0, i32::MAX);
-    for (low, &value) in low.iter_mut().zip(values) {
-        *low = value as u32;
-        any |= value;
-        base = base.min(value as i32);
-    }
-    if any >> 31 == 0 {
+    if narrow(values, low) >> 31 == 0 {
+        let base = low.iter().fold(i32::MAX, |base, &low| base.min(low as i32));
         let mut bits = 0;
         for low in low {
             *low -= base as u32;
@@ -284,6 +302,17 @@ fn lower(values: &[u64], low: &mut [u32]) -> Range {
         base,
         bits: u64::BITS - (max - base).leading_zeros(),
     }
+}
+
+/// Fills `low` with the lowest 32 bits of values, and returns which bits any of them has.
+///
+/// These are loops of their own: a loop over values of two sizes compiles to vectors that are half
+/// empty.
+fn narrow(values: &[u64], low: &mut [u32]) -> u64 {
+    for (low, &value) in low.iter_mut().zip(values) {
+        *low = value as u32;
+    }
+    values.iter().fold(0, |any, value| any | value)
 }
 
 /// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32

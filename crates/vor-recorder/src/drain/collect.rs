@@ -230,11 +230,27 @@ pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     }
     // Usually all are plain, which a loop without a branch per slot finds.
     for (i, part) in slots.chunks(PART).enumerate() {
-        if !part.iter().fold(true, |all, slot| all & is_plain(&slot)) {
+        if !are_plain(part, limit_ticks) {
             return i * PART + part.iter().take_while(is_plain).count();
         }
     }
     slots.len()
+}
+
+/// Returns whether all slots are plain spans that ended by `limit_ticks`; for ticks of more than 63
+/// bits, `false` in any case.
+///
+/// Vectors of 64-bit numbers have no comparison that every processor knows. So the signs of
+/// differences are collected.
+fn are_plain(slots: &[Slot], limit_ticks: u64) -> bool {
+    let limit_ticks = limit_ticks.min(i64::MAX as u64);
+    let (mut tags, mut signs) = (0, 0);
+    for &[start_ticks, word] in slots {
+        let end_ticks = start_ticks.wrapping_add(word & 0xffff_ffff);
+        tags |= word;
+        signs |= end_ticks | limit_ticks.wrapping_sub(end_ticks);
+    }
+    tags >> (32 + SITE_BITS) == 0 && signs >> 63 == 0
 }
 
 fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {

@@ -23,6 +23,9 @@ const CHUNKS: u32 = 32;
 /// Bytes at which a chunk ends at the latest.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
+/// Bytes of records that are moved on together: they fit the second-level cache with the spans.
+const FRESH_BYTES: usize = 128 << 10;
+
 /// Bounds on what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -40,7 +43,10 @@ pub(super) struct Memory {
     chunks: VecDeque<Chunk>,
     /// Bytes of all chunks.
     bytes: usize,
-    /// The chunk that is being filled, and when it began.
+    /// The newest records. They move on in one piece: small writes into memory that was not touched
+    /// for long wait for each line of it.
+    fresh: Vec<u8>,
+    /// The chunk that is being filled, without the newest records, and when it began.
     records: Vec<u8>,
     /// The memory of a chunk that was given up, for the next one: new memory takes the kernel as
     /// long as packing takes us.
@@ -79,6 +85,7 @@ impl Memory {
             header,
             chunks: VecDeque::new(),
             bytes: 0,
+            fresh: Vec::new(),
             records: Vec::new(),
             spare: Vec::new(),
             began: None,
@@ -92,11 +99,18 @@ impl Memory {
             at: Instant::now(),
             moment: Moment::now(),
         });
-        self.encoder.encode(record, &mut self.records);
+        self.encoder.encode(record, &mut self.fresh);
         self.catalog = Arc::clone(catalog);
-        if self.records.len() >= self.chunk_bytes() {
+        if self.records.len() + self.fresh.len() >= self.chunk_bytes() {
             self.end_chunk();
+        } else if self.fresh.len() >= FRESH_BYTES {
+            self.move_fresh();
         }
+    }
+
+    fn move_fresh(&mut self) {
+        self.records.extend_from_slice(&self.fresh);
+        self.fresh.clear();
     }
 
     /// Returns the size at which a chunk ends.
@@ -127,6 +141,7 @@ impl Memory {
         let Some(began) = self.began.take() else {
             return;
         };
+        self.move_fresh();
         self.bytes += self.records.len();
         // A chunk that time has ended would keep memory that it does not need.
         let records = if self.records.len() >= self.chunk_bytes() {
