@@ -69,6 +69,23 @@ fn the_viewer_is_found_and_gets_the_arguments() {
 }
 
 #[test]
+fn a_folder_of_sources_is_no_folder_of_captures() {
+    let folder = tempfile::tempdir().unwrap();
+    put_viewer(folder.path());
+    let sources = folder.path().join("src");
+    fs::create_dir(&sources).unwrap();
+    let mut command = command(folder.path());
+    command.args(["view", "run.vor", "--time", "1ms..2ms", "--source"]);
+    let viewed = run(command.arg(&sources));
+    assert_eq!(viewed.status.code(), Some(7), "{viewed:?}");
+    let arguments = format!(
+        "<run.vor><--time><1ms..2ms><--source><{}>",
+        sources.display()
+    );
+    assert_eq!(String::from_utf8(viewed.stdout).unwrap(), arguments);
+}
+
+#[test]
 fn the_segments_of_a_folder_are_one_file_for_the_viewer() {
     let folder = tempfile::tempdir().unwrap();
     let captures = folder.path().join("captures");

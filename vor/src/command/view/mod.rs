@@ -101,8 +101,8 @@ fn temporary(arg: &OsStr, before: Option<&OsStr>) -> Result<Option<Temporary>, F
     if may_be_program && let Some(address) = live::address_of(arg)? {
         return Ok(Some(Temporary::Watched(Watched::begin(address)?)));
     }
-    let is_output = before.is_some_and(|before| before == "--screenshot");
-    if is_output || SegmentedCapture::list(Path::new(arg))?.is_none() {
+    let is_value = before.is_some_and(|before| before == "--screenshot" || before == "--source");
+    if is_value || SegmentedCapture::list(Path::new(arg))?.is_none() {
         return Ok(None);
     }
     Ok(Some(Temporary::Joined(Joined::begin(Path::new(arg))?)))
