@@ -15,7 +15,7 @@ use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
 use crate::scopes::signed;
-use crate::scopes::{Job, extent_switch, filter_field, percent, scope_caption};
+use crate::scopes::{Job, copy_buttons, extent_switch, filter_field, percent, scope_caption};
 use crate::sketch::shortened;
 use crate::store::{Extent, TrackKind};
 use crate::theme::Theme;
@@ -256,6 +256,14 @@ impl Compare {
             }
             extent_switch(ui, extent);
             filter_field(ui, &mut self.filter, "filter compared scopes");
+            let per = self.merged.as_ref().map_or(Per::Frame, |merged| merged.per);
+            copy_buttons(ui, &titles(per), |sheet| {
+                let rows = self.merged.as_ref().map_or(&[][..], |merged| &merged.rows);
+                let shown = self.order.shown().iter();
+                shown
+                    .filter_map(|&i| rows.get(i))
+                    .for_each(|row| sheet.row(fields(row)));
+            });
         });
     }
 
@@ -408,6 +416,64 @@ impl Compare {
             Click::Twice => self.zoom.double_click(),
         }
     }
+}
+
+/// Returns the titles of copied rows.
+fn titles(per: Per) -> [&'static str; 13] {
+    let [a_ns, b_ns, a_calls, b_calls] = match per {
+        Per::Frame => [
+            "a_ns_per_frame",
+            "b_ns_per_frame",
+            "a_calls_per_frame",
+            "b_calls_per_frame",
+        ],
+        Per::Second => [
+            "a_ns_per_second",
+            "b_ns_per_second",
+            "a_calls_per_second",
+            "b_calls_per_second",
+        ],
+    };
+    [
+        "name",
+        "module",
+        "kind",
+        a_ns,
+        b_ns,
+        a_calls,
+        b_calls,
+        "a_mean_ns",
+        "b_mean_ns",
+        "a_p50_ns",
+        "b_p50_ns",
+        "a_p99_ns",
+        "b_p99_ns",
+    ]
+}
+
+/// Returns a row to be copied.
+fn fields(row: &MergedRow) -> Vec<String> {
+    let kind = match row.kind {
+        TrackKind::Scopes => "scope",
+        TrackKind::Tasks => "task",
+    };
+    let mut fields = vec![
+        row.name.to_string(),
+        row.module_path.to_string(),
+        kind.to_owned(),
+    ];
+    let values: [&dyn Fn(&SideSums) -> String; 5] = [
+        &|side| format!("{:.1}", side.frame_ns),
+        &|side| side.frame_count.to_string(),
+        &|side| format!("{:.1}", side.mean_ns),
+        &|side| side.p50_ns.to_string(),
+        &|side| side.p99_ns.to_string(),
+    ];
+    for value in values {
+        let sides = row.sides.iter();
+        fields.extend(sides.map(|side| side.as_ref().map_or(String::new(), value)));
+    }
+    fields
 }
 
 /// Returns the change of a stack as text. `occurs` is whether its innermost scope is in any stack

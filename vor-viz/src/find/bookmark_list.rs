@@ -3,6 +3,7 @@
 use egui::{TextEdit, Ui};
 use vor_capture::units;
 
+use crate::scopes::copy_buttons;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::store::Store;
 use crate::theme::Theme;
@@ -90,6 +91,13 @@ impl BookmarkList {
             ui.weak(match count {
                 1 => "1 bookmark".to_owned(),
                 _ => format!("{} bookmarks", units::count(count as u64)),
+            });
+            copy_buttons(ui, &["note", "begin_ns", "end_ns"], |sheet| {
+                for bookmark in view.bookmarks.list() {
+                    let (begin_ns, end_ns) = bookmark.time_ns;
+                    let times = [begin_ns, end_ns].map(|ns| ns.to_string());
+                    sheet.row([&bookmark.note, &times[0], &times[1]]);
+                }
             });
             let Some(at) = self.selected else {
                 return;

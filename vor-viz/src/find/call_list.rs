@@ -11,7 +11,7 @@ use super::pages::{PageFound, Pages, Step};
 use crate::flame::{seek, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::histogram::{self, Distribution};
-use crate::scopes::{Job, extent_switch, scope_caption, waiting_text};
+use crate::scopes::{Job, copy_buttons, extent_switch, scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
@@ -157,6 +157,26 @@ impl CallList {
             if let Some(found) = self.job.output() {
                 let progress = self.job.progress().filter(|_| self.job.is_dimmed());
                 self.pages.show(ui, &page_of(found), "calls", progress);
+                copy_buttons(
+                    ui,
+                    &["scope", "kind", "thread", "begin_ns", "ns", "arguments"],
+                    |sheet| {
+                        let zero_ns = view.zero_ns(store) as i64;
+                        for call in &found.listed {
+                            sheet.row([
+                                catalog.site_name(call.span.site),
+                                match call.kind {
+                                    TrackKind::Scopes => "scope",
+                                    TrackKind::Tasks => "task",
+                                },
+                                &thread_name(call.thread, catalog),
+                                &call.span.begin_ns.saturating_sub(zero_ns).to_string(),
+                                &call.span.duration_ns.to_string(),
+                                &call.args,
+                            ]);
+                        }
+                    },
+                );
             }
         });
         let Some(found) = self.job.output() else {

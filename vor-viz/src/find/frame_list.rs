@@ -6,7 +6,7 @@ use vor_capture::units;
 use super::slow_frames::{FramePlace, SlowFrames};
 use crate::replay::Summary;
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::scope_caption;
+use crate::scopes::{copy_buttons, scope_caption};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::{Scope, View};
@@ -57,6 +57,18 @@ impl SlowFrames {
                     units::count(summary.durations_ms().len() as u64)
                 ),
                 None => format!("{listed} frames, the slowest first"),
+            });
+            let zero_ns = view.zero_ns(store) as i64;
+            copy_buttons(ui, &["frame", "begin_ns", "ns"], |sheet| {
+                for frame in &self.frames {
+                    let ns = (f64::from(frame.duration_ms) * 1e6).round() as i64;
+                    let begin_ns = frame.begin_ns.saturating_sub(zero_ns);
+                    sheet.row([
+                        frame.number.to_string(),
+                        begin_ns.to_string(),
+                        ns.to_string(),
+                    ]);
+                }
             });
         });
         let frames = &self.frames;

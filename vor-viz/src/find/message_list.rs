@@ -10,7 +10,7 @@ use super::page::Order;
 use super::pages::{PageFound, Pages, Step};
 use crate::flame::{seek_moment, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, scope_caption, waiting_text};
+use crate::scopes::{Job, copy_buttons, scope_caption, waiting_text};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::{Scope, View};
@@ -119,6 +119,16 @@ impl MessageList {
             if let Some(found) = self.job.output() {
                 let progress = self.job.progress().filter(|_| self.job.is_dimmed());
                 self.pages.show(ui, &page_of(found), "messages", progress);
+                copy_buttons(ui, &["thread", "ns", "text"], |sheet| {
+                    let zero_ns = view.zero_ns(store) as i64;
+                    for message in &found.listed {
+                        sheet.row([
+                            &*thread_name(message.thread, store.catalog()),
+                            &message.ns.saturating_sub(zero_ns).to_string(),
+                            &message.text,
+                        ]);
+                    }
+                });
             }
         });
         let Some(found) = self.job.output() else {

@@ -177,6 +177,15 @@ impl Icicle {
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
                 ui.weak(format!("merging {:.0} %", progress * 100.0));
             }
+            let copies = ui.button("Copy stacks").on_hover_text(
+                "Copies a line for each stack: its names with `;` between, and the nanoseconds of \
+                 its innermost scope, as flamegraph tools read them",
+            );
+            if copies.clicked()
+                && let Some(stacks) = self.job.output()
+            {
+                ui.ctx().copy_text(folded(stacks, catalog));
+            }
             if self.found.made_for.is_some() {
                 let share = crate::scopes::percent(self.found.share);
                 ui.colored_label(theme.text, format!("“{}” takes {share}", view.search))
@@ -330,6 +339,21 @@ fn summary(ui: &mut Ui, stacks: &Stacks) {
         )
         .on_hover_text("There are more different stacks than are kept apart");
     }
+}
+
+/// Returns a line for each stack that has time of its own.
+fn folded(stacks: &Stacks, catalog: &Catalog) -> String {
+    let mut text = String::new();
+    for (node, stack) in (0..).zip(stacks.tree.nodes()) {
+        if stack.sums.self_ns == 0 {
+            continue;
+        }
+        let path = stacks.tree.path(node).into_iter();
+        let names = path.map(|key| name(catalog, key).replace(';', ":").replace('\n', " "));
+        let names: Vec<String> = names.collect();
+        text.push_str(&format!("{} {}\n", names.join(";"), stack.sums.self_ns));
+    }
+    text
 }
 
 fn name(catalog: &Catalog, key: StackKey) -> String {

@@ -13,6 +13,7 @@ pub mod job;
 pub mod sums;
 pub(crate) mod grid;
 pub(crate) mod row_order;
+mod sheet;
 mod table;
 mod details;
 pub(crate) mod histogram;
@@ -24,6 +25,7 @@ use crate::view::{Scope, View};
 
 pub use crate::whole::Spans;
 pub use job::{Gather, Job};
+pub(crate) use sheet::copy_buttons;
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{extent_switch, filter_field, no_spans, percent};

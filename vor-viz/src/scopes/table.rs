@@ -1,7 +1,6 @@
 //! The table of scopes: one row per call site, sorted and filtered.
 
 use std::cmp::Ordering;
-use std::fmt::Write;
 
 use egui::{TextEdit, Ui};
 use rustc_hash::FxHashSet;
@@ -13,6 +12,7 @@ use super::details;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
 use super::row_order::RowOrder;
+use super::sheet::{Sheet, copy_buttons};
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
 use super::{scope_caption, waiting_text};
 use crate::sketch::shortened;
@@ -440,14 +440,7 @@ impl ScopeTable {
             {
                 view.search.clone_from(&self.filter);
             }
-            for (name, separator) in [("CSV", ','), ("TSV", '\t')] {
-                let hint = format!("Copies the shown rows as {name}, times in nanoseconds");
-                if ui.button(name).on_hover_text(hint).clicked()
-                    && let Some(text) = self.as_text(store.catalog(), separator)
-                {
-                    ui.ctx().copy_text(text);
-                }
-            }
+            copy_buttons(ui, &TITLES, |sheet| self.fill(sheet, store.catalog()));
         });
     }
 
@@ -492,87 +485,57 @@ impl ScopeTable {
         );
     }
 
-    /// Returns the shown rows as text, with a header line.
-    fn as_text(&self, catalog: &Catalog, separator: char) -> Option<String> {
-        let result = self.job.output()?;
-        let mut text = String::new();
-        let titles = [
-            "name",
-            "kind",
-            "module",
-            "file",
-            "line",
-            "count",
-            "total_ns",
-            "self_ns",
-            "mean_ns",
-            "min_ns",
-            "p50_ns",
-            "p95_ns",
-            "p99_ns",
-            "max_ns",
-            "cpu_ns",
-            "queued_ns",
-            "blocked_ns",
-            "context_switches",
-            "alloc_bytes",
-        ];
-        text.push_str(&titles.join(&separator.to_string()));
-        for row in self
-            .order
-            .shown()
-            .iter()
-            .filter_map(|&i| result.rows.get(i))
-        {
+    /// Appends the shown rows.
+    fn fill(&self, sheet: &mut Sheet, catalog: &Catalog) {
+        let Some(result) = self.job.output() else {
+            return;
+        };
+        let shown = self.order.shown().iter();
+        for row in shown.filter_map(|&i| result.rows.get(i)) {
             let site = catalog.site(row.site);
-            let quoted = |text: Option<&str>| field(text.unwrap_or(""), separator);
-            text.push('\n');
-            text.push_str(&quoted(Some(&row.name)));
-            let words = [
+            let own_ns = (!row.is_task()).then_some(row.self_ns);
+            let known = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+            let mut fields = vec![
+                row.name.to_string(),
                 (if row.is_task() { "task" } else { "scope" }).to_owned(),
-                quoted(site.map(|site| &*site.module_path)),
-                quoted(site.map(|site| &*site.file)),
+                site.map_or(String::new(), |site| site.module_path.to_string()),
+                site.map_or(String::new(), |site| site.file.to_string()),
                 site.map_or(0, |site| site.line).to_string(),
+                row.count.to_string(),
+                row.total_ns.to_string(),
+                known(own_ns),
+                format!("{:.1}", row.mean_ns()),
             ];
-            for word in words {
-                text.push(separator);
-                text.push_str(&word);
-            }
-            let own = if row.is_task() {
-                String::new()
-            } else {
-                row.self_ns.to_string()
-            };
-            // Writing into a string does not fail.
-            let _ = write!(
-                text,
-                "{separator}{}{separator}{}{separator}{own}{separator}{:.1}",
-                row.count,
-                row.total_ns,
-                row.mean_ns()
-            );
-            for ns in [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns] {
-                let _ = write!(text, "{separator}{ns}");
-            }
-            for quantity in Quantity::ALL {
-                let measured = quantity.of(row);
-                let measured = measured.map_or(String::new(), |value| value.to_string());
-                let _ = write!(text, "{separator}{measured}");
-            }
+            let durations = [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns];
+            fields.extend(durations.map(|ns| ns.to_string()));
+            fields.extend(Quantity::ALL.map(|quantity| known(quantity.of(row))));
+            sheet.row(fields);
         }
-        text.push('\n');
-        Some(text)
     }
 }
 
-/// Returns a field of a table in text form, quoted where necessary.
-pub(crate) fn field(text: &str, separator: char) -> String {
-    if text.contains([separator, '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
+/// The titles of copied rows.
+const TITLES: [&str; 19] = [
+    "name",
+    "kind",
+    "module",
+    "file",
+    "line",
+    "count",
+    "total_ns",
+    "self_ns",
+    "mean_ns",
+    "min_ns",
+    "p50_ns",
+    "p95_ns",
+    "p99_ns",
+    "max_ns",
+    "cpu_ns",
+    "queued_ns",
+    "blocked_ns",
+    "context_switches",
+    "alloc_bytes",
+];
 
 fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
     match column {

@@ -11,7 +11,7 @@ use super::cells::{FrameCells, WhyOptions, WhyResult, WhyRow};
 use crate::replay::Summary;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
-use crate::scopes::{Job, filter_field, percent, signed, waiting_text};
+use crate::scopes::{Job, copy_buttons, filter_field, percent, signed, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{FrameId, Store, TrackKind};
 use crate::theme::Theme;
@@ -190,6 +190,13 @@ impl Why {
                 ui.weak(format!("counting {:.0} %", progress * 100.0));
             }
             filter_field(ui, &mut self.filter, "filter explaining scopes");
+            copy_buttons(ui, &TITLES, |sheet| {
+                let rows = self.job.output().map_or(&[][..], |result| &result.rows);
+                let shown = self.order.shown().iter();
+                shown
+                    .filter_map(|&i| rows.get(i))
+                    .for_each(|row| sheet.row(fields(row)));
+            });
         });
         let Some(result) = self.job.output() else {
             ui.weak(waiting_text(view, Some(scope), "comparing"));
@@ -272,6 +279,45 @@ impl Why {
             self.selected = Some((row.name.clone(), row.kind));
         }
     }
+}
+
+/// The titles of copied rows.
+const TITLES: [&str; 10] = [
+    "name",
+    "kind",
+    "change_ns",
+    "least_change_ns",
+    "greatest_change_ns",
+    "ns",
+    "median_ns",
+    "self_change_ns",
+    "calls",
+    "usual_calls",
+];
+
+/// Returns a row to be copied.
+fn fields(row: &WhyRow) -> [String; 10] {
+    let ns = |ns: f64| format!("{ns:.1}");
+    let interval = row.change_interval_ns();
+    let kind = match row.kind {
+        TrackKind::Scopes => "scope",
+        TrackKind::Tasks => "task",
+    };
+    [
+        row.name.to_string(),
+        kind.to_owned(),
+        ns(row.change_ns()),
+        interval.map_or(String::new(), |(low, _)| ns(low)),
+        interval.map_or(String::new(), |(_, high)| ns(high)),
+        row.here_ns.to_string(),
+        ns(row.median_ns),
+        match row.kind {
+            TrackKind::Scopes => ns(row.self_change_ns),
+            TrackKind::Tasks => String::new(),
+        },
+        row.calls.0.to_string(),
+        row.calls.1.to_string(),
+    ]
 }
 
 /// Returns frames that are spread evenly over a capture, without the one to explain.

@@ -3,8 +3,10 @@
 
 use egui::{Key, Modifiers, pos2};
 use egui_kittest::kittest::Queryable;
+use vor_capture::model::catalog::SiteId;
 use vor_fixtures::captures;
 use vor_fixtures::even::{frame_ns, make};
+use vor_viz::find::Listed;
 use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
 use vor_viz::store::{Series, ValueSummary};
@@ -205,4 +207,108 @@ fn bookmarks_are_drawn_light() {
     let mut viewer = with_bookmarks(false);
     rest(&mut viewer);
     viewer.snapshot("find_bookmarks_light");
+}
+
+/// Clicks a button that copies, and returns what it copied.
+fn copied(viewer: &mut Viewer, button: &str) -> String {
+    viewer.get_by_label(button).click();
+    viewer.step();
+    let commands = &viewer.output().platform_output.commands;
+    let text = commands.iter().find_map(|command| match command {
+        egui::OutputCommand::CopyText(text) => Some(text.clone()),
+        _ => None,
+    });
+    let text = text.unwrap();
+    settle(viewer);
+    text
+}
+
+/// Rows of every view can be copied, all that are listed.
+#[test]
+fn every_view_is_copied_as_text() {
+    let mut viewer = with_bookmarks(true);
+    assert_eq!(
+        copied(&mut viewer, "CSV"),
+        "note,begin_ns,end_ns\nslow,90000000,110000000\n,700000000,720000000\n"
+    );
+    let list = |viewer: &mut Viewer, listed: Listed| {
+        viewer.state_mut().panel_mut().find_mut().list(listed);
+        settle(viewer);
+        copied(viewer, "TSV")
+    };
+    // The selected 20 ms have 18 frames of a millisecond and one of three: their begins.
+    let calls = list(&mut viewer, Listed::Calls(SiteId(1)));
+    let found = viewer.state().panel().find().found().unwrap();
+    assert_eq!(calls.lines().count() as u64, 1 + found.count);
+    assert!(
+        calls
+            .lines()
+            .nth(1)
+            .unwrap()
+            .starts_with("update\tscope\tmain\t"),
+        "{calls}"
+    );
+    viewer.state_mut().panel_mut().view_mut().clear_selection();
+    let frames = list(&mut viewer, Listed::Frames);
+    assert_eq!(frames.lines().count(), 1 + 1_000);
+    assert_eq!(frames.lines().nth(1), Some("109\t99000000\t3000000"));
+    let panel = viewer.state_mut().panel_mut();
+    panel.set_tab(Tab::Icicle);
+    settle(&mut viewer);
+    let stacks = copied(&mut viewer, "Copy stacks");
+    let total_ns: u64 = stacks
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .sum();
+    let all_ns: u64 = (0..FRAMES).map(frame_ns).sum();
+    assert!(
+        stacks.lines().any(|line| line.starts_with("update;draw ")),
+        "{stacks}"
+    );
+    assert!(
+        total_ns > all_ns / 2 && total_ns <= all_ns,
+        "{total_ns} of {all_ns}"
+    );
+    let panel = viewer.state_mut().panel_mut();
+    panel.set_tab(Tab::Compare);
+    panel.set_explains(true);
+    viewer.state_mut().go_to(699);
+    settle(&mut viewer);
+    let why = copied(&mut viewer, "CSV");
+    assert_eq!(why.lines().count(), 3, "{why}");
+    assert!(
+        why.starts_with("name,kind,change_ns,least_change_ns,"),
+        "{why}"
+    );
+    viewer.state_mut().panel_mut().set_explains(false);
+    settle(&mut viewer);
+    viewer.get_by_label("Keep frame 709").click();
+    settle(&mut viewer);
+    viewer.state_mut().go_to(700);
+    settle(&mut viewer);
+    let compared = copied(&mut viewer, "CSV");
+    assert!(
+        compared.starts_with("name,module,kind,a_ns_per_"),
+        "{compared}"
+    );
+    assert_eq!(compared.lines().count(), 3, "{compared}");
+}
+
+#[test]
+fn messages_are_copied_as_text() {
+    let mut viewer = opened_bytes(captures::make(3, 200, 6, true).bytes, true);
+    let panel = viewer.state_mut().panel_mut();
+    panel.find_mut().list(Listed::Messages);
+    settle(&mut viewer);
+    let text = copied(&mut viewer, "CSV");
+    let found = viewer.state().panel().find().found_messages().unwrap();
+    assert_eq!(text.lines().count() as u64, 1 + found.count);
+    let first = &found.listed[0];
+    assert!(
+        text.lines()
+            .nth(1)
+            .unwrap()
+            .ends_with(&format!(",{}", first.text)),
+        "{text}"
+    );
 }
