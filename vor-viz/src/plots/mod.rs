@@ -11,7 +11,7 @@ mod row;
 
 use std::hash::{Hash, Hasher};
 
-use egui::{CursorIcon, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Rect, Response, Role, Sense, TextEdit, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHasher;
 
 use self::columns::{Columns, RowColumns};
@@ -21,6 +21,9 @@ use crate::sketch::{self, Ink, Quads};
 use crate::store::{Layer, MetricBin, MetricBins, Series, Store};
 use crate::theme::Theme;
 use crate::view::{TimeRange, View};
+
+/// Number of rows from which on there is a field to filter them.
+const FILTER_FROM: usize = 8;
 
 /// Height of the header of the value columns, in points.
 const HEADER_HEIGHT: f32 = 16.0;
@@ -63,6 +66,8 @@ impl std::fmt::Debug for MetricRow<'_> {
 pub struct Plots {
     pinned: Vec<String>,
     hidden: Vec<String>,
+    /// The text that names of rows must contain, as it was typed; pinned ones are shown in any case.
+    filter: String,
     row_height: f32,
     read: Option<u64>,
     drawn: Option<u64>,
@@ -77,6 +82,7 @@ impl Default for Plots {
         Self {
             pinned: Vec::new(),
             hidden: Vec::new(),
+            filter: String::new(),
             row_height: 44.0,
             read: None,
             drawn: None,
@@ -108,6 +114,11 @@ impl Plots {
     /// Hides or shows a row.
     pub fn set_hidden(&mut self, name: &str, hidden: bool) {
         set_member(&mut self.hidden, name, hidden);
+    }
+
+    /// Shows only the rows whose names contain a text, in upper or lower case, and pinned ones.
+    pub fn set_filter(&mut self, filter: &str) {
+        filter.clone_into(&mut self.filter);
     }
 
     /// Returns the height of a row, in points.
@@ -148,7 +159,7 @@ impl Plots {
             None if bins.is_some() => pointed_ns.map_or("", |_| "pointed at"),
             None => "newest",
         };
-        self.header(ui, title, theme);
+        self.header(ui, title, rows.len(), theme);
         let stride = self.row_height + SPACING;
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, area) = ui.allocate_space(vec2(width, stride * order.len() as f32));
@@ -238,6 +249,8 @@ impl Plots {
         }
         if rows.is_empty() {
             ui.weak("no metrics yet");
+        } else if order.is_empty() && !self.filter.is_empty() {
+            ui.weak("no metric's name contains this");
         }
         for action in actions {
             match action {
@@ -261,7 +274,16 @@ impl Plots {
 
     /// Returns the indices of the shown rows, pinned rows first.
     fn order(&self, rows: &[MetricRow<'_>]) -> Vec<usize> {
-        let shown = |i: &usize| !self.hidden.iter().any(|name| name == rows[*i].name);
+        let filter = self.filter.trim().to_lowercase();
+        let passes = |name: &str| {
+            filter.is_empty()
+                || self.pinned.iter().any(|pinned| pinned == name)
+                || name.to_lowercase().contains(&filter)
+        };
+        let shown = |i: &usize| {
+            let name = rows[*i].name;
+            !self.hidden.iter().any(|hidden| hidden == name) && passes(name)
+        };
         let place = |i: &usize| {
             let place = self.pinned.iter().position(|name| name == rows[*i].name);
             place.unwrap_or(usize::MAX)
@@ -271,12 +293,20 @@ impl Plots {
         order
     }
 
-    /// Shows the header of the value columns.
-    fn header(&self, ui: &mut Ui, value_title: &str, theme: &Theme) {
+    /// Shows the filter of the rows, and the header of the value columns.
+    fn header(&mut self, ui: &mut Ui, value_title: &str, rows: usize, theme: &Theme) {
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, rect) = ui.allocate_space(vec2(width, HEADER_HEIGHT));
         if !ui.is_rect_visible(rect) {
             return;
+        }
+        if rows >= FILTER_FROM || !self.filter.is_empty() {
+            let field = TextEdit::singleline(&mut self.filter)
+                .hint_text("filter")
+                .font(egui::FontId::proportional(10.0))
+                .margin(egui::Margin::symmetric(4, 1));
+            let place = row::name_rect(rect).shrink2(vec2(2.0, 0.0));
+            ui.put(place, field).accessible_name("filter metrics");
         }
         let ink = Ink {
             size: 10.0,

@@ -330,6 +330,32 @@ fn rows_are_pinned_hidden_and_shown_again() {
 }
 
 #[test]
+fn rows_are_filtered_by_name() {
+    let mut harness = harness(store(100, usual_ms), egui::Theme::Dark, 1.0);
+    let shown = |harness: &Harness<'_, State>| {
+        let plots = harness.query_all_by_label_contains("plot ");
+        plots.count()
+    };
+    let all = shown(&harness);
+    harness.state_mut().plots.set_pinned("memory", true);
+    harness.state_mut().plots.set_filter(" PAGE");
+    harness.run();
+    assert!(all > 2);
+    assert_eq!(shown(&harness), 2);
+    harness.get_by_label("plot page_faults");
+    harness.get_by_label("plot memory");
+    harness.snapshot("numbers_filtered_dark");
+    harness.state_mut().plots.set_pinned("memory", false);
+    harness.get_by_label("filter metrics").focus();
+    harness.run();
+    harness
+        .get_by_label("filter metrics")
+        .type_text(" of nothing");
+    harness.run();
+    assert_eq!(shown(&harness), 0);
+}
+
+#[test]
 fn a_narrow_panel_with_a_row_hidden_and_one_on_top() {
     let mut harness = harness(store(100, usual_ms), egui::Theme::Light, 1.0);
     harness.state_mut().plots.set_pinned("sometimes", true);
