@@ -170,7 +170,12 @@ impl<'a> Scale<'a> {
     /// Returns a value as a number in this unit, without it; `–` for what is no number.
     #[must_use]
     pub fn number(&self, value: f64) -> String {
+        let given = value;
         let value = value / self.divisor;
+        if !self.suffix.is_empty() && value != 0.0 && value.abs() < 0.9995 {
+            // The unit is the same for all magnitudes, and a small part of one has many digits.
+            return Scale::of(given, &self.unit, self.integer).number(given);
+        }
         let text = if self.integer {
             whole(value)
         } else {
@@ -461,6 +466,13 @@ mod tests {
             (scale.number(25e6).as_str(), scale.unit()),
             ("25.0M", "items/s")
         );
+        // A small part of a million would have too many digits.
+        assert_eq!(
+            Scale::of(1.3e6, "1/s", false).number(59_300.0),
+            number(59_300.0)
+        );
+        assert_eq!(Scale::of(2e9, "1/s", false).number(3e6), "3.00M");
+        assert_eq!(Scale::of(2e9, "1/s", false).number(0.0), "0G");
         let scale = Scale::of(999.0, "", true);
         assert_eq!(scale.number(3.0), "3");
         assert_eq!(scale.with_decimals().number(3.25), "3.25");
