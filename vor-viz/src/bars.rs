@@ -154,8 +154,11 @@ pub(crate) fn paint_labels(
     };
     let left = rect.left_top() + vec2(4.0, 4.0);
     let room = plot.left() - rect.left() - 60.0;
-    text(left, room, "Frames".to_owned(), strong(12.5));
-    text(left + vec2(0.0, 17.0), room, count, weak);
+    // In a narrow panel, the scale takes all of it.
+    if room > 40.0 {
+        text(left, room, "Frames".to_owned(), strong(12.5));
+        text(left + vec2(0.0, 17.0), room, count, weak);
+    }
     let Some((duration_ms, lines)) = readout else {
         return;
     };

@@ -16,6 +16,10 @@ pub const LABELS_WIDTH: f32 = 156.0;
 /// Width of the column of values, in points.
 pub const VALUES_WIDTH: f32 = 224.0;
 
+/// Width up to which a panel has no column of values, and the width of its names, in points.
+pub(crate) const NARROW_WIDTH: f32 = 480.0;
+const NARROW_LABELS_WIDTH: f32 = 84.0;
+
 /// Distance at which a press becomes a drag, in points.
 const DRAG_POINTS: f32 = 3.0;
 
@@ -23,6 +27,11 @@ const DRAG_POINTS: f32 = 3.0;
 /// columns of names and values.
 #[must_use]
 pub fn axis_rect(ui_rect: Rect) -> Rect {
+    if ui_rect.width() < NARROW_WIDTH {
+        // A phone has no room for values beside the plots.
+        let left = (ui_rect.left() + NARROW_LABELS_WIDTH.min(ui_rect.width() * 0.4)).round();
+        return ui_rect.with_min_x(left);
+    }
     // In a narrow panel, the plots keep 45 % of the width.
     let share = (ui_rect.width().max(0.0) * 0.55 / (LABELS_WIDTH + VALUES_WIDTH)).min(1.0);
     Rect::from_min_max(

@@ -56,13 +56,13 @@ impl Arrows {
         }
     }
 
-    fn to_focus(&self) -> impl Iterator<Item = &Arrow> {
+    fn arriving(&self) -> impl Iterator<Item = &Arrow> {
         let focus = self.of.map(|(_, focus)| focus);
         let arrows = self.arrows.iter();
         arrows.filter(move |arrow| Some(arrow.to) == focus)
     }
 
-    fn from_focus(&self) -> impl Iterator<Item = &Arrow> {
+    fn leaving(&self) -> impl Iterator<Item = &Arrow> {
         let focus = self.of.map(|(_, focus)| focus);
         let arrows = self.arrows.iter();
         arrows.filter(move |arrow| Some(arrow.from) == focus)
@@ -76,11 +76,11 @@ impl FlameChart {
         self.arrows.update(store, view.focus);
         let next = match forward {
             true => {
-                let out = self.arrows.from_focus();
+                let out = self.arrows.leaving();
                 out.min_by_key(|arrow| arrow.to_ns).map(|arrow| arrow.to)
             }
             false => {
-                let into = self.arrows.to_focus();
+                let into = self.arrows.arriving();
                 into.max_by_key(|arrow| arrow.from_ns)
                     .map(|arrow| arrow.from)
             }
@@ -92,7 +92,7 @@ impl FlameChart {
     /// the last pass.
     #[must_use]
     pub fn arrow_counts(&self) -> (usize, usize) {
-        let (into, out) = (self.arrows.to_focus(), self.arrows.from_focus());
+        let (into, out) = (self.arrows.arriving(), self.arrows.leaving());
         (into.count(), out.count())
     }
 
@@ -126,7 +126,7 @@ impl FlameChart {
 
     /// Lists the arrows of the span in focus; returns the other end of the one that was clicked.
     pub(super) fn list_arrows(&self, ui: &mut Ui, store: &Store) -> Option<SpanRef> {
-        let (into, out) = (self.arrows.to_focus(), self.arrows.from_focus());
+        let (into, out) = (self.arrows.arriving(), self.arrows.leaving());
         let into = into.map(|arrow| ("from", arrow.from, arrow, "Shift+G"));
         let out = out.map(|arrow| ("to", arrow.to, arrow, "G"));
         let mut chosen = None;

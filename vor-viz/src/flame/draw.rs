@@ -290,17 +290,44 @@ impl FlameChart {
         frame: &Frame,
         usual: TypicalDurationsOf<'_>,
     ) -> Option<SpanRef> {
-        if frame.details.width() < 60.0 {
+        let is_beside = frame.details.width() >= 60.0;
+        if !is_beside && view.focus.is_none() {
             return None;
         }
+        let area = match is_beside {
+            true => frame.details,
+            false => below(frame.rows),
+        };
         // The chart already occupies this space, so a child ui is used that allocates none.
-        let ui = &mut ui.new_child(UiBuilder::new().max_rect(frame.details).id_salt("details"));
-        ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
+        let ui = &mut ui.new_child(UiBuilder::new().max_rect(area).id_salt("details"));
+        ui.set_clip_rect(area.intersect(ui.clip_rect()));
         ui.spacing_mut().item_spacing.y = 2.0;
         let Some(focus) = view.focus else {
             ui.weak("Click a span to see its details. The arrow keys go to its neighbours.");
             return None;
         };
+        if !is_beside {
+            let behind = area.expand(6.0);
+            let painter = ui.painter().with_clip_rect(behind);
+            painter.rect_filled(behind, 3.0, ui.visuals().window_fill);
+            painter.rect_stroke(
+                behind,
+                3.0,
+                Stroke::new(1.0, theme.grid),
+                StrokeKind::Inside,
+            );
+            // What is under the details is not clicked through them.
+            ui.interact(
+                behind,
+                ui.scope_id().with("behind"),
+                egui::Sense::click_and_drag(),
+            );
+            let close = ui.small_button("Close").on_hover_text("Escape");
+            if close.clicked() {
+                view.focus = None;
+                return None;
+            }
+        }
         let mut chosen = None;
         egui::ScrollArea::vertical()
             .id_salt("vor focus")
@@ -363,6 +390,12 @@ fn draw_bookmarks(ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Fr
         let flag = vec![pos2(x, top), pos2(x + 7.0, top + 3.0), pos2(x, top + 6.0)];
         painter.add(Shape::convex_polygon(flag, theme.line, Stroke::NONE));
     }
+}
+
+/// Returns the lower part of the rows of a narrow chart, for the details of the span in focus.
+fn below(rows: Rect) -> Rect {
+    let height = (rows.height() * 0.55).min(260.0);
+    rows.with_min_y(rows.bottom() - height).shrink(8.0)
 }
 
 /// Draws the selected range of time, and its length in the scale.

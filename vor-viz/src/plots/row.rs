@@ -301,7 +301,16 @@ impl Cells<'_> {
             row.name.to_owned(),
             strong(12.0),
         );
-        if !is_low {
+        let has_values = value_cells(rect)[0].width() > 20.0;
+        if !is_low && !has_values {
+            // The value is where the unit would be.
+            let text = match self.value.is_finite() {
+                true => units::metric(self.value, row.unit, row.integer),
+                false => scale.unit().to_owned(),
+            };
+            let place = left + vec2(0.0, 16.0);
+            sketch::text(painter, place, Align2::LEFT_TOP, room, text, weak(10.0));
+        } else if !is_low {
             let mut text = scale.unit().to_owned();
             if self.reduced.gaps > 0 {
                 let noun = if self.reduced.gaps == 1 {
@@ -350,6 +359,9 @@ impl Cells<'_> {
                 low,
                 weak(9.0),
             );
+        }
+        if !has_values {
+            return;
         }
         let decimals = scale.with_decimals();
         let shown = |value: f64| if all.is_empty() { f64::NAN } else { value };

@@ -4,6 +4,7 @@ use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
 use vor_capture::units;
 
 use super::{FrameNumbers, ReplayState};
+use crate::frame_axis::NARROW_WIDTH;
 use crate::theme::Theme;
 
 /// Width of the field for a frame's number, in points.
@@ -18,12 +19,19 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn show(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
         let theme = Theme::of(ui.visuals());
+        let is_narrow = ui.available_width() < NARROW_WIDTH;
+        if is_narrow {
+            ui.horizontal(|ui| facts(replay, ui, &theme));
+        }
         ui.horizontal(|ui| {
             // The controls are on the right, so that a long name cannot push them out of view.
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 follow(replay, ui);
                 ui.separator();
                 self.navigation(replay, ui);
+                if is_narrow {
+                    return;
+                }
                 ui.separator();
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     facts(replay, ui, &theme)

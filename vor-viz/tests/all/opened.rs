@@ -1,7 +1,7 @@
 //! What an opened capture shows beside its spans: the plots of all frames, the frame budget, and
 //! places that are opened again.
 
-use egui::{Key, Modifiers, pos2};
+use egui::{Key, Modifiers, pos2, vec2};
 use egui_kittest::kittest::Queryable;
 use vor_capture::model::catalog::SiteId;
 use vor_fixtures::captures;
@@ -9,7 +9,8 @@ use vor_fixtures::even::{frame_ns, make};
 use vor_viz::find::Listed;
 use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
-use vor_viz::store::{Series, ValueSummary};
+use vor_viz::store::{Series, TrackKind, ValueSummary};
+use vor_viz::view::SpanRef;
 
 use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, press, settle};
 use crate::pictures::rest;
@@ -311,4 +312,44 @@ fn messages_are_copied_as_text() {
             .ends_with(&format!(",{}", first.text)),
         "{text}"
     );
+}
+
+/// The page on a phone, with a span in focus.
+fn on_a_phone(dark: bool) -> Viewer {
+    let mut viewer = with_metrics(dark);
+    viewer.set_size(vec2(390.0, 844.0));
+    settle(&mut viewer);
+    let panel = viewer.state_mut().panel_mut();
+    let track = &panel.store().layer().unwrap().tracks()[0];
+    let (thread, span) = (track.thread, track.rows[0].span_after(0).unwrap());
+    panel.view_mut().focus = Some(SpanRef {
+        thread,
+        kind: TrackKind::Scopes,
+        row: 0,
+        span,
+    });
+    settle(&mut viewer);
+    rest(&mut viewer);
+    viewer
+}
+
+#[test]
+fn a_phone_shows_details_over_the_chart() {
+    let mut viewer = on_a_phone(true);
+    let plot = viewer.get_by_label("plot loss").rect();
+    assert!(plot.width() > 270.0, "{plot}");
+    viewer.get_by_label("Close").click();
+    settle(&mut viewer);
+    assert!(viewer.state().panel().view().focus.is_none());
+    assert!(viewer.query_by_label("Close").is_none());
+}
+
+#[test]
+fn a_phone_is_drawn_dark() {
+    on_a_phone(true).snapshot("phone_dark");
+}
+
+#[test]
+fn a_phone_is_drawn_light() {
+    on_a_phone(false).snapshot("phone_light");
 }
