@@ -19,8 +19,10 @@ const RATES: [f64; 10] = [
 /// The rates in the menu.
 const OFFERED: [f64; 6] = [240.0, 144.0, 120.0, 90.0, 60.0, 30.0];
 
-/// How far a frame may be from the period of a display, as a share of it.
-const NEAR: f64 = 0.08;
+/// How much longer or shorter the usual frame may be than the period of a display that it follows,
+/// as a share of it: a display is waited for, so frames are hardly longer.
+const LONGER: f64 = 0.02;
+const SHORTER: f64 = 0.08;
 
 /// The time that a frame may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -162,9 +164,10 @@ fn adaptive(mut durations_ms: Vec<f32>) -> Thresholds {
             .select_nth_unstable_by(middle, f32::total_cmp)
             .1,
     );
-    let distance = |rate: &f64| (usual_ms * rate / 1000.0 - 1.0).abs();
-    let near = RATES.into_iter().filter(|rate| distance(rate) <= NEAR);
-    match near.min_by(|one, other| distance(one).total_cmp(&distance(other))) {
+    let longer = |rate: &f64| usual_ms * rate / 1000.0 - 1.0;
+    let near = RATES.into_iter();
+    let near = near.filter(|rate| (-SHORTER..=LONGER).contains(&longer(rate)));
+    match near.min_by(|one, other| longer(one).abs().total_cmp(&longer(other).abs())) {
         Some(rate) => of_rate(rate),
         None => Thresholds {
             good: rounded_up(2.0 * usual_ms),
@@ -202,6 +205,8 @@ mod tests {
     fn other_frames_have_twice_the_usual_time() {
         assert_eq!(good(&[1.0, 1.0, 3.0]), 2.0);
         assert_eq!(good(&[100.0, 90.0, 110.0, f32::NAN, 0.0]), 200.0);
+        // Longer than the period of 50 Hz by more than a display would cause.
+        assert_eq!(good(&[21.5, 21.0, 22.0]), 50.0);
         assert_eq!(good(&[]), 1000.0 / 60.0);
         assert_eq!(good(&[f32::NAN]), 1000.0 / 60.0);
     }
