@@ -7,11 +7,12 @@ use vor_capture::units;
 use super::filters::Filters;
 use super::instances::{FindOptions, Found, Instance, Instances};
 use super::page::Order;
-use super::pages::{PageFound, Pages, Step};
+use super::paged::{Listing, Paged};
+use super::pages::{PageFound, Step};
 use crate::flame::{seek, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::histogram::{self, Distribution};
-use crate::scopes::{Job, copy_buttons, extent_switch, scope_caption, waiting_text};
+use crate::scopes::{copy_buttons, extent_switch, scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
@@ -54,13 +55,10 @@ type CallId = (ThreadId, TrackKind, Span);
 /// The list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallList {
-    job: Job<Instances>,
+    paged: Paged<Instances, Filters>,
     filters: Filters,
     order: Order,
-    pages: Pages,
     selected: Option<CallId>,
-    /// The range of the last pass, and the filters: others begin at the first page.
-    listed_of: Option<(Option<Scope>, Filters)>,
 }
 
 impl CallList {
@@ -74,13 +72,13 @@ impl CallList {
 
     /// Returns the calls that were found, unless others are being looked for.
     pub(super) fn found(&self) -> Option<&Found> {
-        self.job.output().filter(|_| !self.job.is_dimmed())
+        self.paged.found()
     }
 
     pub(super) fn set_order(&mut self, order: Order) {
         if self.order != order {
             self.order = order;
-            self.pages.reset();
+            self.paged.restart();
         }
     }
 
@@ -89,7 +87,7 @@ impl CallList {
         self.filters.apply(&mut options, catalog);
         options.extent = view.extent;
         options.order = self.order;
-        options.after = self.pages.after();
+        options.after = self.paged.after();
         options
     }
 
@@ -102,16 +100,14 @@ impl CallList {
         scope: Option<Scope>,
     ) {
         let options = self.options(site, view, store.catalog());
-        self.job.finish(store, scope, &options);
+        self.paged.finish(store, scope, &options);
     }
 
     /// Goes to the next call or to the previous one. Returns whether there is one.
     pub(super) fn step(&mut self, store: &Store, view: &mut View, forward: bool) -> bool {
-        let Some(found) = self.job.output().filter(|_| !self.job.is_dimmed()) else {
-            return false;
-        };
-        let at = self.selected.and_then(|id| position(found, id));
-        match self.pages.step(at, &page_of(found), forward) {
+        let at = self.found().zip(self.selected);
+        let at = at.and_then(|(found, id)| position(found, id));
+        match self.paged.step(at, forward) {
             Step::Row(row) => self.go_to(row, store, view),
             Step::OtherPage => true,
             Step::Nowhere => false,
@@ -119,7 +115,7 @@ impl CallList {
     }
 
     fn go_to(&mut self, row: usize, store: &Store, view: &mut View) -> bool {
-        let Some(call) = self.job.output().and_then(|found| found.listed.get(row)) else {
+        let Some(call) = self.paged.output().and_then(|found| found.listed.get(row)) else {
             return false;
         };
         self.selected = Some((call.thread, call.kind, call.span));
@@ -136,17 +132,10 @@ impl CallList {
         (site, scope): (SiteId, Option<Scope>),
         choose: impl FnOnce(&mut Ui, &View),
     ) {
-        let now = (scope, self.filters.clone());
-        if self.listed_of.as_ref() != Some(&now) {
-            // A growing selection of all frames is still the same list.
-            self.pages.reset();
-            self.listed_of = Some(now);
-        }
+        self.paged.restart_for(scope, &self.filters);
         let catalog = store.catalog();
         let options = self.options(site, view, catalog);
-        self.job.advance(ui, store, view.spans(), scope, &options);
-        let page = self.found().map(page_of);
-        if let Some(row) = page.and_then(|page| self.pages.arrive(page.rows)) {
+        if let Some(row) = self.paged.advance(ui, store, view, scope, &options) {
             self.go_to(row, store, view);
         }
         ui.horizontal_wrapped(|ui| {
@@ -154,9 +143,8 @@ impl CallList {
             choose(ui, view);
             extent_switch(ui, &mut view.extent);
             self.filters.show(ui, theme);
-            if let Some(found) = self.job.output() {
-                let progress = self.job.progress().filter(|_| self.job.is_dimmed());
-                self.pages.show(ui, &page_of(found), "calls", progress);
+            self.paged.show_pages(ui, "calls");
+            if let Some(found) = self.paged.output() {
                 copy_buttons(
                     ui,
                     &["scope", "kind", "thread", "begin_ns", "ns", "arguments"],
@@ -179,7 +167,7 @@ impl CallList {
                 );
             }
         });
-        let Some(found) = self.job.output() else {
+        let Some(found) = self.paged.output() else {
             ui.weak(waiting_text(view, scope, "looking for calls"));
             return;
         };
@@ -199,7 +187,7 @@ impl CallList {
             ui.allocate_ui_with_layout(vec2(list_width - 8.0, size.y), layout, |ui| {
                 chosen = self.list(ui, store, view, theme);
             });
-            let Some(found) = self.job.output() else {
+            let Some(found) = self.paged.output() else {
                 return;
             };
             let distribution = Distribution {
@@ -221,7 +209,7 @@ impl CallList {
 
     /// Shows the list; returns the row that was chosen in it.
     fn list(&mut self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) -> Option<usize> {
-        let found = self.job.output()?;
+        let found = self.paged.output()?;
         let catalog = store.catalog();
         let zero_ns = view.zero_ns(store);
         let begin = |call: &Instance| units::duration(call.span.begin_ns as f64 - zero_ns);
@@ -230,7 +218,7 @@ impl CallList {
             columns: &COLUMNS,
             rows: found.listed.len(),
             selected: self.selected.and_then(|id| position(found, id)),
-            dimmed: self.job.is_dimmed(),
+            dimmed: self.paged.is_dimmed(),
             height: ui.available_height(),
             row_role: "call",
         };
@@ -270,13 +258,15 @@ impl CallList {
     }
 }
 
-fn page_of(found: &Found) -> PageFound {
-    PageFound {
-        rows: found.listed.len(),
-        last: found.listed.last().map(|call| call.rank),
-        before: found.before,
-        count: found.count,
-        all: found.all,
+impl Listing for Found {
+    fn page(&self) -> PageFound {
+        PageFound {
+            rows: self.listed.len(),
+            last: self.listed.last().map(|call| call.rank),
+            before: self.before,
+            count: self.count,
+            all: self.all,
+        }
     }
 }
 

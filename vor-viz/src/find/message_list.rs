@@ -7,10 +7,11 @@ use vor_capture::units;
 use super::filters::MessageFilters;
 use super::messages::{FoundMessages, MessageOptions, Messages};
 use super::page::Order;
-use super::pages::{PageFound, Pages, Step};
+use super::paged::{Listing, Paged};
+use super::pages::{PageFound, Step};
 use crate::flame::{seek_moment, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, copy_buttons, scope_caption, waiting_text};
+use crate::scopes::{copy_buttons, scope_caption, waiting_text};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::{Scope, View};
@@ -39,19 +40,16 @@ const TIME: usize = 2;
 /// The list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageList {
-    job: Job<Messages>,
+    paged: Paged<Messages, MessageFilters>,
     filters: MessageFilters,
     is_latest_first: bool,
-    pages: Pages,
     selected: Option<(ThreadId, i64)>,
-    /// The range of the last pass, and the filters: others begin at the first page.
-    listed_of: Option<(Option<Scope>, MessageFilters)>,
 }
 
 impl MessageList {
     /// Returns the messages that were found, unless others are being looked for.
     pub(super) fn found(&self) -> Option<&FoundMessages> {
-        self.job.output().filter(|_| !self.job.is_dimmed())
+        self.paged.found()
     }
 
     fn options(&mut self, catalog: &Catalog) -> MessageOptions {
@@ -60,23 +58,21 @@ impl MessageList {
         if self.is_latest_first {
             options.order = Order::Latest;
         }
-        options.after = self.pages.after();
+        options.after = self.paged.after();
         options
     }
 
     /// Does all work in one pass.
     pub(super) fn finish(&mut self, store: &Store, scope: Option<Scope>) {
         let options = self.options(store.catalog());
-        self.job.finish(store, scope, &options);
+        self.paged.finish(store, scope, &options);
     }
 
     /// Goes to the next message or to the previous one. Returns whether there is one.
     pub(super) fn step(&mut self, store: &Store, view: &mut View, forward: bool) -> bool {
-        let Some(found) = self.job.output().filter(|_| !self.job.is_dimmed()) else {
-            return false;
-        };
-        let at = self.selected.and_then(|place| position(found, place));
-        match self.pages.step(at, &page_of(found), forward) {
+        let at = self.found().zip(self.selected);
+        let at = at.and_then(|(found, place)| position(found, place));
+        match self.paged.step(at, forward) {
             Step::Row(row) => self.go_to(row, store, view),
             Step::OtherPage => true,
             Step::Nowhere => false,
@@ -84,7 +80,8 @@ impl MessageList {
     }
 
     fn go_to(&mut self, row: usize, store: &Store, view: &mut View) -> bool {
-        let Some(message) = self.job.output().and_then(|found| found.listed.get(row)) else {
+        let found = self.paged.output();
+        let Some(message) = found.and_then(|found| found.listed.get(row)) else {
             return false;
         };
         self.selected = Some((message.thread, message.ns));
@@ -101,24 +98,17 @@ impl MessageList {
         scope: Option<Scope>,
         choose: impl FnOnce(&mut Ui, &View),
     ) {
-        let now = (scope, self.filters.clone());
-        if self.listed_of.as_ref() != Some(&now) {
-            self.pages.reset();
-            self.listed_of = Some(now);
-        }
+        self.paged.restart_for(scope, &self.filters);
         let options = self.options(store.catalog());
-        self.job.advance(ui, store, view.spans(), scope, &options);
-        let page = self.found().map(page_of);
-        if let Some(row) = page.and_then(|page| self.pages.arrive(page.rows)) {
+        if let Some(row) = self.paged.advance(ui, store, view, scope, &options) {
             self.go_to(row, store, view);
         }
         ui.horizontal_wrapped(|ui| {
             ui.strong(scope_caption(store, scope));
             choose(ui, view);
             self.filters.show(ui);
-            if let Some(found) = self.job.output() {
-                let progress = self.job.progress().filter(|_| self.job.is_dimmed());
-                self.pages.show(ui, &page_of(found), "messages", progress);
+            self.paged.show_pages(ui, "messages");
+            if let Some(found) = self.paged.output() {
                 copy_buttons(ui, &["thread", "ns", "text"], |sheet| {
                     let zero_ns = view.zero_ns(store) as i64;
                     for message in &found.listed {
@@ -131,7 +121,7 @@ impl MessageList {
                 });
             }
         });
-        let Some(found) = self.job.output() else {
+        let Some(found) = self.paged.output() else {
             ui.weak(waiting_text(view, scope, "looking for messages"));
             return;
         };
@@ -149,7 +139,7 @@ impl MessageList {
 
     /// Shows the list; returns the row that was chosen in it.
     fn list(&mut self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) -> Option<usize> {
-        let found = self.job.output()?;
+        let found = self.paged.output()?;
         let catalog = store.catalog();
         let zero_ns = view.zero_ns(store);
         let time = |row: usize| units::duration(found.listed[row].ns as f64 - zero_ns);
@@ -158,7 +148,7 @@ impl MessageList {
             columns: &COLUMNS,
             rows: found.listed.len(),
             selected: self.selected.and_then(|place| position(found, place)),
-            dimmed: self.job.is_dimmed(),
+            dimmed: self.paged.is_dimmed(),
             height: ui.available_height(),
             row_role: "message",
         };
@@ -184,19 +174,21 @@ impl MessageList {
         );
         if response.sorted && sort.column == TIME && self.is_latest_first != sort.descending {
             self.is_latest_first = sort.descending;
-            self.pages.reset();
+            self.paged.restart();
         }
         response.clicked.or(response.moved_to)
     }
 }
 
-fn page_of(found: &FoundMessages) -> PageFound {
-    PageFound {
-        rows: found.listed.len(),
-        last: found.listed.last().map(|message| message.rank),
-        before: found.before,
-        count: found.count,
-        all: found.all,
+impl Listing for FoundMessages {
+    fn page(&self) -> PageFound {
+        PageFound {
+            rows: self.listed.len(),
+            last: self.listed.last().map(|message| message.rank),
+            before: self.before,
+            count: self.count,
+            all: self.all,
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod instances;
 mod message_list;
 mod messages;
 mod page;
+mod paged;
 mod pages;
 mod show;
 mod slow_frames;
