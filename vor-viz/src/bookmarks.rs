@@ -135,7 +135,10 @@ mod tests {
     proptest! {
         #[test]
         fn bookmarks_are_read_as_they_were_written(
-            given in prop::collection::vec((0..10_000_i64, 1..10_000_i64, "[^\\p{C}]{0,20}"), 0..20),
+            given in prop::collection::vec(
+                (0..10_000_i64, 1..10_000_i64, "[^\\p{C}]{0,20}"),
+                0..20,
+            ),
         ) {
             let mut bookmarks = Bookmarks::default();
             for (begin_ns, length_ns, note) in &given {

@@ -45,7 +45,7 @@ impl From<Thresholds> for FrameBudget {
 pub(crate) struct Budget {
     chosen: FrameBudget,
     limits: Thresholds,
-    /// What the limits were found from: the number of frames, rounded, of a capture or a store.
+    /// The source of the limits: a capture or a store, and its rounded number of frames.
     of: Option<(bool, u64)>,
 }
 

@@ -275,9 +275,9 @@ impl View {
         self.marked = None;
     }
 
-    /// Returns the time that a bookmark keeps, on the scale above the flame chart: the selected one,
-    /// else that of the span in focus, of the pinned frame, or what the flame chart shows. `None`
-    /// unless a capture is shown.
+    /// Returns the time that a bookmark keeps, on the scale above the flame chart: the selected
+    /// time, else that of the span in focus, of the pinned frame, or of the whole flame chart.
+    /// `None` unless a capture is shown.
     pub(crate) fn time_to_keep(&self, store: &Store) -> Option<(i64, i64)> {
         self.whole.as_ref()?;
         let focus = self

@@ -2,9 +2,9 @@
 //! the slowest frames, and bookmarks.
 //!
 //! A list covers the selected range, or everything: a whole capture, of which the store holds a
-//! part. [`Instances`] and [`Messages`] gather it where the spans are, like the table of scopes does
-//! its sums. They count all that pass the filters, and keep a page of them in the chosen order.
-//! Memory is thus bounded, and further pages reach everything.
+//! part. [`Instances`] and [`Messages`] gather it where the spans are, as the table of scopes
+//! gathers its sums. They count all that pass the filters, and keep a page of them in the chosen
+//! order. Memory is thus bounded, and further pages reach everything.
 //!
 //! ```text
 //! Filters ─▶ FindOptions ─▶ Job (Store, or the reader of the capture) ─▶ Found ─▶ list, histogram

@@ -83,7 +83,7 @@ impl Rank {
 pub(super) struct Page<T> {
     after: Option<Rank>,
     most: usize,
-    kept: BinaryHeap<Kept<T>>,
+    kept: BinaryHeap<Entry<T>>,
     before: u64,
 }
 
@@ -110,7 +110,7 @@ impl<T> Page<T> {
         if is_full {
             self.kept.pop();
         }
-        self.kept.push(Kept { rank, item: item() });
+        self.kept.push(Entry { rank, item: item() });
     }
 
     /// Returns the items in their order, and the number of those before the page.
@@ -122,26 +122,26 @@ impl<T> Page<T> {
 
 /// An item, which is compared by its rank.
 #[derive(Clone, Debug)]
-struct Kept<T> {
+struct Entry<T> {
     rank: Rank,
     item: T,
 }
 
-impl<T> PartialEq for Kept<T> {
+impl<T> PartialEq for Entry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl<T> Eq for Kept<T> {}
+impl<T> Eq for Entry<T> {}
 
-impl<T> PartialOrd for Kept<T> {
+impl<T> PartialOrd for Entry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Kept<T> {
+impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.rank.cmp(&other.rank)
     }

@@ -5,7 +5,7 @@ use vor_capture::units;
 
 use super::page::{PAGE, Rank};
 
-/// What is known of a page that was found.
+/// The sizes of a page, and of the whole list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageFound {
     /// Number of its rows, and the place of the last one.

@@ -20,7 +20,7 @@ use crate::view::{Scope, View};
 /// Most scopes in the menu; a text finds the others.
 const MAX_CHOICES: usize = 200;
 
-/// What is listed.
+/// The contents of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listed {
     /// The slowest frames.

@@ -316,7 +316,7 @@ impl FlameChart {
                 Stroke::new(1.0, theme.grid),
                 StrokeKind::Inside,
             );
-            // What is under the details is not clicked through them.
+            // A click on the details does not reach the spans under them.
             ui.interact(
                 behind,
                 ui.scope_id().with("behind"),

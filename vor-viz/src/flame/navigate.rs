@@ -160,8 +160,7 @@ pub(crate) fn seek(
 /// The longest time around a moment that is shown for it.
 const MOMENT_NS: f64 = 20e6;
 
-/// Shows a moment of a thread, and marks it. Returns whether that is possible: a store may have lost
-/// its frame.
+/// Shows a moment of a thread, and marks it. Returns whether the store still has its frame.
 pub(crate) fn seek_moment(store: &Store, view: &mut View, thread: ThreadId, ns: i64) -> bool {
     if view.whole().is_none() && view.time_selection().is_none() {
         let Some(index) = frame_of(store, &place_of(thread, ns).span) else {

@@ -25,7 +25,7 @@ const MAX_LINE_CHARS: usize = 400;
 pub(super) struct SourceFiles {
     /// Where files with relative names are looked for, the first one first.
     folders: Vec<PathBuf>,
-    /// What was found, by file and line.
+    /// The results of searches, by file and line.
     known: FxHashMap<(String, u32), Option<Excerpt>>,
 }
 

@@ -1,10 +1,10 @@
 //! Metrics over frames: one row per metric, on the time axis of the frame bars.
 //!
 //! A row has three columns: its name, its plot, and its values. The values are those of the frames
-//! of the store, or of a whole capture of which the store holds a part: in its picture, they are in
-//! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws them and writes the texts beside them. This module
-//! handles the user's actions on rows and owns the buffers of both. Values are read and reduced
-//! again only when the frames or the view change.
+//! of the store, or of a whole capture of which the store holds a part: its picture has them in
+//! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws
+//! them and writes the texts beside them. This module handles the user's actions on rows and owns
+//! the buffers of both. Values are read and reduced again only when the frames or the view change.
 
 mod columns;
 mod row;
@@ -66,7 +66,7 @@ impl std::fmt::Debug for MetricRow<'_> {
 pub struct Plots {
     pinned: Vec<String>,
     hidden: Vec<String>,
-    /// The text that names of rows must contain, as it was typed; pinned ones are shown in any case.
+    /// The text that names of rows must contain, as it was typed. It hides no pinned row.
     filter: String,
     row_height: f32,
     read: Option<u64>,
@@ -205,15 +205,7 @@ impl Plots {
         }
         let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
         let whole = FrameAxis::new(axis_rect(area), time, ui.pixels_per_point());
-        match bins {
-            Some(bins) => {
-                // The bins of a picture that is replaced have no version.
-                self.drawn = None;
-                let of_bins = shown.iter().map(|row| columns::of_bins(bins, &whole, row));
-                self.of_bins = of_bins.collect();
-            }
-            None => self.read(store, view, &whole, &shown),
-        }
+        self.read(store, view, &time, &whole, &shown, bins);
         let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
         self.draw(&time, &whole, &rects, theme, bins.is_some());
         let places = rects.iter().zip(button_widths);
@@ -399,10 +391,18 @@ impl Plots {
     }
 
     /// Reads and reduces the values if they may have changed.
-    fn read(&mut self, store: &Store, view: &View, axis: &FrameAxis, shown: &[&MetricRow<'_>]) {
+    fn read(
+        &mut self,
+        store: &Store,
+        view: &View,
+        time: &TimeRange,
+        axis: &FrameAxis,
+        shown: &[&MetricRow<'_>],
+        bins: Option<&MetricBins>,
+    ) {
         let mut hasher = FxHasher::default();
-        let time = view.axis();
         (
+            bins.is_some(),
             store.version(),
             store.id_at(0),
             store.frames().len(),
@@ -419,6 +419,11 @@ impl Plots {
         if self.read != key {
             self.read = key;
             self.drawn = None;
+            if let Some(bins) = bins {
+                let rows = shown.iter().map(|row| columns::of_bins(bins, axis, row));
+                self.of_bins = rows.collect();
+                return;
+            }
             let frames = view
                 .shown_frames(store)
                 .map_or(0..0, |(first, last)| first..last + 1);
@@ -450,7 +455,7 @@ impl Plots {
         if self.drawn != key {
             self.drawn = key;
             let rows = match is_whole {
-                true => &self.of_bins[..],
+                true => &self.of_bins,
                 false => self.columns.rows(),
             };
             let mesh = self.quads.begin();
@@ -491,7 +496,7 @@ impl Plots {
     }
 }
 
-/// What the pointer is at.
+/// The target of the pointer.
 enum Pointed {
     /// A frame of the store.
     Frame(usize),

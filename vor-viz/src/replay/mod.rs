@@ -400,8 +400,8 @@ impl ReplayState {
         bookmarks.take_change().then_some(bookmarks)
     }
 
-    /// Shows a place: a time as soon as the whole capture was looked at, since the scale begins with
-    /// its first span. Stops following.
+    /// Shows a place. A time waits until the whole capture was looked at, since the scale begins
+    /// with its first span. Stops following.
     pub fn go_to_place(&mut self, place: Place) {
         match place {
             Place::Frame(number) => self.go_to_number(number),

@@ -200,7 +200,8 @@ impl WholeState {
             time.start as f64 <= shown.begin_ns.max(self.time.begin_ns).ceil()
                 && shown.end_ns.min(self.time.end_ns).floor() <= time.end as f64
         };
-        let is_finer = |layer: &Layer| whole.is_none_or(|whole| layer.bin_ns() < whole.bin_ns());
+        let is_finer =
+            |layer: &Layer| whole.is_none_or(|whole| layer.grain_ns() < whole.grain_ns());
         let range_is_better = range.is_some_and(|layer| covers(layer) && is_finer(layer));
         let shows_range = !whole_is_enough && range_is_better;
         // The same request again would bring the same spans, and one for everything those of the

@@ -75,12 +75,19 @@ impl Layer {
         self.bin_ns
     }
 
+    /// Returns the length of a pixel that it has enough detail for, in nanoseconds. Bins of metrics
+    /// may be two pixels wide.
+    #[must_use]
+    pub fn grain_ns(&self) -> u64 {
+        self.bin_ns.max(self.metrics.bin_ns() / 2)
+    }
+
     /// Returns whether it shows a range of time with pixels of this length as all spans would.
     #[must_use]
     pub fn shows(&self, begin_ns: f64, end_ns: f64, pixel_ns: f64) -> bool {
         self.begin_ns as f64 <= begin_ns
             && end_ns <= self.end_ns as f64
-            && self.bin_ns as f64 <= pixel_ns
+            && self.grain_ns() as f64 <= pixel_ns
     }
 
     /// Returns the values of the metrics.

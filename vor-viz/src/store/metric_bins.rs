@@ -115,6 +115,15 @@ pub struct MetricBins {
 }
 
 impl MetricBins {
+    /// Returns the length of a bin in nanoseconds; 0 without frames.
+    #[must_use]
+    pub fn bin_ns(&self) -> u64 {
+        match self.frames.is_empty() {
+            true => 0,
+            false => 1 << self.shift,
+        }
+    }
+
     /// Adds a frame with its values, by column.
     pub(crate) fn add(
         &mut self,

@@ -57,6 +57,30 @@ fn metrics_of_the_whole_capture_are_plotted() {
     assert_eq!(longest, 1.0);
 }
 
+/// Spans that need no thinning do not keep the plots coarse: a zoom reads finer bins of metrics.
+#[test]
+fn plots_are_as_fine_as_the_zoom() {
+    let frames = 20_000;
+    let mut viewer = opened_bytes(make(frames, 3, true).bytes, true);
+    let bin_ns = |viewer: &Viewer| {
+        let layer = viewer.state().panel().store().layer().unwrap();
+        assert_eq!(layer.bin_ns(), 0);
+        layer.metrics().bin_ns()
+    };
+    let whole_ns = bin_ns(&viewer);
+    let (begin_ns, end_ns): (u64, u64) = (
+        (0..5_000).map(frame_ns).sum(),
+        (0..5_600).map(frame_ns).sum(),
+    );
+    let view = viewer.state_mut().panel_mut().view_mut();
+    view.zoom_to(begin_ns as f64, end_ns as f64);
+    settle(&mut viewer);
+    // More frames than the window has, each of about a pixel.
+    let zoomed_ns = bin_ns(&viewer);
+    assert!(whole_ns > 3_000_000, "{whole_ns}");
+    assert!(zoomed_ns <= 2 * (end_ns - begin_ns) / 800, "{zoomed_ns}");
+}
+
 /// A click in a plot goes to the frame there, far beyond the window.
 #[test]
 fn a_click_in_a_plot_of_the_whole_goes_to_its_frame() {

@@ -1,4 +1,4 @@
-//! What opens the shown place again: a command, or the address of the page.
+//! Links to the shown place: a command, or the address of the page.
 
 use vor_viz::replay::{Place, ReplayState};
 

@@ -181,7 +181,7 @@ fn bookmarks_are_kept_beside_the_capture() {
     let text = "1ms..2ms\tfirst\n3ms..3.5ms\t\n# mine\n";
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
     assert_eq!(harness.state().problem(), None);
-    // What is no text was not written by the viewer.
+    // The viewer did not write a file that is no text, and keeps it.
     fs::write(&file, [0xff, 0xfe]).unwrap();
     keep(&mut harness, 5_000_000);
     assert_eq!(fs::read(&file).unwrap(), [0xff, 0xfe]);

@@ -1,5 +1,5 @@
-//! Messages found in any range, page by page, compared with a filter over all of them; and the points
-//! of flows in a picture.
+//! Messages found in any range, page by page, compared with a filter over all of them; and the
+//! points of flows in a picture.
 
 use std::sync::Arc;
 

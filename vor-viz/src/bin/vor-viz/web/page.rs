@@ -2,7 +2,7 @@
 //!
 //! The page has a canvas with the id `vor` and an element for messages with the id `message`
 //! (`web/index.html`). Captures in the parameter `url` of the page's address are fetched at once;
-//! there may be two. `time=1.2s..1.3s`, `zoom=…` or `frame=812` is the place to show in the first.
+//! there may be two. The first one shows the place of `time=1.2s..1.3s`, `zoom=…` or `frame=812`.
 //!
 //! Scripts can read `window.vorViz`, which is updated in each pass:
 //!
