@@ -12,8 +12,8 @@ use crate::store::Layer;
 use crate::view::{TimeRange, WholeCapture};
 use crate::whole::Spans;
 
-/// The time that is read on each side of the visible range, in its lengths, and the least of it that
-/// must be left before more is read.
+/// The time that is read on each side of the visible range, in its lengths, and the least of it
+/// that must be left before more is read.
 const MARGIN: f64 = 0.75;
 const MIN_MARGIN: f64 = 0.2;
 
