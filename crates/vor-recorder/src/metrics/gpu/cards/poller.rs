@@ -47,8 +47,8 @@ const SHARE_OF_ROUND_ROBIN: f64 = 0.2;
 
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(1);
-/// Number of polls after which a lost card is searched for.
-const LOST_EVERY: u32 = 50;
+/// How often a lost card is searched for, if polls are as frequent.
+const SEARCH: Duration = Duration::from_secs(5);
 /// The time before the next fast poll that a poll in turn needs.
 const ROUND_ROBIN_TIME: Duration = Duration::from_millis(30);
 /// A call that takes longer means that the driver hangs.
@@ -128,7 +128,7 @@ fn run() {
     let rest = share - slow.share() - energy.share() - round_robin.share();
     let mut fast = RateLimiter::new(FAST, rest, now);
     let mut stopwatch = CpuStopwatch::new();
-    let mut polls = 0_u32;
+    let mut searched = now;
     let mut reported = [false; 4];
     while !STOPPED.load(Ordering::SeqCst) {
         if !WANTED.load(Ordering::Relaxed) {
@@ -140,8 +140,8 @@ fn run() {
             std::thread::park_timeout(fast.next() - began);
             continue;
         }
-        polls = polls.wrapping_add(1);
-        if polls.is_multiple_of(LOST_EVERY) {
+        if began - searched >= SEARCH {
+            searched = began;
             cards.find_lost();
         }
         cards.poll_fast();
