@@ -23,7 +23,7 @@ use vor_export::csv::SpanCsv;
 use vor_export::perfetto::PerfettoExporter;
 
 use crate::store::{
-    Extent, FrameEntry, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk, given_id,
+    Extent, FrameEntry, Span, SpanPart, SpanVisitor, Store, TaskArgs, Track, TrackKind, Walk,
 };
 
 pub use crate::export_time::export_time;
@@ -183,7 +183,7 @@ fn thread_batch(
         track,
         zero_ns,
         batch: filled!(ThreadBatch {
-            thread: track.thread
+            thread: track.id.thread().unwrap_or_default()
         }),
     };
     let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns, Extent::Whole);
@@ -207,7 +207,7 @@ fn thread_batch(
             kind,
         })
     };
-    if track.kind == TrackKind::Tasks {
+    if track.id.kind() == TrackKind::Tasks {
         // Exporters need the begin of a task to assign its steps.
         for row in &track.rows {
             let begun = row.spans(frame.begin_ns, frame.end_ns);
@@ -215,17 +215,15 @@ fn thread_batch(
                 begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
             // A task without an end would get a false one.
             let begun = begun.filter(|task| task.end_ns() <= until_ns);
-            let begins = begun.filter_map(|task| match row.args(&task).first() {
-                Some(ArgValue::U64(id)) => {
-                    let begin = match given_id(row.args(&task)) {
-                        Some(given_id) => TaskEventKind::Begin { given_id },
-                        // A task without a number begins with its first poll.
-                        None if !with_steps.contains(id) => return None,
-                        None => TaskEventKind::Poll { duration_ticks: 0 },
-                    };
-                    Some(event(*id, task.site, task.begin_ns, begin))
-                }
-                _ => None,
+            let begins = begun.filter_map(|task| {
+                let args = TaskArgs::read(row.args(&task))?;
+                let begin = match args.given_id {
+                    Some(given_id) => TaskEventKind::Begin { given_id },
+                    // A task without a number begins with its first poll.
+                    None if !with_steps.contains(&args.id) => return None,
+                    None => TaskEventKind::Poll { duration_ticks: 0 },
+                };
+                Some(event(args.id, task.site, task.begin_ns, begin))
             });
             batch.task_events.extend(begins);
         }
@@ -258,11 +256,9 @@ impl SpanVisitor for Collect<'_> {
     fn leave(&mut self, span: &Span, _: usize, _: SpanPart) {
         let start_ticks = ticks(span.begin_ns, self.zero_ns);
         let values = self.args(span).to_vec();
-        if self.track.kind == TrackKind::Tasks {
-            let id = match values.first() {
-                Some(ArgValue::U64(id)) => *id,
-                _ => self.batch.async_spans.len() as u64,
-            };
+        if self.track.id.kind() == TrackKind::Tasks {
+            let id = TaskArgs::read(&values).map(|args| args.id);
+            let id = id.unwrap_or(self.batch.async_spans.len() as u64);
             self.batch.async_spans.push(filled!(AsyncSpan {
                 id,
                 site: span.site,

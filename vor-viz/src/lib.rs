@@ -13,6 +13,7 @@ mod time_text;
 pub mod pyramid;
 pub mod frame_axis;
 mod sketch;
+mod groups;
 pub mod bars;
 pub mod bookmarks;
 pub mod budget;

@@ -66,6 +66,28 @@ pub(crate) fn triangle(mesh: &mut Mesh, tip: Pos2, half: f32, color: Color32) {
     mesh.add_triangle(first, first + 1, first + 2);
 }
 
+/// Returns a triangle that points right if something is collapsed, and down if it is expanded. Fonts
+/// may lack the glyph.
+pub(crate) fn fold_mark(center: Pos2, collapsed: bool, color: Color32) -> Shape {
+    let corners = match collapsed {
+        true => [
+            egui::vec2(-2.5, -4.0),
+            egui::vec2(3.5, 0.0),
+            egui::vec2(-2.5, 4.0),
+        ],
+        false => [
+            egui::vec2(-4.0, -2.5),
+            egui::vec2(4.0, -2.5),
+            egui::vec2(0.0, 3.5),
+        ],
+    };
+    Shape::convex_polygon(
+        corners.map(|corner| center + corner).to_vec(),
+        color,
+        egui::Stroke::NONE,
+    )
+}
+
 /// Appends a diagonal cross, `2 * half` points wide.
 pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
     let thick = half * 0.36;

@@ -4,6 +4,8 @@ use egui::{Color32, Visuals, ecolor::Hsva};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::waits::Wait;
 
+use crate::store::TrackId;
+
 /// Colours for everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Theme {
@@ -112,6 +114,15 @@ impl Theme {
         match catalog.thread_name(thread) {
             "" => self.hashed(&thread.0.to_le_bytes()),
             name => self.hashed(name.as_bytes()),
+        }
+    }
+
+    /// Returns the colour of a track: that of its thread, or of the call site of its tasks.
+    #[must_use]
+    pub fn track(&self, catalog: &Catalog, track: TrackId) -> Color32 {
+        match track {
+            TrackId::Ended(thread) | TrackId::Scopes(thread) => self.thread(catalog, thread),
+            TrackId::Tasks(site) => self.site(catalog.site(site)),
         }
     }
 

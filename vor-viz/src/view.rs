@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::bookmarks::Bookmarks;
 use crate::frame_axis::PointerUse;
-use crate::store::{Extent, FrameId, Span, Store, TrackKind};
+use crate::store::{Extent, FrameId, Span, Store, TrackId};
 use crate::whole::Spans;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
@@ -78,10 +78,8 @@ pub(crate) struct WholeCapture {
 /// A span that was clicked. The reference stays valid when other spans come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRef {
-    /// Thread of its track.
-    pub thread: ThreadId,
-    /// Kind of its track.
-    pub kind: TrackKind,
+    /// Its track.
+    pub track: TrackId,
     /// Index of its row.
     pub row: usize,
     /// The span.
@@ -106,7 +104,7 @@ pub struct View {
     /// The span that was clicked.
     pub focus: Option<SpanRef>,
     /// A span that gets the focus as soon as the flame chart has it.
-    pub(crate) sought: Option<(ThreadId, TrackKind, Span)>,
+    pub(crate) sought: Option<(TrackId, Span)>,
     /// The moment of a thread that was gone to.
     marked: Option<(ThreadId, i64)>,
     /// Whether the flame chart is to scroll to that thread.

@@ -11,11 +11,11 @@ use rustc_hash::FxHashSet;
 use vor_capture::model::batch::FlowStage;
 use vor_capture::units;
 
-use super::layout::thread_name;
+use super::layout::track_name;
 use super::navigate::track_of;
 use super::{FlameChart, Frame};
 use crate::sketch::shortened;
-use crate::store::{FlowPoint, Store, Track, TrackKind};
+use crate::store::{FlowPoint, Store, Track};
 use crate::theme::Theme;
 use crate::view::{SpanRef, View};
 
@@ -112,8 +112,7 @@ impl FlameChart {
 
     /// Returns where a moment of a span is; `None` if its track is not shown.
     fn place_of(&self, frame: &Frame, span: &SpanRef, ns: i64) -> Option<egui::Pos2> {
-        let id = (span.thread, span.kind);
-        let placed = self.placed.iter().find(|placed| placed.id == id)?;
+        let placed = self.placed.iter().find(|placed| placed.id == span.track)?;
         let row = span.row.min(placed.rows.saturating_sub(1));
         let top = frame.rows.top() + placed.top - self.scroll;
         let y = top + (row as f32 + 0.5) * self.row_height;
@@ -134,7 +133,7 @@ impl FlameChart {
         let more = self.arrows.arrows.len().saturating_sub(MAX_LISTED);
         for (word, span, arrow, key) in all.take(MAX_LISTED) {
             let name = shortened(store.catalog().site_name(span.span.site));
-            let thread = thread_name(span.thread, store.catalog());
+            let thread = track_name(span.track, store.catalog());
             let later_ns = arrow.to_ns.saturating_sub(arrow.from_ns);
             let text = format!(
                 "{word} {name} on {thread}, {}",
@@ -199,7 +198,7 @@ fn arrows_of(store: &Store, focus: &SpanRef) -> Vec<Arrow> {
         own.map(move |point| (*point, track))
     });
     let mut points: Vec<(FlowPoint, &Track)> = points.collect();
-    points.sort_by_key(|(point, track)| (point.flow, point.ns, track.thread));
+    points.sort_by_key(|(point, track)| (point.flow, point.ns, track.id));
     let mut arrows = Vec::new();
     for flow in points.chunk_by(|one, next| one.0.flow == next.0.flow) {
         let mut before: Option<&(FlowPoint, &Track)> = None;
@@ -231,8 +230,7 @@ fn arrow(from: &(FlowPoint, &Track), to: &(FlowPoint, &Track)) -> Option<Arrow> 
 fn span_of(track: &Track, ns: i64) -> Option<SpanRef> {
     let (row, span) = track.innermost(ns)?;
     Some(SpanRef {
-        thread: track.thread,
-        kind: TrackKind::Scopes,
+        track: track.id,
         row,
         span,
     })

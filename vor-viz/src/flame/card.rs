@@ -5,10 +5,10 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
 use vor_capture::units;
 
-use super::layout::name_of;
+use super::layout::thread_name;
 use super::navigate::{inside, track_of};
 use crate::sketch::shortened;
-use crate::store::{Span, Store, TrackKind, given_id};
+use crate::store::{Span, Store, TaskArgs, TrackId, TrackKind};
 use crate::theme::Theme;
 use crate::view::SpanRef;
 
@@ -142,7 +142,7 @@ fn span_card(
     line(ui, "duration", units::duration(duration_ns as f64));
     // A thinned picture has not all of the spans inside.
     let is_thinned = store.layer().is_some_and(|layer| layer.bin_ns() > 0);
-    if span.kind == TrackKind::Scopes && !is_thinned {
+    if span.track.kind() == TrackKind::Scopes && !is_thinned {
         match inside(store, span, MAX_INNER_SPANS) {
             Some((inside_ns, children)) => {
                 let self_ns = duration_ns.saturating_sub(inside_ns);
@@ -167,7 +167,7 @@ fn span_card(
     if let Some((frames, share)) = share_of_frames(&span.span, store) {
         line(ui, &frames, share);
     }
-    if let Some(usual) = usual(span.span.site, span.kind).filter(|usual| usual.count > 0) {
+    if let Some(usual) = usual(span.span.site, span.track.kind()).filter(|usual| usual.count > 0) {
         line(ui, "this call", rank_text(duration_ns, &usual));
         let known = format!(
             "p50 {}, p99 {}, {} calls",
@@ -186,7 +186,9 @@ fn span_card(
             line(ui, "category", &site.category);
         }
     }
-    line(ui, "on", name_of((span.thread, span.kind), store.catalog()));
+    if let TrackId::Scopes(thread) = span.track {
+        line(ui, "on", thread_name(thread, store.catalog()));
+    }
 }
 
 /// Returns the name of the frames that a span overlaps, and its share of their time.
@@ -234,10 +236,13 @@ fn rank_text(duration_ns: u64, usual: &TypicalDurations) -> String {
 fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
     let row = track_of(store, span).and_then(|track| track.rows.get(span.row));
     let values = row.map_or(&[][..], |row| row.args(&span.span));
-    if span.kind == TrackKind::Tasks {
-        // The other id is internal to vor and has no meaning for the program.
-        if let Some(id) = given_id(values) {
-            line(ui, "task", id.to_string());
+    if span.track.kind() == TrackKind::Tasks {
+        if let Some(task) = TaskArgs::read(values) {
+            // vor's own id has no meaning for the program.
+            if let Some(id) = task.given_id {
+                line(ui, "task", id.to_string());
+            }
+            line(ui, "ended on", thread_name(task.thread, store.catalog()));
         }
         return;
     }

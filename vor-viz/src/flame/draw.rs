@@ -11,9 +11,11 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::units;
 
 use super::card::{self, HoverTarget, TypicalDurationsOf};
-use super::layout::{MIN_HEIGHT, id_of, name_of, spans_of};
-use super::{FlameChart, Frame, RULER_HEIGHT, TrackId, VisibleRow, ruler};
-use crate::store::{FrameEntry, Store, Track};
+use super::layout::{MIN_HEIGHT, spans_of, track_name};
+use super::{FlameChart, Frame, RULER_HEIGHT, VisibleRow, ruler};
+use crate::groups;
+use crate::sketch::fold_mark;
+use crate::store::{FrameEntry, Store, Track, TrackId, TrackKind};
 use crate::theme::Theme;
 use crate::view::{SpanRef, View};
 
@@ -214,10 +216,7 @@ impl FlameChart {
         span: &SpanRef,
         width: f32,
     ) {
-        let placed = self
-            .placed
-            .iter()
-            .find(|placed| placed.id == (span.thread, span.kind));
+        let placed = self.placed.iter().find(|placed| placed.id == span.track);
         let Some(placed) = placed.filter(|placed| span.row < placed.rows) else {
             return;
         };
@@ -269,7 +268,22 @@ impl FlameChart {
                 );
             }
         }
+        for placed in &self.placed_groups {
+            let top = column.top() + placed.top - self.scroll;
+            let rect =
+                Rect::from_min_size(pos2(column.left(), top), vec2(column.width(), MIN_HEIGHT));
+            if rect.intersects(column) {
+                let (rect, group) = (rect.intersect(column), &placed.group);
+                if groups::show_name(ui, rect, group, theme) {
+                    let name = group.name.clone();
+                    action = Some(TrackAction::CollapseGroup(name, !group.is_collapsed));
+                }
+            }
+        }
         match action {
+            Some(TrackAction::CollapseGroup(group, collapsed)) => {
+                self.set_group_collapsed(&group, collapsed);
+            }
             Some(TrackAction::Collapse(id, collapsed)) => self.set_collapsed(id, collapsed),
             Some(TrackAction::CollapseAll(collapsed)) => self.set_all_collapsed(store, collapsed),
             Some(TrackAction::Shift(id, by)) => self.shift_track(store, id, by),
@@ -441,6 +455,7 @@ fn border_strength(width: f32) -> f32 {
 /// The command of a click on a name.
 enum TrackAction {
     Collapse(TrackId, bool),
+    CollapseGroup(String, bool),
     CollapseAll(bool),
     Shift(TrackId, isize),
     Hide(TrackId),
@@ -457,8 +472,8 @@ fn name_of_track(
     theme: &Theme,
     rect: Rect,
 ) -> Option<TrackAction> {
-    let id = id_of(track);
-    let name = name_of(id, store.catalog());
+    let id = track.id;
+    let name = track_name(id, store.catalog());
     let response = ui.interact(
         rect,
         ui.scope_id().with(("track", id)),
@@ -475,8 +490,8 @@ fn name_of_track(
         theme.text.gamma_multiply(0.85)
     };
     let strip = Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
-    painter.rect_filled(strip, 0.0, theme.thread(store.catalog(), track.thread));
-    painter.add(triangle(rect.min + vec2(11.0, 7.5), collapsed, color));
+    painter.rect_filled(strip, 0.0, theme.track(store.catalog(), id));
+    painter.add(fold_mark(rect.min + vec2(11.0, 7.5), collapsed, color));
     let text = layout_truncated(
         &painter,
         name,
@@ -487,7 +502,11 @@ fn name_of_track(
     painter.galley(rect.min + vec2(18.0, 0.0), text, color);
     let second_line = rect.top() + 15.0;
     if second_line + 12.0 < rect.bottom() {
-        let mut text = format!("{} spans", units::count(spans_of(store, track)));
+        let count = units::count(spans_of(store, track));
+        let mut text = match id.kind() {
+            TrackKind::Scopes => format!("{count} spans"),
+            TrackKind::Tasks => format!("{count} tasks"),
+        };
         if track.hidden_tasks > 0 {
             text.push_str(&format!(", {} hidden", units::count(track.hidden_tasks)));
         }
@@ -525,20 +544,6 @@ fn name_of_track(
         offer(ui, "Expand all", TrackAction::CollapseAll(false));
     });
     action
-}
-
-/// Returns a triangle that points right for a collapsed track and down for an expanded one. Fonts
-/// may lack the glyph.
-fn triangle(center: egui::Pos2, collapsed: bool, color: Color32) -> Shape {
-    let corners = match collapsed {
-        true => [vec2(-2.5, -4.0), vec2(3.5, 0.0), vec2(-2.5, 4.0)],
-        false => [vec2(-4.0, -2.5), vec2(4.0, -2.5), vec2(0.0, 3.5)],
-    };
-    Shape::convex_polygon(
-        corners.map(|corner| center + corner).to_vec(),
-        color,
-        Stroke::NONE,
-    )
 }
 
 /// Draws a triangle at each message and each step of a task.

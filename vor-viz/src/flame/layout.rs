@@ -3,10 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
-use crate::store::{Store, Track, TrackKind};
-
-/// Identifies a track, even when others come and go.
-pub type TrackId = (ThreadId, TrackKind);
+use crate::groups::{self, Group, Groups, Line};
+use crate::store::{Store, Track, TrackId};
 
 /// Pixels between two tracks.
 const GAP: f32 = 5.0;
@@ -50,8 +48,26 @@ pub(super) struct Arrangement {
     pinned: FxHashSet<TrackId>,
     /// Only tracks whose names contain this are shown; in lower case.
     filter: String,
+    /// The groups of threads of one pool.
+    groups: Groups,
     /// Grows with each change.
     pub(super) version: u64,
+}
+
+/// The name of a group of threads, above its tracks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlacedGroup {
+    pub(super) group: Group,
+    /// Distance from the top of all tracks.
+    pub(super) top: f32,
+}
+
+/// The positions of all shown tracks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Placement {
+    pub(super) tracks: Vec<PlacedTrack>,
+    pub(super) groups: Vec<PlacedGroup>,
+    pub(super) height: f32,
 }
 
 /// A track and its position.
@@ -119,6 +135,33 @@ impl Arrangement {
         }
     }
 
+    /// Returns whether threads of one pool are a group.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.groups.is_on
+    }
+
+    /// Makes the threads of each pool a group, or not.
+    pub(super) fn set_grouped(&mut self, is_grouped: bool) {
+        self.groups.is_on = is_grouped;
+        self.version += 1;
+    }
+
+    /// Shows only the name of a group, or its tracks, too.
+    pub(super) fn set_group_collapsed(&mut self, group: &str, is_collapsed: bool) {
+        self.groups.set_collapsed(group, is_collapsed);
+        self.version += 1;
+    }
+
+    /// Returns the group to which a track belongs. A pinned one has its own place.
+    fn group_of(&self, id: TrackId, catalog: &Catalog) -> Option<String> {
+        match id {
+            TrackId::Scopes(thread) if !self.is_pinned(id) => {
+                groups::of_thread(&thread_name(thread, catalog))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the order of tracks that the user did not move.
     pub(super) fn order(&self) -> TrackOrder {
         self.order
@@ -140,12 +183,17 @@ impl Arrangement {
             self.filter.clear();
             self.version += 1;
         }
+        if let Some(group) = self.group_of(id, catalog) {
+            self.set_group_collapsed(&group, false);
+        }
     }
 
     fn passes(&self, id: TrackId, catalog: &Catalog) -> bool {
         self.filter.is_empty()
             || self.is_pinned(id)
-            || name_of(id, catalog).to_lowercase().contains(&self.filter)
+            || track_name(id, catalog)
+                .to_lowercase()
+                .contains(&self.filter)
     }
 
     /// Returns whether there is no filter.
@@ -157,7 +205,7 @@ impl Arrangement {
     pub(super) fn hidden_count(&self, store: &Store) -> usize {
         let tracks = store.shown_tracks().iter();
         tracks
-            .filter(|track| !self.shows(id_of(track), store.catalog()))
+            .filter(|track| !self.shows(track.id, store.catalog()))
             .count()
     }
 
@@ -169,7 +217,7 @@ impl Arrangement {
     pub(super) fn shift(&mut self, store: &Store, id: TrackId, by: isize) {
         let tracks = store.shown_tracks();
         let order = self.ordered(store);
-        let mut order: Vec<TrackId> = order.into_iter().map(|at| id_of(&tracks[at])).collect();
+        let mut order: Vec<TrackId> = order.into_iter().map(|at| tracks[at].id).collect();
         // A place is one of the shown tracks: a step over a hidden one would change nothing.
         let is_shown = |one: &TrackId| self.shows(*one, store.catalog());
         let shown: Vec<TrackId> = order.iter().copied().filter(is_shown).collect();
@@ -193,7 +241,7 @@ impl Arrangement {
         match self.order {
             TrackOrder::Recorded => {}
             TrackOrder::Name => {
-                let name = |track: &usize| name_of(id_of(&all[*track]), store.catalog());
+                let name = |track: &usize| track_name(all[*track].id, store.catalog());
                 tracks.sort_by_cached_key(|track| name(track).to_lowercase());
             }
             TrackOrder::Spans => {
@@ -203,7 +251,7 @@ impl Arrangement {
         }
         if !self.places.is_empty() || !self.pinned.is_empty() {
             tracks.sort_by_cached_key(|track| {
-                let id = id_of(&all[*track]);
+                let id = all[*track].id;
                 let place = self.places.get(&id).copied().unwrap_or(usize::MAX);
                 (!self.is_pinned(id), place)
             });
@@ -211,19 +259,31 @@ impl Arrangement {
         tracks
     }
 
-    /// Places all shown tracks one below the other; returns them and the total height.
-    pub(super) fn place(&self, store: &Store, row_height: f32) -> (Vec<PlacedTrack>, f32) {
+    /// Places all shown tracks one below the other.
+    pub(super) fn place(&self, store: &Store, row_height: f32) -> Placement {
+        let (all, catalog) = (store.shown_tracks(), store.catalog());
+        let shown = self.ordered(store).into_iter();
+        let shown = shown.filter(|&track| self.shows(all[track].id, catalog));
+        let grouped = shown.map(|track| (track, self.group_of(all[track].id, catalog)));
         let mut top = 0.0;
-        let mut placed = Vec::with_capacity(store.shown_tracks().len());
-        for track in self.ordered(store) {
-            let id = id_of(&store.shown_tracks()[track]);
-            if !self.shows(id, store.catalog()) {
-                continue;
-            }
+        let mut placement = Placement::default();
+        for line in self.groups.lines(grouped) {
+            let track = match line {
+                Line::Entry(track) => track,
+                Line::Group(group) => {
+                    placement.groups.push(PlacedGroup { group, top });
+                    top += MIN_HEIGHT + GAP;
+                    continue;
+                }
+            };
+            let id = all[track].id;
             let collapsed = self.is_collapsed(id);
-            let all = store.shown_tracks()[track].rows.len().max(1);
-            let rows = if collapsed { 1 } else { all };
-            placed.push(PlacedTrack {
+            let rows = if collapsed {
+                1
+            } else {
+                all[track].rows.len().max(1)
+            };
+            placement.tracks.push(PlacedTrack {
                 track,
                 id,
                 top,
@@ -233,7 +293,8 @@ impl Arrangement {
             // A name needs the height of its line, even above low rows.
             top += (rows as f32 * row_height).max(MIN_HEIGHT) + GAP;
         }
-        (placed, (top - GAP).max(0.0))
+        placement.height = (top - GAP).max(0.0);
+        placement
     }
 }
 
@@ -248,7 +309,7 @@ fn set(tracks: &mut FxHashSet<TrackId>, id: TrackId, holds: bool) {
 /// Returns the number of spans of a track; of a capture, all of them.
 pub(super) fn spans_of(store: &Store, track: &Track) -> u64 {
     match store.layer() {
-        Some(layer) => layer.total_spans(track.thread, track.kind),
+        Some(layer) => layer.total_spans(track.id),
         None => track.span_count() as u64,
     }
 }
@@ -256,17 +317,12 @@ pub(super) fn spans_of(store: &Store, track: &Track) -> u64 {
 /// Minimum height of a track: that of its name.
 pub(super) const MIN_HEIGHT: f32 = 14.0;
 
-/// Returns the id of a track.
-pub(super) fn id_of(track: &Track) -> TrackId {
-    (track.thread, track.kind)
-}
-
-/// Returns the name of a track: the thread's name, else its number.
-pub(super) fn name_of((thread, kind): TrackId, catalog: &Catalog) -> String {
-    let name = thread_name(thread, catalog);
-    match kind {
-        TrackKind::Scopes => name,
-        TrackKind::Tasks => format!("{name} · tasks"),
+/// Returns the name of a track: that of the thread, else its number, or that of the tasks.
+pub(crate) fn track_name(track: TrackId, catalog: &Catalog) -> String {
+    match track {
+        TrackId::Scopes(thread) => thread_name(thread, catalog),
+        TrackId::Ended(thread) => format!("{} · tasks", thread_name(thread, catalog)),
+        TrackId::Tasks(site) => format!("{} · tasks", catalog.site_name(site)),
     }
 }
 

@@ -20,19 +20,19 @@ use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec
 use vor_capture::model::catalog::SiteId;
 
 use crate::frame_axis::axis_rect;
-use crate::store::{PixelScale, RowPixels, Store};
+use crate::store::{PixelScale, RowPixels, Store, TrackId};
 use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
 use arrows::Arrows;
 use card::{HoverTarget, MergedSpans};
-use layout::{Arrangement, PlacedTrack};
+use layout::{Arrangement, PlacedGroup, PlacedTrack};
 use picture::Picture;
 use search::Search;
 use source::SourceFiles;
 
 pub use card::{TypicalDurations, TypicalDurationsOf};
+pub use layout::TrackOrder;
 pub(crate) use layout::thread_name;
-pub use layout::{TrackId, TrackOrder};
 pub use navigate::{Direction, neighbour};
 pub(crate) use navigate::{frame_of, seek, seek_moment};
 
@@ -91,6 +91,8 @@ pub struct FlameChart {
     picture: Picture<PictureKey>,
     /// Positions of the tracks in the last pass.
     placed: Vec<PlacedTrack>,
+    /// Positions of the names of groups in the last pass.
+    placed_groups: Vec<PlacedGroup>,
     /// Width of the rows in the last pass, in pixels.
     width_px: usize,
     /// The moment at which the selection of a range of time began.
@@ -160,6 +162,7 @@ impl Default for FlameChart {
             colors: SiteColors::default(),
             picture: Picture::default(),
             placed: Vec::new(),
+            placed_groups: Vec::new(),
             width_px: 1024,
             selecting_from_ns: None,
             pointed: None,
@@ -215,8 +218,7 @@ impl FlameChart {
     /// Shows only the first row of every track, or all rows.
     pub fn set_all_collapsed(&mut self, store: &Store, collapsed: bool) {
         for track in store.shown_tracks() {
-            self.arrangement
-                .set_collapsed(layout::id_of(track), collapsed);
+            self.arrangement.set_collapsed(track.id, collapsed);
         }
     }
 
@@ -257,14 +259,13 @@ impl FlameChart {
             let track = store.shown_tracks().get(placed.track)?;
             let span = track.rows.first()?.span_after(begin_ns)?;
             Some(SpanRef {
-                thread: track.thread,
-                kind: track.kind,
+                track: track.id,
                 row: 0,
                 span,
             })
         });
         // Scopes come before tasks, which contain nothing.
-        let first = firsts.min_by_key(|first| (first.kind, first.span.begin_ns));
+        let first = firsts.min_by_key(|first| (first.track.kind(), first.span.begin_ns));
         self.go_to(store, view, first)
     }
 
@@ -344,8 +345,7 @@ impl FlameChart {
         let id = ui.make_persistent_id("flame chart");
         let mut response = ui.interact(axis_rect(rect), id, Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "flame chart"));
-        let (placed, mut all_height) = self.arrangement.place(store, self.row_height);
-        self.placed = placed;
+        let mut all_height = self.place(store);
         self.search.update(&view.search, store.catalog());
         self.colors.update(store.catalog(), theme);
 
@@ -354,13 +354,13 @@ impl FlameChart {
             frame = self.frame(ui, rect, store, view);
         }
         self.width_px = frame.scale.width();
-        if let Some((thread, kind, span)) = view.sought
-            && let Some(found) = navigate::locate(store, thread, kind, &span)
+        if let Some((track, span)) = view.sought
+            && let Some(found) = navigate::locate(store, track, &span)
         {
             view.sought = None;
             view.focus = Some(found);
             if self.reveal_track(store, &found) {
-                (self.placed, all_height) = self.arrangement.place(store, self.row_height);
+                all_height = self.place(store);
             }
             self.reveal = Some(found);
         }
@@ -369,7 +369,7 @@ impl FlameChart {
         {
             let top = navigate::place_of(thread, ns);
             if self.reveal_track(store, &top) {
-                (self.placed, all_height) = self.arrangement.place(store, self.row_height);
+                all_height = self.place(store);
             }
             self.reveal = Some(top);
         }
@@ -505,16 +505,20 @@ impl FlameChart {
         true
     }
 
+    /// Places the tracks; returns their height.
+    fn place(&mut self, store: &Store) -> f32 {
+        let placement = self.arrangement.place(store, self.row_height);
+        self.placed = placement.tracks;
+        self.placed_groups = placement.groups;
+        placement.height
+    }
+
     /// Scrolls to the row of the pending reveal.
     fn reveal_row(&mut self, height: f32) {
         let Some(span) = self.reveal.take() else {
             return;
         };
-        let Some(placed) = self
-            .placed
-            .iter()
-            .find(|placed| placed.id == (span.thread, span.kind))
-        else {
+        let Some(placed) = self.placed.iter().find(|placed| placed.id == span.track) else {
             return;
         };
         if placed.collapsed && span.row > 0 {
@@ -578,7 +582,7 @@ impl FlameChart {
                 let Some(row) = track.rows.get(shown[i].row) else {
                     return;
                 };
-                let thread = theme.thread(store.catalog(), track.thread);
+                let thread = theme.track(store.catalog(), track.id);
                 let color = |site: SiteId, duration_ns: u32| match color_by {
                     ColorBy::Scope => colors.color(site),
                     ColorBy::Thread => thread,
@@ -649,8 +653,7 @@ impl FlameChart {
         let track = &store.shown_tracks()[shown.track];
         let row = track.rows.get(shown.row)?;
         let here = |span| SpanRef {
-            thread: track.thread,
-            kind: track.kind,
+            track: track.id,
             row: shown.row,
             span,
         };

@@ -2,7 +2,7 @@
 
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-use crate::store::{Row, SiteSet, Span, Store, Track, TrackKind};
+use crate::store::{Row, SiteSet, Span, Store, Track, TrackId, TrackKind};
 use crate::view::{SpanRef, View};
 
 /// A direction from a span.
@@ -23,7 +23,7 @@ pub enum Direction {
 pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<SpanRef> {
     let track = track_of(store, from)?;
     let row = track.rows.get(from.row)?;
-    let nests = track.kind == TrackKind::Scopes;
+    let nests = track.id.kind() == TrackKind::Scopes;
     let (row, span) = match direction {
         Direction::Parent if nests => {
             let above = from.row.checked_sub(1)?;
@@ -49,7 +49,7 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
 /// last one, the first.
 #[must_use]
 pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Option<SpanRef> {
-    let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
+    let place = |found: &SpanRef| (found.span.begin_ns, found.track, found.row);
     let all = |after_ns: i64| {
         let tracks = store.shown_tracks().iter();
         tracks.flat_map(move |track| {
@@ -57,8 +57,7 @@ pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Op
             found.filter_map(move |(row, spans)| {
                 let span = spans.next_of(wanted, after_ns)?;
                 Some(SpanRef {
-                    thread: track.thread,
-                    kind: track.kind,
+                    track: track.id,
                     row,
                     span,
                 })
@@ -83,7 +82,7 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
     let Some(row) = track
         .rows
         .get(from.row + 1)
-        .filter(|_| track.kind == TrackKind::Scopes)
+        .filter(|_| track.id.kind() == TrackKind::Scopes)
     else {
         return Some((0, 0));
     };
@@ -105,29 +104,21 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
 #[must_use]
 pub fn track_of<'a>(store: &'a Store, span: &SpanRef) -> Option<&'a Track> {
     let tracks = store.shown_tracks();
-    let at = tracks.binary_search_by_key(&(span.thread, span.kind), |track| {
-        (track.thread, track.kind)
-    });
+    let at = tracks.binary_search_by_key(&span.track, |track| track.id);
     tracks.get(at.ok()?)
 }
 
 /// Finds a span among the rows: a scope that arrived later may contain it and have moved it down.
-pub(crate) fn locate(
-    store: &Store,
-    thread: ThreadId,
-    kind: TrackKind,
-    span: &Span,
-) -> Option<SpanRef> {
+pub(crate) fn locate(store: &Store, id: TrackId, span: &Span) -> Option<SpanRef> {
     let mut tracks = store.shown_tracks().iter();
-    let track = tracks.find(|track| (track.thread, track.kind) == (thread, kind))?;
+    let track = tracks.find(|track| track.id == id)?;
     let begin_ns = span.begin_ns;
     let row = track.rows.iter().position(|row| {
         let mut there = row.spans(begin_ns, begin_ns.saturating_add(1));
         there.any(|other| other == *span)
     })?;
     Some(SpanRef {
-        thread,
-        kind,
+        track: id,
         row,
         span: *span,
     })
@@ -142,18 +133,19 @@ pub(crate) fn seek(
     kind: TrackKind,
     span: &Span,
 ) -> bool {
+    let track = TrackId::drawn(thread, kind, span.site, store.catalog());
     if view.whole().is_none() && view.time_selection().is_none() {
         let Some(index) = frame_of(store, span) else {
             return false;
         };
         view.pin(store.id_at(index));
-        view.focus = locate(store, thread, kind, span);
+        view.focus = locate(store, track, span);
         return true;
     }
     let margin_ns = 0.2 * (span.duration_ns as f64).max(10.0);
     let (begin_ns, end_ns) = (span.begin_ns as f64, span.end_ns() as f64);
     view.zoom_to(begin_ns - margin_ns, end_ns + margin_ns);
-    view.sought = Some((thread, kind, *span));
+    view.sought = Some((track, *span));
     true
 }
 
@@ -184,8 +176,7 @@ pub(crate) fn seek_moment(store: &Store, view: &mut View, thread: ThreadId, ns: 
 /// Returns the place of a moment: a span without a duration in the first row of its thread.
 pub(super) fn place_of(thread: ThreadId, ns: i64) -> SpanRef {
     SpanRef {
-        thread,
-        kind: TrackKind::Scopes,
+        track: TrackId::Scopes(thread),
         row: 0,
         span: Span {
             begin_ns: ns,

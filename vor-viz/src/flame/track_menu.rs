@@ -5,9 +5,9 @@ use egui::{PopupCloseBehavior, ScrollArea, TextEdit, Ui};
 use vor_capture::units;
 
 use super::FlameChart;
-use super::layout::{TrackId, TrackOrder, id_of, name_of};
+use super::layout::{TrackOrder, track_name};
 use crate::sketch::shortened;
-use crate::store::Store;
+use crate::store::{Store, TrackId};
 use crate::view::SpanRef;
 
 /// Most tracks in the menu; the filter finds the others.
@@ -48,6 +48,17 @@ impl FlameChart {
         self.arrangement.set_filter(filter);
     }
 
+    /// Makes the threads of each pool a group that collapses, or not: those whose names differ only
+    /// in the number at their end. It is off at first.
+    pub fn set_grouped(&mut self, is_grouped: bool) {
+        self.arrangement.set_grouped(is_grouped);
+    }
+
+    /// Shows only the name of a group, or its tracks, too.
+    pub fn set_group_collapsed(&mut self, group: &str, is_collapsed: bool) {
+        self.arrangement.set_group_collapsed(group, is_collapsed);
+    }
+
     /// Sets the order of the tracks; moved ones take their places in it.
     pub fn set_track_order(&mut self, order: TrackOrder) {
         self.arrangement.set_order(order);
@@ -55,10 +66,9 @@ impl FlameChart {
 
     /// Shows the track of a span, whatever hid it. Returns whether it was hidden.
     pub(super) fn reveal_track(&mut self, store: &Store, span: &SpanRef) -> bool {
-        let track = (span.thread, span.kind);
-        let is_placed = self.placed.iter().any(|placed| placed.id == track);
+        let is_placed = self.placed.iter().any(|placed| placed.id == span.track);
         if !is_placed {
-            self.arrangement.reveal(track, store.catalog());
+            self.arrangement.reveal(span.track, store.catalog());
             if self.arrangement.has_no_filter() {
                 self.track_filter.clear();
             }
@@ -95,15 +105,21 @@ impl FlameChart {
                 }
             }
         });
-        if ui.button("Show all").clicked() {
-            self.show_all_tracks();
-        }
+        ui.horizontal(|ui| {
+            if ui.button("Show all").clicked() {
+                self.show_all_tracks();
+            }
+            let mut is_grouped = self.arrangement.is_grouped();
+            let field = ui.checkbox(&mut is_grouped, "group threads of a pool");
+            let field = field.on_hover_text("Threads whose names differ only in a number");
+            if field.changed() {
+                self.set_grouped(is_grouped);
+            }
+        });
         ui.separator();
         let wanted = self.track_filter.trim().to_lowercase();
-        let named = store.shown_tracks().iter().map(|track| {
-            let id = id_of(track);
-            (id, name_of(id, store.catalog()))
-        });
+        let tracks = store.shown_tracks().iter();
+        let named = tracks.map(|track| (track.id, track_name(track.id, store.catalog())));
         let mut listed: Vec<_> = named
             .filter(|(_, name)| wanted.is_empty() || name.to_lowercase().contains(&wanted))
             .collect();

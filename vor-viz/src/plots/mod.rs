@@ -3,30 +3,30 @@
 //! A row has three columns: its name, its plot, and its values. The values are those of the frames
 //! of the store, or of a whole capture of which the store holds a part: its picture has them in
 //! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws
-//! them and writes the texts beside them. This module handles the user's actions on rows and owns
+//! them and writes the texts beside them. `header` has what is above them. This module handles the user's actions on rows and owns
 //! the buffers of both. Values are read and reduced again only when the frames or the view change.
 
 mod columns;
+mod header;
 mod row;
 
 use std::hash::{Hash, Hasher};
 
-use egui::{CursorIcon, Rect, Response, Role, Sense, TextEdit, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHasher;
 
 use self::columns::{Columns, RowColumns};
+pub use self::header::RowOrder;
 use self::row::Cells;
 use crate::frame_axis::{self, FrameAxis, axis_rect};
-use crate::sketch::{self, Ink, Quads};
+use crate::groups::{self, Group, Groups, Line};
+use crate::sketch::Quads;
 use crate::store::{Layer, MetricBin, MetricBins, Series, Store};
 use crate::theme::Theme;
 use crate::view::{TimeRange, View};
 
-/// Number of rows from which on there is a field to filter them.
-const FILTER_FROM: usize = 8;
-
-/// Height of the header of the value columns, in points.
-const HEADER_HEIGHT: f32 = 16.0;
+/// Height of the name of a group, in points.
+const GROUP_HEIGHT: f32 = 16.0;
 
 /// Space between rows, in points.
 const SPACING: f32 = 3.0;
@@ -68,6 +68,8 @@ pub struct Plots {
     hidden: Vec<String>,
     /// The text that names of rows must contain, as it was typed. It hides no pinned row.
     filter: String,
+    order: RowOrder,
+    groups: Groups,
     row_height: f32,
     read: Option<u64>,
     drawn: Option<u64>,
@@ -83,6 +85,8 @@ impl Default for Plots {
             pinned: Vec::new(),
             hidden: Vec::new(),
             filter: String::new(),
+            order: RowOrder::default(),
+            groups: Groups::default(),
             row_height: 44.0,
             read: None,
             drawn: None,
@@ -121,6 +125,22 @@ impl Plots {
         filter.clone_into(&mut self.filter);
     }
 
+    /// Sets the order of the rows that are not pinned.
+    pub fn set_order(&mut self, order: RowOrder) {
+        self.order = order;
+    }
+
+    /// Makes the metrics whose names begin with the same word a group that collapses, or not. It is
+    /// off at first.
+    pub fn set_grouped(&mut self, is_grouped: bool) {
+        self.groups.is_on = is_grouped;
+    }
+
+    /// Shows only the name of a group, or its rows, too.
+    pub fn set_group_collapsed(&mut self, group: &str, is_collapsed: bool) {
+        self.groups.set_collapsed(group, is_collapsed);
+    }
+
     /// Returns the height of a row, in points.
     #[must_use]
     pub fn row_height(&self) -> f32 {
@@ -151,7 +171,7 @@ impl Plots {
             Some(_) => view.flame_axis(store),
             None => view.axis(),
         };
-        let order = self.order(rows);
+        let lines = self.lines(rows);
         let pointed_ns = view.pointed_ns();
         let readout = frame_axis::readout_frame(store, view).filter(|_| bins.is_none());
         let title = match readout {
@@ -160,27 +180,37 @@ impl Plots {
             None => "newest",
         };
         self.header(ui, title, rows.len(), theme);
-        let stride = self.row_height + SPACING;
-        let width = ui.available_width().clamp(0.0, 32_768.0);
-        let (_, area) = ui.allocate_space(vec2(width, stride * order.len() as f32));
-        let row_rect = |slot: usize| {
-            let top = area.top() + stride * slot as f32;
-            Rect::from_min_max(
-                pos2(area.left(), top),
-                pos2(area.right(), top + stride - SPACING),
-            )
+        let height = |line: &Line| match line {
+            Line::Group(_) => GROUP_HEIGHT,
+            Line::Entry(_) => self.row_height + SPACING,
         };
-        // Rows outside the visible area are neither read nor drawn.
-        let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
-        let slots: Vec<usize> = (0..order.len()).filter(in_sight).collect();
+        let width = ui.available_width().clamp(0.0, 32_768.0);
+        let (_, area) = ui.allocate_space(vec2(width, lines.iter().map(height).sum()));
         let mut actions = Vec::new();
+        let mut slots: Vec<(usize, Rect)> = Vec::new();
+        let mut top = area.top();
+        for line in &lines {
+            let rect = area.with_min_y(top).with_max_y(top + height(line));
+            top = rect.bottom();
+            // Rows outside the visible area are neither read nor drawn.
+            if !ui.is_rect_visible(rect) {
+                continue;
+            }
+            match line {
+                Line::Group(group) => {
+                    let clicked = groups::show_name(ui, row::name_rect(rect), group, theme);
+                    actions.extend(clicked.then(|| RowAction::Collapse(group.clone())));
+                }
+                Line::Entry(row) => slots.push((*row, rect.with_max_y(top - SPACING))),
+            }
+        }
         let mut button_widths = Vec::with_capacity(slots.len());
         let mut tooltip = None;
         let mut clicked_ns = None;
-        for &slot in &slots {
-            let (row, rect) = (&rows[order[slot]], row_rect(slot));
+        for &(at, rect) in &slots {
+            let row = &rows[at];
             let axis = FrameAxis::new(axis_rect(rect), time, ui.pixels_per_point());
-            let id = ui.make_persistent_id(("metric", order[slot], row.name));
+            let id = ui.make_persistent_id(("metric", at, row.name));
             let plot = ui.interact(axis.rect(), id, Sense::click_and_drag());
             plot.widget_info(|| {
                 WidgetInfo::labeled(Role::Canvas, true, format!("plot {}", row.name))
@@ -203,10 +233,10 @@ impl Plots {
             }
             button_widths.push(self.name_column(ui, rect, id, row, theme, &mut actions));
         }
-        let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
+        let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&(at, _)| &rows[at]).collect();
         let whole = FrameAxis::new(axis_rect(area), time, ui.pixels_per_point());
         self.read(store, view, &time, &whole, &shown, bins);
-        let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
+        let rects: Vec<Rect> = slots.iter().map(|&(_, rect)| rect).collect();
         self.draw(&time, &whole, &rects, theme, bins.is_some());
         let places = rects.iter().zip(button_widths);
         for ((row, reduced), (rect, buttons_width)) in
@@ -241,13 +271,16 @@ impl Plots {
         }
         if rows.is_empty() {
             ui.weak("no metrics yet");
-        } else if order.is_empty() && !self.filter.is_empty() {
+        } else if lines.is_empty() && !self.filter.is_empty() {
             ui.weak("no metric's name contains this");
         }
         for action in actions {
             match action {
                 RowAction::Pin(name, pinned) => self.set_pinned(&name, pinned),
                 RowAction::Hide(name) => self.set_hidden(&name, true),
+                RowAction::Collapse(group) => {
+                    self.set_group_collapsed(&group.name, !group.is_collapsed);
+                }
                 RowAction::Resize(points) => self.set_row_height(self.row_height + points),
             }
             ui.ctx().request_repaint();
@@ -264,8 +297,8 @@ impl Plots {
         }
     }
 
-    /// Returns the indices of the shown rows, pinned rows first.
-    fn order(&self, rows: &[MetricRow<'_>]) -> Vec<usize> {
+    /// Returns the shown rows by their indices, pinned rows first, and the names of their groups.
+    fn lines(&self, rows: &[MetricRow<'_>]) -> Vec<Line> {
         let filter = self.filter.trim().to_lowercase();
         let passes = |name: &str| {
             filter.is_empty()
@@ -276,46 +309,17 @@ impl Plots {
             let name = rows[*i].name;
             !self.hidden.iter().any(|hidden| hidden == name) && passes(name)
         };
-        let place = |i: &usize| {
-            let place = self.pinned.iter().position(|name| name == rows[*i].name);
-            place.unwrap_or(usize::MAX)
-        };
+        let pin = |i: usize| self.pinned.iter().position(|name| name == rows[i].name);
         let mut order: Vec<usize> = (0..rows.len()).filter(shown).collect();
-        order.sort_by_key(place);
-        order
-    }
-
-    /// Shows the filter of the rows, and the header of the value columns.
-    fn header(&mut self, ui: &mut Ui, value_title: &str, rows: usize, theme: &Theme) {
-        let width = ui.available_width().clamp(0.0, 32_768.0);
-        let (_, rect) = ui.allocate_space(vec2(width, HEADER_HEIGHT));
-        if !ui.is_rect_visible(rect) {
-            return;
+        if self.order == RowOrder::Name {
+            order.sort_by_cached_key(|&i| rows[i].name.to_lowercase());
         }
-        if rows >= FILTER_FROM || !self.filter.is_empty() {
-            let field = TextEdit::singleline(&mut self.filter)
-                .hint_text("filter")
-                .font(egui::FontId::proportional(10.0))
-                .margin(egui::Margin::symmetric(4, 1));
-            let place = row::name_rect(rect).shrink2(vec2(2.0, 0.0));
-            ui.put(place, field).accessible_name("filter metrics");
-        }
-        let ink = Ink {
-            size: 10.0,
-            color: theme.weak_text,
+        order.sort_by_key(|&i| pin(i).unwrap_or(usize::MAX));
+        let group = |i: usize| match pin(i) {
+            Some(_) => None,
+            None => groups::of_metric(rows[i].name),
         };
-        let titles = [value_title, "min", "mean", "max"];
-        for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
-            let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
-            sketch::text(
-                ui.painter(),
-                right,
-                align,
-                cell.width(),
-                title.to_owned(),
-                ink,
-            );
-        }
+        self.groups.lines(order.into_iter().map(|i| (i, group(i))))
     }
 
     /// Handles pinning, hiding and resizing of a row. Returns the width of the buttons, in points.
@@ -514,6 +518,7 @@ fn bin_at(bins: &MetricBins, series: Series, ns: i64) -> Option<MetricBin> {
 enum RowAction {
     Pin(String, bool),
     Hide(String),
+    Collapse(Group),
     Resize(f32),
 }
 

@@ -25,7 +25,7 @@ use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::Measured;
 
 use crate::store::{
-    Extent, FrameId, Message, Span, SpanPart, SpanVisitor, Store, Track, TrackKind, Walk,
+    Extent, FrameId, Message, Span, SpanPart, SpanVisitor, Store, Track, TrackId, TrackKind, Walk,
 };
 use crate::view::Scope;
 use crate::whole::{RangeScope, Spans, Ticket};
@@ -196,8 +196,8 @@ struct JobProgress<G: Gather> {
     begin_ns: i64,
     end_ns: i64,
     frames: usize,
-    tracks: std::vec::IntoIter<(ThreadId, TrackKind)>,
-    walk: Option<(ThreadId, TrackKind, Walk)>,
+    tracks: std::vec::IntoIter<TrackId>,
+    walk: Option<(TrackId, Walk)>,
     gather: G,
     /// Number of spans processed, and the approximate total.
     processed: usize,
@@ -449,10 +449,7 @@ impl<G: Gather> JobProgress<G> {
             }
         };
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
-        let tracks = store
-            .tracks()
-            .iter()
-            .map(|track| (track.thread, track.kind));
+        let tracks = store.tracks().iter().map(|track| track.id);
         Some(Self {
             selection,
             version: store.version(),
@@ -470,10 +467,9 @@ impl<G: Gather> JobProgress<G> {
 
     /// Walks over about `most` spans; returns whether more may follow.
     fn continue_walk(&mut self, store: &Store, most: usize) -> bool {
-        let track = |thread, kind| {
+        let track = |id| {
             let tracks = store.tracks();
-            let at =
-                tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
+            let at = tracks.binary_search_by_key(&id, |track| track.id);
             at.ok().and_then(|at| tracks.get(at))
         };
         let cost = |running: &Self| {
@@ -483,8 +479,8 @@ impl<G: Gather> JobProgress<G> {
         };
         let until = cost(self).saturating_add(most);
         loop {
-            while let Some((thread, kind, walk)) = &mut self.walk
-                && let Some(track) = track(*thread, *kind)
+            while let Some((id, walk)) = &mut self.walk
+                && let Some(track) = track(*id)
             {
                 let mut counted = SpanCounter {
                     gather: &mut self.gather,
@@ -500,14 +496,14 @@ impl<G: Gather> JobProgress<G> {
                     return true;
                 }
             }
-            let Some((thread, kind)) = self.tracks.next() else {
+            let Some(id) = self.tracks.next() else {
                 return false;
             };
             self.walk = None;
-            let Some(track) = track(thread, kind) else {
+            let (Some(thread), Some(track)) = (id.thread(), track(id)) else {
                 continue;
             };
-            if !self.gather.begin_track(thread, kind) {
+            if !self.gather.begin_track(thread, id.kind()) {
                 continue;
             }
             // As a span without a duration, one at the begin belongs to the range before.
@@ -518,7 +514,7 @@ impl<G: Gather> JobProgress<G> {
             if G::READS_SPANS {
                 let extent = G::extent(&self.options);
                 let walk = Walk::new(track, self.begin_ns, self.end_ns, extent);
-                self.walk = Some((thread, kind, walk));
+                self.walk = Some((id, walk));
             }
         }
     }
@@ -538,7 +534,7 @@ impl<G: Gather> SpanCounter<'_, G> {
         let mut found = rows
             .map(|row| row.args(span))
             .filter(|args| !args.is_empty());
-        let args = match self.track.kind {
+        let args = match self.track.id.kind() {
             TrackKind::Scopes => found.next().unwrap_or_default(),
             // The store's arguments of a task are vor's own.
             TrackKind::Tasks => &[],

@@ -2,18 +2,16 @@
 //! where there are more than a picture can show.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::catalog::ThreadId;
 
 use super::Store;
 use super::metric_bins::MetricBins;
 use super::row::Row;
-use super::track::{Track, TrackKind};
+use super::track::{Track, TrackId, first_of_name};
 
-/// Numbers of spans and of rows by track, of a whole capture.
-pub(crate) type LayerTotals = FxHashMap<(ThreadId, TrackKind), (u64, usize)>;
+/// Numbers of spans and of rows by track, of a whole capture. Tasks may have a track per call site.
+pub(crate) type LayerTotals = FxHashMap<TrackId, (u64, usize)>;
 
 /// Spans of a range of time, to be drawn.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +20,7 @@ pub struct Layer {
     begin_ns: i64,
     end_ns: i64,
     bin_ns: u64,
-    totals: Arc<LayerTotals>,
+    totals: LayerTotals,
     metrics: MetricBins,
 }
 
@@ -33,14 +31,23 @@ impl Layer {
         store: Store,
         (begin_ns, end_ns): (i64, i64),
         bin_ns: u64,
-        totals: Arc<LayerTotals>,
+        of_sites: &LayerTotals,
         metrics: MetricBins,
     ) -> Self {
-        let mut tracks = store.tracks;
-        for (&(thread, kind), &(_, rows)) in totals.iter() {
-            let at = tracks.binary_search_by_key(&(thread, kind), |it| (it.thread, it.kind));
+        let mut totals = LayerTotals::default();
+        for (&id, &(spans, rows)) in of_sites {
+            let id = match id {
+                TrackId::Tasks(site) => TrackId::Tasks(first_of_name(site, store.catalog())),
+                id => id,
+            };
+            let total = totals.entry(id).or_default();
+            *total = (total.0 + spans, total.1.max(rows));
+        }
+        let mut tracks = store.take_shown_tracks();
+        for (&id, &(_, rows)) in &totals {
+            let at = tracks.binary_search_by_key(&id, |track| track.id);
             let at = at.unwrap_or_else(|at| {
-                tracks.insert(at, Track::new(kind, thread));
+                tracks.insert(at, Track::new(id));
                 at
             });
             let rows = rows.max(tracks[at].rows.len());
@@ -56,7 +63,7 @@ impl Layer {
         }
     }
 
-    /// Returns the tracks, by thread; a thread's tasks follow its scopes.
+    /// Returns the tracks: the scopes of each thread, then the tasks of each name.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
@@ -98,7 +105,7 @@ impl Layer {
 
     /// Returns the number of spans of a track in the whole capture.
     #[must_use]
-    pub fn total_spans(&self, thread: ThreadId, kind: TrackKind) -> u64 {
-        self.totals.get(&(thread, kind)).map_or(0, |total| total.0)
+    pub fn total_spans(&self, track: TrackId) -> u64 {
+        self.totals.get(&track).map_or(0, |total| total.0)
     }
 }

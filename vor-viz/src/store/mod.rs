@@ -10,6 +10,7 @@ mod frame_sums;
 mod depths;
 mod layer;
 mod metric_bins;
+mod open_tasks;
 mod row;
 mod track;
 mod walk;
@@ -19,7 +20,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use vor_capture::model::catalog::{Catalog, ThreadId};
+use rustc_hash::FxHashMap;
+use vor_capture::model::catalog::{Catalog, SiteId};
 
 pub(crate) use block::Clock;
 pub use block::{
@@ -29,9 +31,11 @@ pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
+use open_tasks::OpenTasks;
+pub use open_tasks::TaskArgs;
 pub use row::{Row, Span};
-use track::TaskIds;
-pub use track::{Track, TrackKind, given_id};
+use track::first_of_name;
+pub use track::{Track, TrackId, TrackKind};
 pub use walk::{Extent, SpanPart, SpanVisitor, Walk};
 
 /// Identifies a frame of a store for its whole life: the n-th frame pushed.
@@ -44,8 +48,11 @@ pub struct Store {
     catalog: Arc<Catalog>,
     frames: VecDeque<FrameEntry>,
     first: FrameId,
+    /// In the order of their ids: first those of ended tasks, which are not drawn.
     tracks: Vec<Track>,
-    given_ids: TaskIds,
+    open_tasks: OpenTasks,
+    /// The first call site with the name of each task.
+    task_names: FxHashMap<SiteId, SiteId>,
     max_frames: usize,
     max_spans: usize,
     stored_spans: usize,
@@ -64,7 +71,8 @@ impl Store {
             frames: VecDeque::new(),
             first: FrameId(0),
             tracks: Vec::new(),
-            given_ids: TaskIds::default(),
+            open_tasks: OpenTasks::default(),
+            task_names: FxHashMap::default(),
             max_frames: max_frames.max(1),
             max_spans,
             stored_spans: 0,
@@ -145,20 +153,32 @@ impl Store {
         Some(first.begin_ns..last.end_ns.max(first.begin_ns))
     }
 
-    /// Returns the tracks, by thread; a thread's tasks follow its scopes.
+    /// Returns the tracks by thread, each span once: the tasks that ended on each thread, then the
+    /// scopes of each.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
-        &self.tracks
+        let is_of_a_thread = |track: &Track| track.id.thread().is_some();
+        &self.tracks[..self.tracks.partition_point(is_of_a_thread)]
     }
 
     /// Returns the tracks that the flame chart shows: those of the [layer](Self::layer), else those
-    /// of the frames.
+    /// of the frames. The scopes of each thread come first, then the tasks of each name.
     #[must_use]
     pub fn shown_tracks(&self) -> &[Track] {
         match &self.layer {
             Some(layer) => layer.tracks(),
-            None => &self.tracks,
+            None => &self.tracks[self.first_shown()..],
         }
+    }
+
+    fn first_shown(&self) -> usize {
+        let is_ended = |track: &Track| matches!(track.id, TrackId::Ended(_));
+        self.tracks.partition_point(is_ended)
+    }
+
+    /// Takes the tracks that the flame chart shows.
+    fn take_shown_tracks(mut self) -> Vec<Track> {
+        self.tracks.split_off(self.first_shown())
     }
 
     /// Returns the spans of a capture that are shown instead of those of the frames.
@@ -198,24 +218,46 @@ impl Store {
     /// Appends spans of frames that are already stored. Spans must come in the order of their
     /// frames.
     pub fn add_spans(&mut self, block: &FrameBlock) {
-        // A task may end on another thread than it began on.
-        let begins = block.threads.iter().flat_map(|thread| &thread.begins);
-        begins.for_each(|begin| self.given_ids.begin(begin));
         for thread in &block.threads {
             self.stored_spans += thread.rows.iter().map(RowBlock::len).sum::<usize>();
             if !thread.has_no_scopes() {
-                let track = self.track(TrackKind::Scopes, thread.thread);
-                track.add_scopes(thread);
+                self.track(TrackId::Scopes(thread.thread))
+                    .add_scopes(thread);
             }
+            // A task may begin and make its steps on other threads than it ends on.
+            thread
+                .begins
+                .iter()
+                .for_each(|begin| self.open_tasks.begin(begin));
+            thread
+                .steps
+                .iter()
+                .for_each(|step| self.open_tasks.step(step));
+        }
+        for thread in &block.threads {
             if !thread.tasks.is_empty() || !thread.steps.is_empty() {
-                let mut given_ids = std::mem::take(&mut self.given_ids);
-                let track = self.track(TrackKind::Tasks, thread.thread);
-                self.stored_spans += track.add_tasks(thread, &mut given_ids);
-                self.given_ids = given_ids;
+                self.add_tasks(thread, &block.catalog);
             }
         }
         self.catalog = Arc::clone(&block.catalog);
         self.version += 1;
+    }
+
+    /// Appends the tasks that ended on a thread: once to those of the thread, and once to those of
+    /// their name.
+    fn add_tasks(&mut self, block: &ThreadBlock, catalog: &Catalog) {
+        let ended = TrackId::Ended(block.thread);
+        self.track(ended).steps.extend(&block.steps);
+        for task in &block.tasks {
+            let (args, steps) = self.open_tasks.end(task.id, block.thread);
+            let has_lane = self.track(ended).add_task(task, &args);
+            self.stored_spans += usize::from(has_lane);
+            let name = self.task_names.entry(task.site);
+            let name = *name.or_insert_with(|| first_of_name(task.site, catalog));
+            let named = self.track(TrackId::Tasks(name));
+            named.add_task(task, &args);
+            steps.into_iter().for_each(|step| named.add_step(step));
+        }
     }
 
     /// Updates a frame, if it is still stored.
@@ -234,7 +276,7 @@ impl Store {
         self.first.0 += self.frames.len() as u64;
         self.frames.clear();
         self.tracks.clear();
-        self.given_ids = TaskIds::default();
+        self.open_tasks = OpenTasks::default();
         self.stored_spans = 0;
         self.version += 1;
     }
@@ -253,12 +295,10 @@ impl Store {
         rows.map(Row::bytes).sum()
     }
 
-    fn track(&mut self, kind: TrackKind, thread: ThreadId) -> &mut Track {
-        let at = self
-            .tracks
-            .binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
+    fn track(&mut self, id: TrackId) -> &mut Track {
+        let at = self.tracks.binary_search_by_key(&id, |track| track.id);
         let at = at.unwrap_or_else(|at| {
-            self.tracks.insert(at, Track::new(kind, thread));
+            self.tracks.insert(at, Track::new(id));
             at
         });
         &mut self.tracks[at]
@@ -275,7 +315,11 @@ impl Store {
             self.first.0 += 1;
             self.version += 1;
             for track in &mut self.tracks {
-                self.stored_spans -= track.evict(gone.end_ns);
+                let spans = track.evict(gone.end_ns);
+                // Tasks are counted where they ended.
+                if track.id.thread().is_some() {
+                    self.stored_spans -= spans;
+                }
             }
             self.tracks.retain(|track| !track.is_empty());
         }

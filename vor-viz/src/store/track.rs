@@ -1,41 +1,86 @@
-//! Rows of spans under one name: the scopes of a thread, or the tasks that ended on it.
+//! Rows of spans under one name: the scopes of a thread, or tasks.
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
-use vor_capture::model::batch::ArgValue;
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
-use super::block::{FlowPoint, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
+use super::block::{FlowPoint, Message, Step, Task, ThreadBlock};
+use super::open_tasks::TaskArgs;
 use super::row::{Row, Span};
 
-/// Maximum number of task lanes per thread. Tasks beyond it are only counted.
+/// Maximum number of lanes of a track of tasks. Tasks beyond it are only counted.
 const MAX_LANES: usize = 256;
-
-/// Maximum number of open tasks with a known number.
-const MAX_NUMBERED: usize = 1 << 18;
 
 /// The kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TrackKind {
     /// The scopes of a thread, one row per depth.
     Scopes,
-    /// Asynchronous tasks that ended on a thread, one row per lane.
+    /// Asynchronous tasks, one row per lane.
     Tasks,
 }
 
-/// Rows of one thread and kind, the outermost first.
+/// Identifies a track, even when others come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TrackId {
+    /// The tasks that ended on a thread, which tables count. They are not drawn.
+    Ended(ThreadId),
+    /// The scopes of a thread.
+    Scopes(ThreadId),
+    /// The tasks of one name on all threads: the first call site of that name.
+    Tasks(SiteId),
+}
+
+impl TrackId {
+    /// Returns the kind of the rows.
+    #[must_use]
+    pub fn kind(self) -> TrackKind {
+        match self {
+            Self::Scopes(_) => TrackKind::Scopes,
+            Self::Ended(_) | Self::Tasks(_) => TrackKind::Tasks,
+        }
+    }
+
+    /// Returns the thread of the rows; `None` if they have spans of several threads.
+    #[must_use]
+    pub fn thread(self) -> Option<ThreadId> {
+        match self {
+            Self::Ended(thread) | Self::Scopes(thread) => Some(thread),
+            Self::Tasks(_) => None,
+        }
+    }
+
+    /// Returns the track in which a span is drawn that was recorded on a thread.
+    #[must_use]
+    pub fn drawn(thread: ThreadId, kind: TrackKind, site: SiteId, catalog: &Catalog) -> Self {
+        match kind {
+            TrackKind::Scopes => Self::Scopes(thread),
+            TrackKind::Tasks => Self::Tasks(first_of_name(site, catalog)),
+        }
+    }
+}
+
+/// Returns the first call site with the name of another one.
+pub(super) fn first_of_name(site: SiteId, catalog: &Catalog) -> SiteId {
+    let Some(known) = catalog.site(site) else {
+        return site;
+    };
+    let mut all = catalog.sites.iter();
+    let first = all.position(|other| other.as_ref().is_some_and(|it| it.name == known.name));
+    // Call sites are numbered from 1.
+    first.map_or(site, |before| SiteId(before as u32 + 1))
+}
+
+/// Rows of spans, the outermost first.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// The kind of the rows.
-    pub kind: TrackKind,
-    /// The thread of the rows.
-    pub thread: ThreadId,
+    /// Identifies the track.
+    pub id: TrackId,
     /// The rows. In a track of scopes, the spans below a span in the next row are inside it.
     pub rows: Vec<Row>,
     /// Messages, in a track of scopes.
     pub messages: VecDeque<Message>,
-    /// Steps of tasks, in a track of tasks.
+    /// Steps of tasks, in a track of tasks, in time order.
     pub steps: VecDeque<Step>,
     /// Points of flows, in a track of scopes.
     pub flows: VecDeque<FlowPoint>,
@@ -44,10 +89,9 @@ pub struct Track {
 }
 
 impl Track {
-    pub(super) fn new(kind: TrackKind, thread: ThreadId) -> Self {
+    pub(super) fn new(id: TrackId) -> Self {
         Self {
-            kind,
-            thread,
+            id,
             rows: Vec::new(),
             messages: VecDeque::new(),
             steps: VecDeque::new(),
@@ -87,29 +131,28 @@ impl Track {
         }
     }
 
-    /// Appends a frame's tasks, each to the first lane that is free at its begin. Returns the
-    /// number of tasks that have a lane.
-    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut TaskIds) -> usize {
-        let mut added = 0;
-        for task in &block.tasks {
-            let given_id = given_ids.end(task.id);
-            let free = self
-                .rows
-                .iter()
-                .position(|row| row.end_ns() <= task.begin_ns);
-            let lane = free.unwrap_or(self.rows.len());
-            if lane == MAX_LANES {
-                self.hidden_tasks += 1;
-                continue;
-            }
-            if lane == self.rows.len() {
-                self.rows.push(Row::default());
-            }
-            self.rows[lane].extend(&one(task, given_id));
-            added += 1;
+    /// Appends a task to the first lane that is free at its begin. Returns whether there is one.
+    pub(super) fn add_task(&mut self, task: &Task, args: &TaskArgs) -> bool {
+        let free = self
+            .rows
+            .iter()
+            .position(|row| row.end_ns() <= task.begin_ns);
+        let lane = free.unwrap_or(self.rows.len());
+        if lane == MAX_LANES {
+            self.hidden_tasks += 1;
+            return false;
         }
-        self.steps.extend(block.steps.iter().copied());
-        added
+        if lane == self.rows.len() {
+            self.rows.push(Row::default());
+        }
+        self.rows[lane].extend(&args.row_of(task));
+        true
+    }
+
+    /// Adds a step of a task.
+    pub(super) fn add_step(&mut self, step: Step) {
+        let at = self.steps.partition_point(|other| other.ns <= step.ns);
+        self.steps.insert(at, step);
     }
 
     /// Removes data that ended by `ns`; returns the number of removed spans.
@@ -163,43 +206,4 @@ impl Track {
     pub fn span_count(&self) -> usize {
         self.rows.iter().map(Row::len).sum()
     }
-}
-
-/// The program's numbers of open tasks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TaskIds {
-    open: FxHashMap<u64, u64>,
-}
-
-impl TaskIds {
-    pub(super) fn begin(&mut self, begin: &TaskBegin) {
-        if self.open.len() < MAX_NUMBERED {
-            self.open.insert(begin.task, begin.given_id);
-        }
-    }
-
-    /// Forgets an ended task, and returns its number.
-    fn end(&mut self, task: u64) -> Option<u64> {
-        self.open.remove(&task)
-    }
-}
-
-/// Returns the number that the program gave a task, from its arguments in a track of tasks. The
-/// number is unknown if the task's begin is.
-#[must_use]
-pub fn given_id(args: &[ArgValue]) -> Option<u64> {
-    match args {
-        [_, ArgValue::U64(given_id)] => Some(*given_id),
-        _ => None,
-    }
-}
-
-/// Returns a row of one task.
-fn one(task: &Task, given_id: Option<u64>) -> RowBlock {
-    let mut row = RowBlock::default();
-    row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
-    // The id in the task's steps, and the program's number.
-    let ids = std::iter::once(task.id).chain(given_id).map(ArgValue::U64);
-    row.args.push((0, ids.collect()));
-    row
 }

@@ -105,7 +105,7 @@ impl Walk {
     pub fn resume(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
         let rows = track.rows.iter().zip(&self.next);
         let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();
-        let nests = track.kind == TrackKind::Scopes;
+        let nests = track.id.kind() == TrackKind::Scopes;
         let more = self.visit(&mut rows, nests, most, visitor);
         for (next, cursor) in self.next.iter_mut().zip(&rows) {
             *next = cursor.number();

@@ -36,7 +36,7 @@ pub(crate) struct Archive {
     ends_ns: Vec<i64>,
     /// The time of all spans; none while it is empty.
     bounds_ns: (i64, i64),
-    totals: Arc<LayerTotals>,
+    totals: LayerTotals,
     losses: u64,
 }
 
@@ -173,7 +173,7 @@ impl Archive {
         self.across = std::mem::take(&mut survey.across);
         self.tasks_across = std::mem::take(&mut survey.tasks_across);
         self.bounds_ns = survey.bounds_ns;
-        self.totals = Arc::new(survey.thinned.totals());
+        self.totals = survey.thinned.totals();
         let mut latest_ns = i64::MIN;
         let ends = self.parts.iter().map(|entry| {
             latest_ns = latest_ns.max(entry.end_ns);
@@ -266,8 +266,7 @@ impl Survey {
 
     /// Returns the picture so far.
     pub(crate) fn layer(&self, catalog: &Arc<Catalog>) -> Layer {
-        self.thinned
-            .layer(catalog, &Arc::new(self.thinned.totals()))
+        self.thinned.layer(catalog, &self.thinned.totals())
     }
 
     /// Returns the begin and the end of what was read so far.

@@ -16,6 +16,7 @@ use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
 mod messages;
+mod tasks;
 mod why;
 
 use super::archive::Archive;
@@ -416,10 +417,11 @@ proptest! {
             let tracks = layer.tracks().iter();
             let mut found: Vec<(u32, usize, i64, u64, u32)> = tracks
                 .flat_map(|track| {
+                    let thread = track.id.thread().unwrap();
                     let rows = track.rows.iter().enumerate();
                     rows.flat_map(move |(depth, row)| {
                         row.spans(i64::MIN, i64::MAX).map(move |span| {
-                            (track.thread.0, depth, span.begin_ns, span.duration_ns, span.site.0)
+                            (thread.0, depth, span.begin_ns, span.duration_ns, span.site.0)
                         })
                     })
                 })

@@ -1,8 +1,8 @@
 //! The spans of a capture or of a part of it, thinned to what a picture needs.
 //!
 //! Spans of at least a *bin* of time are kept. Of the shorter ones, the longest that begins in each
-//! bin is kept in each row. A picture with pixels of at least a bin needs no others, because a
-//! pixel shows the longest of the short spans that begin in it. Bins are powers of two of a
+//! bin is kept in each row, and of the tasks of each call site. A picture with pixels of at least a
+//! bin needs no others, because a pixel shows the longest of the short spans that begin in it. Bins are powers of two of a
 //! nanosecond, so what was thinned can be thinned again.
 //!
 //! Spans come from the last one to the first; see [`Backwards`](super::backwards::Backwards).
@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::SpanArgs;
-use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::reader::PartFrame;
 
 use super::backwards::{Moment, Opened, Visitor};
 use crate::store::{
-    FrameBlock, Layer, LayerTotals, MetricBins, RowBlock, Span, Store, Task, ThreadBlock, TrackKind,
+    FrameBlock, Layer, LayerTotals, MetricBins, RowBlock, Span, Store, Task, ThreadBlock, TrackId,
+    TrackKind,
 };
 
 /// Spans, and what else a chart shows, thinned when it is too much.
@@ -40,12 +41,18 @@ pub(crate) struct Thinned {
 #[derive(Clone, Debug, Default)]
 struct Lanes {
     rows: Vec<Lane>,
-    tasks: Vec<Task>,
-    /// The longest short task of the last bin.
-    short_task: Option<Task>,
+    tasks: FxHashMap<SiteId, Tasks>,
     block: ThreadBlock,
     spans: u64,
-    task_count: u64,
+}
+
+/// The kept tasks of a call site, the last first.
+#[derive(Clone, Debug, Default)]
+struct Tasks {
+    kept: Vec<Task>,
+    /// The longest short task of the last bin.
+    short: Option<Task>,
+    count: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -175,20 +182,20 @@ impl Thinned {
 
     /// Returns the numbers of spans and tasks by track.
     pub(crate) fn totals(&self) -> LayerTotals {
-        let threads = self.all().flat_map(|(thread, lanes)| {
-            [
-                ((thread, TrackKind::Scopes), lanes.spans, lanes.rows.len()),
-                ((thread, TrackKind::Tasks), lanes.task_count, 0),
-            ]
-        });
-        threads
-            .filter(|(_, spans, _)| *spans > 0)
-            .map(|(track, spans, rows)| (track, (spans, rows)))
-            .collect()
+        let mut totals = LayerTotals::default();
+        for (thread, lanes) in self.all() {
+            if lanes.spans > 0 {
+                totals.insert(TrackId::Scopes(thread), (lanes.spans, lanes.rows.len()));
+            }
+            for (&site, tasks) in &lanes.tasks {
+                totals.entry(TrackId::Tasks(site)).or_default().0 += tasks.count;
+            }
+        }
+        totals
     }
 
     /// Returns what is kept, to be drawn.
-    pub(crate) fn layer(&self, catalog: &Arc<Catalog>, totals: &Arc<LayerTotals>) -> Layer {
+    pub(crate) fn layer(&self, catalog: &Arc<Catalog>, totals: &LayerTotals) -> Layer {
         let mut block = FrameBlock {
             catalog: Arc::clone(catalog),
             threads: self
@@ -202,16 +209,13 @@ impl Thinned {
         store.add_spans(&block);
         let bin_ns = self.bin.map_or(0, |bin| 1 << bin);
         let metrics = self.metrics.clone();
-        Layer::new(store, self.within, bin_ns, Arc::clone(totals), metrics)
+        Layer::new(store, self.within, bin_ns, totals, metrics)
     }
 }
 
 impl Lanes {
     fn thin(&mut self, bin: u32) -> usize {
-        let tasks = std::mem::take(&mut self.tasks);
-        let short = self.short_task.take();
-        let again = tasks.into_iter().chain(short);
-        let mut kept: usize = again.map(|task| self.add_task(task, Some(bin))).sum();
+        let mut kept: usize = self.tasks.values_mut().map(|tasks| tasks.thin(bin)).sum();
         let mut last = i64::MAX;
         self.block.messages.retain(|message| {
             let is_first = message.ns >> bin != last;
@@ -230,28 +234,6 @@ impl Lanes {
         kept + self.rows.iter_mut().map(|row| row.thin(bin)).sum::<usize>()
     }
 
-    fn add_task(&mut self, task: Task, bin: Option<u32>) -> usize {
-        let Some(bin) = bin.filter(|&bin| task.duration_ns < 1 << bin) else {
-            self.tasks.push(task);
-            return 1;
-        };
-        if let Some(short) = &mut self.short_task
-            && short.begin_ns >> bin == task.begin_ns >> bin
-        {
-            if task.duration_ns >= short.duration_ns {
-                *short = task;
-            }
-            return 0;
-        }
-        match self.short_task.replace(task) {
-            Some(short) => {
-                self.tasks.push(short);
-                1
-            }
-            None => 0,
-        }
-    }
-
     /// Returns the block of all that is kept, in the order of time.
     fn block(&self, thread: ThreadId) -> ThreadBlock {
         let mut block = self.block.clone();
@@ -263,12 +245,48 @@ impl Lanes {
         block.begins.reverse();
         block.flows.reverse();
         block.flows.sort_by_key(|point| point.ns);
-        block.tasks = self.tasks.iter().copied().chain(self.short_task).collect();
+        block.tasks = self.tasks.values().flat_map(Tasks::kept).collect();
         block
             .tasks
             .sort_by_key(|task| task.begin_ns.saturating_add_unsigned(task.duration_ns));
         block.rows = self.rows.iter().map(Lane::ascending).collect();
         block
+    }
+}
+
+impl Tasks {
+    /// Adds a task; returns how many more are kept.
+    fn add(&mut self, task: Task, bin: Option<u32>) -> usize {
+        let Some(bin) = bin.filter(|&bin| task.duration_ns < 1 << bin) else {
+            self.kept.push(task);
+            return 1;
+        };
+        if let Some(short) = &mut self.short
+            && short.begin_ns >> bin == task.begin_ns >> bin
+        {
+            if task.duration_ns >= short.duration_ns {
+                *short = task;
+            }
+            return 0;
+        }
+        match self.short.replace(task) {
+            Some(short) => {
+                self.kept.push(short);
+                1
+            }
+            None => 0,
+        }
+    }
+
+    /// Thins the kept tasks again; returns their number.
+    fn thin(&mut self, bin: u32) -> usize {
+        let again = std::mem::take(&mut self.kept);
+        let again = again.into_iter().chain(self.short.take());
+        again.map(|task| self.add(task, Some(bin))).sum()
+    }
+
+    fn kept(&self) -> impl Iterator<Item = Task> {
+        self.kept.iter().copied().chain(self.short)
     }
 }
 
@@ -321,10 +339,10 @@ impl Visitor for Thinned {
     fn task(&mut self, task: Task) {
         let end_ns = task.begin_ns.saturating_add_unsigned(task.duration_ns);
         let (bin, is_within) = (self.bin, self.is_within(task.begin_ns, end_ns));
-        let lanes = &mut self.current.1;
-        lanes.task_count += 1;
+        let tasks = self.current.1.tasks.entry(task.site).or_default();
+        tasks.count += 1;
         if is_within {
-            self.kept += lanes.add_task(task, bin);
+            self.kept += tasks.add(task, bin);
         }
     }
 

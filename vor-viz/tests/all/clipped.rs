@@ -512,12 +512,11 @@ fn the_card_of_a_span_in_several_frames_has_its_share_of_all_of_them() {
     ] {
         let focus = {
             let store = harness.state().store();
-            let track = &store.tracks()[thread];
+            let track = &store.shown_tracks()[thread];
             let row = &track.rows[0];
             let ends = store.frames()[4].begin_ns;
             SpanRef {
-                thread: track.thread,
-                kind: track.kind,
+                track: track.id,
                 row: 0,
                 span: row.spans(ends, ends + 1).next().unwrap(),
             }

@@ -13,7 +13,10 @@ fn exported(store: &Store, frames: (usize, usize), format: ExportFormat) -> Vec<
 /// Counts the spans that end in some frames, and sums their durations.
 fn span_totals(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize, u64) {
     let time = store.time_of(first..last + 1).unwrap();
-    let tracks = store.tracks().iter().filter(|track| track.kind == kind);
+    let tracks = store
+        .tracks()
+        .iter()
+        .filter(|track| track.id.kind() == kind);
     let spans = tracks
         .flat_map(|track| &track.rows)
         .flat_map(|row| row.spans(i64::MIN, i64::MAX));

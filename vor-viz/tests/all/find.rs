@@ -211,10 +211,9 @@ fn all_calls_of_a_span_in_focus_are_listed() {
     let panel = viewer.state_mut().panel_mut();
     panel.set_tab(Tab::Metrics);
     let track = &panel.store().layer().unwrap().tracks()[0];
-    let (thread, span) = (track.thread, track.rows[0].span_after(0).unwrap());
+    let (track, span) = (track.id, track.rows[0].span_after(0).unwrap());
     panel.view_mut().focus = Some(SpanRef {
-        thread,
-        kind: TrackKind::Scopes,
+        track,
         row: 0,
         span,
     });
@@ -281,7 +280,7 @@ fn a_store_has_the_calls_of_its_rows() {
     let store = crate::synthetic::rich_store();
     let rows = || {
         let tracks = store.tracks().iter();
-        tracks.flat_map(|track| track.rows.iter().map(|row| (track.kind, row)))
+        tracks.flat_map(|track| track.rows.iter().map(|row| (track.id.kind(), row)))
     };
     let sites: Vec<SiteId> = (1..=store.catalog().sites.len() as u32)
         .map(SiteId)

@@ -16,7 +16,9 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInf
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, TrackOrder, TypicalDurations};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
+use vor_viz::store::{
+    FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackId, TrackKind,
+};
 use vor_viz::theme::Theme;
 use vor_viz::view::{SpanRef, View};
 
@@ -85,7 +87,7 @@ fn rows(harness: &Harness<'_, App>) -> Rect {
 fn span_in_first_track(harness: &Harness<'_, App>, row: usize, n: usize) -> (Span, Pos2) {
     let app = harness.state();
     let time = app.view.flame_axis(&app.store);
-    let track = &app.store.tracks()[0];
+    let track = &app.store.shown_tracks()[0];
     let spans = track.rows[row].spans(time.begin_ns as i64, time.end_ns as i64);
     let span = spans
         .filter(|span| span.begin_ns as f64 >= time.begin_ns)
@@ -116,8 +118,8 @@ fn a_click_focuses_a_span_and_shows_its_details() {
     click(&mut harness, place, Modifiers::NONE);
     let focus = harness.state().view.focus.unwrap();
     assert_eq!(
-        (focus.span, focus.row, focus.thread),
-        (span, 1, ThreadId(0))
+        (focus.span, focus.row, focus.track),
+        (span, 1, TrackId::Scopes(ThreadId(0)))
     );
     harness.snapshot("flame_focus_dark");
     // A click beside all spans clears the focus.
@@ -133,8 +135,8 @@ fn a_click_focuses_a_span_and_shows_its_details() {
 #[test]
 fn a_card_shows_the_span_under_the_pointer() {
     let mut harness = pinned(false);
-    let audio = &harness.state().store.tracks()[3];
-    assert_eq!(audio.thread, ThreadId(3));
+    let audio = &harness.state().store.shown_tracks()[3];
+    assert_eq!(audio.id, TrackId::Scopes(ThreadId(3)));
     // Spans of the thread `audio` have arguments.
     let rows = rows(&harness);
     let (_, place) = span_in_first_track(&harness, 0, 0);
@@ -299,7 +301,7 @@ fn dragging_pans_across_and_down() {
     assert!((after.len_ns() - before.len_ns()).abs() < 1.0);
     drag(&mut harness, from, from - vec2(0.0, 150.0), Modifiers::NONE);
     // The tracks below the lower edge are now visible.
-    assert!(harness.query_by_label("collapse io · tasks").is_some());
+    assert!(harness.query_by_label("collapse http request · tasks").is_some());
     harness.snapshot("flame_scrolled_dark");
 }
 
@@ -312,19 +314,17 @@ fn tracks_collapse_and_move() {
         harness
             .state()
             .chart
-            .is_collapsed((ThreadId(0), TrackKind::Scopes))
+            .is_collapsed(TrackId::Scopes(ThreadId(0)))
     );
     harness.get_by_label("collapse physics").click_secondary();
     harness.run();
     harness.get_by_label("Move to the top").click();
     harness.run();
-    let order: Vec<_> = harness
-        .state()
-        .chart
-        .tracks()
-        .map(|(thread, _)| thread.0)
-        .collect();
-    assert_eq!(order[..4], [2, 0, 1, 3]);
+    let order: Vec<_> = harness.state().chart.tracks().take(4).collect();
+    assert_eq!(
+        order,
+        [2, 0, 1, 3].map(|thread| TrackId::Scopes(ThreadId(thread)))
+    );
     harness.snapshot("flame_arranged_dark");
     harness.get_by_label("expand main").click_secondary();
     harness.run();
@@ -368,7 +368,7 @@ fn a_search_visits_every_match_once_and_starts_again() {
         assert!(app.chart.go_to_match(&app.store, &mut app.view));
         let focus = app.view.focus.unwrap();
         assert!(
-            seen.insert((focus.thread, focus.row, focus.span.begin_ns)),
+            seen.insert((focus.track, focus.row, focus.span.begin_ns)),
             "{focus:?} is repeated"
         );
     }
@@ -417,7 +417,7 @@ fn a_distant_span_scrolls_into_view() {
     let time = app.view.flame_axis(&app.store);
     assert!(time.contains(focus.span.begin_ns as f64) && time.contains(focus.span.end_ns() as f64));
     assert!(
-        harness.query_by_label("collapse io · tasks").is_some(),
+        harness.query_by_label("collapse http request · tasks").is_some(),
         "its track is scrolled to"
     );
 }
@@ -538,11 +538,10 @@ fn with_arrows(dark: bool) -> Harness<'static, App> {
 /// Puts the span of a thread at a moment into focus.
 fn focus_on(harness: &mut Harness<'_, App>, thread: u32, row: usize, ns: i64) {
     let app = harness.state_mut();
-    let track = &app.store.tracks()[thread as usize];
+    let track = &app.store.shown_tracks()[thread as usize];
     let span = track.rows[row].span_at(ns).unwrap();
     app.view.focus = Some(SpanRef {
-        thread: ThreadId(thread),
-        kind: TrackKind::Scopes,
+        track: track.id,
         row,
         span,
     });
@@ -560,7 +559,8 @@ fn arrows_lead_from_span_to_span() {
         harness.run();
         let focus = harness.state().view.focus.unwrap();
         let counts = harness.state().chart.arrow_counts();
-        (went, focus.thread.0, focus.span.site.0, counts)
+        let thread = focus.track.thread().unwrap();
+        (went, thread.0, focus.span.site.0, counts)
     };
     // The thread that received it first, and from there with its answer back to the main thread.
     assert_eq!(walk(true), (true, 1, 3, (1, 1)));
@@ -583,12 +583,13 @@ fn arrows_are_listed_beside_the_span() {
     harness.run();
     let focus = harness.state().view.focus.unwrap();
     assert_eq!(
-        (focus.thread, focus.span.begin_ns),
-        (ThreadId(2), 4_000_000)
+        (focus.track, focus.span.begin_ns),
+        (TrackId::Scopes(ThreadId(2)), 4_000_000)
     );
     harness.get_by_label("from send on main, 2.60 ms").click();
     harness.run();
-    assert_eq!(harness.state().view.focus.unwrap().thread, ThreadId(0));
+    let focus = harness.state().view.focus.unwrap();
+    assert_eq!(focus.track, TrackId::Scopes(ThreadId(0)));
 }
 
 #[test]
@@ -671,7 +672,7 @@ fn ten_thousand_moved_tracks_keep_their_order() {
     };
     store.push_block(threads(0..TRACKS));
     let mut chart = FlameChart::default();
-    let id = |thread: u32| (ThreadId(thread), TrackKind::Scopes);
+    let id = |thread: u32| TrackId::Scopes(ThreadId(thread));
     // The expected order after the moves, step by step.
     let mut expected: Vec<u32> = (0..TRACKS).collect();
     for (thread, by) in [
@@ -699,7 +700,8 @@ fn ten_thousand_moved_tracks_keep_their_order() {
             chart.show(ui, 400.0, &store, &mut view, &theme, &|_, _| None);
         });
         output.textures_delta.clear();
-        let shown: Vec<u32> = chart.tracks().map(|(thread, _)| thread.0).collect();
+        let threads = chart.tracks().map(|track| track.thread().unwrap().0);
+        let shown: Vec<u32> = threads.collect();
         assert!(shown == expected, "the order stays from pass to pass");
     }
 }
@@ -707,14 +709,14 @@ fn ten_thousand_moved_tracks_keep_their_order() {
 #[test]
 fn tracks_are_hidden_pinned_filtered_and_sorted() {
     let mut harness = pinned(true);
-    let shown = |harness: &Harness<'_, App>| -> Vec<(ThreadId, TrackKind)> {
-        harness.state().chart.tracks().collect()
-    };
+    let shown =
+        |harness: &Harness<'_, App>| -> Vec<TrackId> { harness.state().chart.tracks().collect() };
     let all = shown(&harness);
     let catalog = Arc::clone(harness.state().store.catalog());
     let named = |name: &str| {
-        let is_it = |track: &&(ThreadId, TrackKind)| {
-            track.1 == TrackKind::Scopes && catalog.thread_name(track.0) == name
+        let is_it = |track: &&TrackId| match track {
+            TrackId::Scopes(thread) => catalog.thread_name(*thread) == name,
+            _ => false,
         };
         *all.iter().find(is_it).unwrap()
     };
@@ -735,17 +737,14 @@ fn tracks_are_hidden_pinned_filtered_and_sorted() {
     assert_eq!(shown(&harness), [physics, audio]);
     // Going to a span shows its track.
     let app = harness.state_mut();
-    let span = app.store.tracks()[0].rows[0].span_after(0).unwrap();
+    let span = app.store.shown_tracks()[0].rows[0].span_after(0).unwrap();
     app.view.search = catalog.site_name(span.site).to_owned();
     app.view.focus = None;
-    assert_eq!(
-        (app.store.tracks()[0].thread, app.store.tracks()[0].kind),
-        main
-    );
+    assert_eq!(app.store.shown_tracks()[0].id, main);
     assert!(app.chart.go_to_match(&app.store, &mut app.view));
     harness.run();
     let focus = harness.state().view.focus.unwrap();
-    assert!(shown(&harness).contains(&(focus.thread, focus.kind)));
+    assert!(shown(&harness).contains(&focus.track));
     harness.state_mut().chart.show_all_tracks();
     harness.state_mut().chart.set_track_order(TrackOrder::Name);
     harness.run();
@@ -754,17 +753,121 @@ fn tracks_are_hidden_pinned_filtered_and_sorted() {
     let sorted = shown(&harness)[1..].to_vec();
     let names = sorted
         .iter()
-        .map(|track| catalog.thread_name(track.0).to_lowercase());
+        .filter_map(|track| track.thread())
+        .map(|thread| catalog.thread_name(thread).to_lowercase());
     // A thread without a name has its number.
     let names = names.filter(|name| !name.is_empty());
     assert!(names.clone().count() > 3 && names.is_sorted());
     harness.state_mut().chart.set_pinned(physics, false);
     harness.state_mut().chart.set_track_order(TrackOrder::Spans);
     harness.run();
-    let spans = |track: &(ThreadId, TrackKind)| {
-        let tracks = harness.state().store.tracks().iter();
-        let mut tracks = tracks.filter(|one| (one.thread, one.kind) == *track);
+    let spans = |track: &TrackId| {
+        let tracks = harness.state().store.shown_tracks().iter();
+        let mut tracks = tracks.filter(|one| one.id == *track);
         std::cmp::Reverse(tracks.next().unwrap().span_count())
     };
     assert!(shown(&harness).is_sorted_by_key(spans));
+}
+
+/// A pool of threads, with a task of one name on each.
+fn with_a_pool(dark: bool) -> Harness<'static, App> {
+    let site = |name: &'static str| Some(Arc::new(filled!(SiteInfo { name: name.into() })));
+    let thread = |name: &str| Some(Arc::new(filled!(ThreadInfo { name: name.into() })));
+    let threads = ["worker-1", "main", "worker-2", "audio", "worker-3"];
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(["work", "request", "request", "flush"].map(site).to_vec()),
+        threads: Arc::new(threads.map(thread).to_vec()),
+    }));
+    let mut builder = TreeBuilder::new(100);
+    for number in 0..5_u64 {
+        let start_ticks = 1_000_000 * number;
+        let task = |id: u64, site: u32| {
+            filled!(AsyncSpan {
+                id,
+                site: SiteId(site),
+                start_ticks,
+                duration_ticks: 2_500_000,
+            })
+        };
+        let step = filled!(TaskEvent {
+            task: 10 * number,
+            site: SiteId(1),
+            start_ticks: start_ticks + 1_000_000,
+            kind: TaskEventKind::Step,
+        });
+        builder.add(&filled!(ThreadBatch {
+            thread: ThreadId(number as u32),
+            start_ticks: vec![start_ticks],
+            duration_ticks: vec![3_000_000],
+            sites: vec![SiteId(1)],
+            // Two call sites have one name.
+            async_spans: vec![
+                task(10 * number, 2 + number as u32 % 2),
+                task(10 * number + 1, 4)
+            ],
+            task_events: vec![step],
+        }));
+    }
+    let mut store = Store::new(4, usize::MAX);
+    let frame = filled!(FrameSnapshot {
+        catalog,
+        end_ticks: 10_000_000,
+        span_count: 5,
+        threads: builder.finish().threads,
+    });
+    store.push_block(FrameBlock::new(&frame, 0));
+    let mut harness = harness_of(store, dark);
+    harness.run();
+    harness
+}
+
+#[test]
+fn tasks_of_one_name_have_one_track() {
+    let mut harness = with_a_pool(true);
+    let tracks: Vec<TrackId> = harness.state().chart.tracks().collect();
+    assert_eq!(tracks.len(), 7);
+    assert_eq!(tracks[5..], [2, 4].map(|site| TrackId::Tasks(SiteId(site))));
+    let requests = &harness.state().store.shown_tracks()[5];
+    // A task of 2.5 ms begins each millisecond.
+    assert_eq!((requests.rows.len(), requests.span_count()), (3, 5));
+    assert_eq!((requests.steps.len(), requests.hidden_tasks), (5, 0));
+    harness.snapshot("flame_tasks_dark");
+    harness.get_by_label("collapse request · tasks").click();
+    harness.run();
+    let chart = &harness.state().chart;
+    assert!(chart.is_collapsed(TrackId::Tasks(SiteId(2))));
+    // The tables have each task once, and the thread on which it ended.
+    let ended = harness.state().store.tracks().iter();
+    let ended = ended.filter(|track| matches!(track.id, TrackId::Ended(_)));
+    assert_eq!(ended.map(|track| track.span_count()).sum::<usize>(), 10);
+}
+
+#[test]
+fn threads_of_a_pool_collapse() {
+    let mut harness = with_a_pool(false);
+    let threads = |harness: &Harness<'_, App>| -> Vec<u32> {
+        let tracks = harness.state().chart.tracks();
+        tracks.filter_map(|track| Some(track.thread()?.0)).collect()
+    };
+    assert_eq!(threads(&harness), [0, 1, 2, 3, 4]);
+    harness.state_mut().chart.set_grouped(true);
+    harness.run();
+    assert_eq!(threads(&harness), [0, 2, 4, 1, 3]);
+    harness.snapshot("flame_groups_light");
+    harness.get_by_label("collapse group worker").click();
+    harness.run();
+    assert_eq!(threads(&harness), [1, 3]);
+    harness.snapshot("flame_group_collapsed_light");
+    // A pinned thread is above the others.
+    let pinned = TrackId::Scopes(ThreadId(2));
+    harness.state_mut().chart.set_pinned(pinned, true);
+    harness.run();
+    assert_eq!(threads(&harness), [2, 1, 3]);
+    harness.state_mut().chart.set_pinned(pinned, false);
+    // Going to a span expands its group.
+    let app = harness.state_mut();
+    app.view.search = "work".to_owned();
+    assert!(app.chart.go_to_match(&app.store, &mut app.view));
+    harness.run();
+    assert_eq!(threads(&harness), [0, 2, 4, 1, 3]);
 }

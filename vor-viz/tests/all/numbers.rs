@@ -72,6 +72,7 @@ struct State {
     store: Store,
     view: View,
     plots: Plots,
+    metrics: Vec<(&'static str, &'static str, bool)>,
 }
 
 impl State {
@@ -80,6 +81,7 @@ impl State {
             store,
             view: View::default(),
             plots: Plots::default(),
+            metrics: METRICS.to_vec(),
         }
     }
 
@@ -99,7 +101,9 @@ fn show_plots(ui: &mut egui::Ui, state: &mut State, theme: &Theme) {
                 .unwrap_or(f64::NAN)
         }
     };
-    let readers: Vec<_> = (0..METRICS.len()).map(read).collect();
+    // There may be more rows than columns.
+    let columns = (0..state.metrics.len()).map(|row| row % METRICS.len());
+    let readers: Vec<_> = columns.map(read).collect();
     let row = |(&(name, unit, integer), values)| MetricRow {
         name,
         unit,
@@ -109,7 +113,7 @@ fn show_plots(ui: &mut egui::Ui, state: &mut State, theme: &Theme) {
         series: Series::Unknown,
     };
     let values = readers.iter().map(|reader| reader as &dyn Fn(usize) -> f64);
-    let rows: Vec<_> = METRICS.iter().zip(values).map(row).collect();
+    let rows: Vec<_> = state.metrics.iter().zip(values).map(row).collect();
     state.plots.show(ui, store, &mut state.view, theme, &rows);
 }
 
@@ -353,6 +357,58 @@ fn rows_are_filtered_by_name() {
         .type_text(" of nothing");
     harness.run();
     assert_eq!(shown(&harness), 0);
+}
+
+#[test]
+fn rows_are_sorted_and_grouped() {
+    let mut harness = harness(store(100, usual_ms), egui::Theme::Light, 1.0);
+    let names = [
+        "frame_ms",
+        "disk_write_MB",
+        "memory",
+        "depth: jobs",
+        "disk_read_MB",
+        "depth: pages",
+        "threads",
+        "cpu_pct",
+    ];
+    harness.state_mut().metrics = names.map(|name| (name, "", false)).to_vec();
+    harness.set_size(egui::vec2(900.0, 640.0));
+    harness.run();
+    // From top to bottom.
+    let shown = |harness: &Harness<'_, State>| -> Vec<&str> {
+        let is_shown = |name: &&str| harness.query_by_label(&format!("plot {name}")).is_some();
+        let mut shown: Vec<&str> = names.into_iter().filter(is_shown).collect();
+        let top = |name: &&str| rect_of(harness, &format!("plot {name}")).top();
+        shown.sort_by(|one, other| top(one).total_cmp(&top(other)));
+        shown
+    };
+    assert_eq!(shown(&harness), names);
+    harness.get_by_label("order").click();
+    harness.run();
+    harness.get_by_label("by name").click();
+    harness.run();
+    let mut sorted = names;
+    sorted.sort_unstable();
+    assert_eq!(shown(&harness), sorted);
+    harness.get_by_label("order").click();
+    harness.run();
+    harness.snapshot("numbers_order_light");
+    harness.get_by_label("group by the first word").click();
+    harness.run();
+    harness.key_press(egui::Key::Escape);
+    harness.run();
+    assert_eq!(shown(&harness), sorted);
+    harness.get_by_label("collapse group depth").click();
+    harness.run();
+    assert_eq!(shown(&harness).len(), 6);
+    harness.snapshot("numbers_grouped_light");
+    // A pinned row is above the others.
+    let plots = &mut harness.state_mut().plots;
+    plots.set_pinned("depth: pages", true);
+    harness.run();
+    assert_eq!(shown(&harness)[0], "depth: pages");
+    harness.get_by_label("plot depth: jobs");
 }
 
 #[test]

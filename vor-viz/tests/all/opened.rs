@@ -9,7 +9,7 @@ use vor_fixtures::even::{frame_ns, make};
 use vor_viz::find::Listed;
 use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
-use vor_viz::store::{Series, TrackKind, ValueSummary};
+use vor_viz::store::{Series, ValueSummary};
 use vor_viz::view::SpanRef;
 
 use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, press, settle};
@@ -345,10 +345,9 @@ fn on_a_phone(dark: bool) -> Viewer {
     settle(&mut viewer);
     let panel = viewer.state_mut().panel_mut();
     let track = &panel.store().layer().unwrap().tracks()[0];
-    let (thread, span) = (track.thread, track.rows[0].span_after(0).unwrap());
+    let (track, span) = (track.id, track.rows[0].span_after(0).unwrap());
     panel.view_mut().focus = Some(SpanRef {
-        thread,
-        kind: TrackKind::Scopes,
+        track,
         row: 0,
         span,
     });

@@ -18,7 +18,7 @@ use vor_capture::model::measures::Measures;
 use vor_capture::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeRow, ScopeSums, ScopeTable, frames_caption};
-use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackKind};
+use vor_viz::store::{Extent, FrameBlock, RowBlock, Store, Task, TrackId, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::Scope;
 use vor_viz::view::View;
@@ -207,8 +207,8 @@ fn a_slowest_call_pins_its_frame_and_is_focused() {
         assert_eq!(view.pinned(), Some(store.id_at(index)));
         let focus = view.focus.unwrap();
         assert_eq!(
-            (focus.span, focus.row, focus.thread),
-            (slowest[1].span, 2, ThreadId(0))
+            (focus.span, focus.row, focus.track),
+            (slowest[1].span, 2, TrackId::Scopes(ThreadId(0)))
         );
     }
     // The other calls remain, and another frame can be pinned.

@@ -355,8 +355,8 @@ fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
             let theme = Theme::of(&user.ctx.style_of(user.ctx.theme()).visuals);
             let bright = theme.site(views::catalog().site(SiteId(3)));
             let mut first_row = 0;
-            for track in store.tracks() {
-                let rows = if track.kind == TrackKind::Tasks {
+            for track in store.shown_tracks() {
+                let rows = if track.id.kind() == TrackKind::Tasks {
                     &[][..]
                 } else {
                     &track.rows[..]
@@ -364,10 +364,9 @@ fn the_picture_shows_spans_at_their_places_and_nowhere_else() {
                 for depth in 0..rows.len() {
                     let at = (first_row + depth) * picture.width;
                     let pixels = &picture.pixels[at..at + picture.width];
-                    let spans = program
-                        .rows
-                        .iter()
-                        .filter(|row| (row.0, row.1) == (track.thread.0, depth));
+                    let thread = track.id.thread().unwrap().0;
+                    let spans = program.rows.iter();
+                    let spans = spans.filter(|row| (row.0, row.1) == (thread, depth));
                     // The pixels that may show a span, and those that may show a `decode`.
                     let mut may = vec![[false; 2]; picture.width];
                     for &(_, _, site, begin, end) in spans {

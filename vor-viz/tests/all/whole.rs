@@ -246,7 +246,7 @@ fn details_of_a_range_come_where_the_picture_is_thinned() {
     let window = shown.replay.window();
     assert!(window.contains(&1_705), "{window:?}");
     let track = &layer.tracks()[0];
-    let all = layer.total_spans(track.thread, track.kind);
+    let all = layer.total_spans(track.id);
     assert_eq!(all, FRAMES * u64::from(SPANS));
     // The whole is still there.
     shown.replay.panel_mut().view_mut().reset_zoom();

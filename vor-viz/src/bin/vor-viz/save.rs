@@ -175,12 +175,9 @@ fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
     let store = replay.store();
     let mut view = replay.panel().view().clone();
     let mut chart = FlameChart::default();
-    let rows: usize = store
-        .tracks()
-        .iter()
-        .map(|track| track.rows.len().max(1))
-        .sum();
-    let height = rows as f32 * chart.row_height() + 6.0 * store.tracks().len() as f32 + 48.0;
+    let tracks = store.shown_tracks();
+    let rows: usize = tracks.iter().map(|track| track.rows.len().max(1)).sum();
+    let height = rows as f32 * chart.row_height() + 6.0 * tracks.len() as f32 + 48.0;
     let height = height.clamp(120.0, MAX_PICTURE_HEIGHT).ceil();
     let size = (PICTURE_WIDTH, height as u32);
     let ctx = Context::default();

@@ -128,7 +128,8 @@ proptest! {
         for track in picture.tracks() {
             let points = track.flows.iter();
             prop_assert!(points.clone().is_sorted_by_key(|point| point.ns));
-            found.extend(points.map(|point| (track.thread, point.ns, point.flow, point.stage)));
+            let thread = track.id.thread().unwrap();
+            found.extend(points.map(|point| (thread, point.ns, point.flow, point.stage)));
         }
         given.retain(|(_, ns, ..)| begin_ns <= *ns && *ns <= end_ns);
         found.sort_by_key(|point| point.2);

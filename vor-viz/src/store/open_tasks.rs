@@ -1,0 +1,135 @@
+//! What is known of tasks before they end, and the arguments that a row keeps of them.
+
+use rustc_hash::FxHashMap;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{SiteId, ThreadId};
+
+use super::block::{RowBlock, Step, Task, TaskBegin};
+
+/// Maximum number of open tasks with a known number, and of steps of open tasks.
+const MAX_OPEN: usize = 1 << 18;
+
+/// The numbers that the program gave open tasks, and the steps that these have made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenTasks {
+    given_ids: FxHashMap<u64, u64>,
+    steps: FxHashMap<u64, Vec<Step>>,
+    step_count: usize,
+}
+
+impl OpenTasks {
+    pub(super) fn begin(&mut self, begin: &TaskBegin) {
+        if self.given_ids.len() < MAX_OPEN {
+            self.given_ids.insert(begin.task, begin.given_id);
+        }
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
+        if self.step_count < MAX_OPEN {
+            self.steps.entry(step.task).or_default().push(*step);
+            self.step_count += 1;
+        }
+    }
+
+    /// Forgets a task that has ended on a thread, and returns what was known of it.
+    pub(super) fn end(&mut self, task: u64, thread: ThreadId) -> (TaskArgs, Vec<Step>) {
+        let args = TaskArgs {
+            id: task,
+            thread,
+            given_id: self.given_ids.remove(&task),
+        };
+        let steps = self.steps.remove(&task).unwrap_or_default();
+        self.step_count -= steps.len();
+        (args, steps)
+    }
+}
+
+/// The arguments of a span in a track of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskArgs {
+    /// The task's id, as in its steps. It means nothing to the program.
+    pub id: u64,
+    /// The thread on which the task ended.
+    pub thread: ThreadId,
+    /// The number that the program gave the task; unknown if the task's begin is.
+    pub given_id: Option<u64>,
+}
+
+impl TaskArgs {
+    /// Reads the arguments of a span in a track of tasks.
+    #[must_use]
+    pub fn read(values: &[ArgValue]) -> Option<Self> {
+        let (id, thread, given_id) = match values {
+            [ArgValue::U64(id), ArgValue::U64(thread)] => (id, thread, None),
+            [
+                ArgValue::U64(id),
+                ArgValue::U64(thread),
+                ArgValue::U64(given_id),
+            ] => (id, thread, Some(*given_id)),
+            _ => return None,
+        };
+        Some(Self {
+            id: *id,
+            thread: ThreadId(u32::try_from(*thread).ok()?),
+            given_id,
+        })
+    }
+
+    /// Returns a row of one task.
+    pub(super) fn row_of(&self, task: &Task) -> RowBlock {
+        let mut row = RowBlock::default();
+        row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
+        let known = [self.id, self.thread.0.into()].into_iter();
+        let values = known.chain(self.given_id).map(ArgValue::U64);
+        row.args.push((0, values.collect()));
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_known_of_a_task_is_returned_once() {
+        let mut open = OpenTasks::default();
+        open.begin(&TaskBegin {
+            task: 7,
+            given_id: 70,
+        });
+        let step = |task, ns| Step {
+            task,
+            site: SiteId(1),
+            ns,
+        };
+        for step in [step(7, 3), step(8, 4), step(7, 5)] {
+            open.step(&step);
+        }
+        let (args, steps) = open.end(7, ThreadId(2));
+        assert_eq!((args.given_id, args.thread), (Some(70), ThreadId(2)));
+        assert_eq!(steps, [step(7, 3), step(7, 5)]);
+        assert_eq!(open.step_count, 1);
+        let (args, steps) = open.end(7, ThreadId(2));
+        assert_eq!((args.given_id, steps), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_row_has_the_arguments_of_its_task() {
+        let task = Task {
+            id: 9,
+            site: SiteId(1),
+            begin_ns: 5,
+            duration_ns: 6,
+        };
+        for given_id in [None, Some(u64::MAX)] {
+            let args = TaskArgs {
+                id: 9,
+                thread: ThreadId(u32::MAX),
+                given_id,
+            };
+            let row = args.row_of(&task);
+            assert_eq!(TaskArgs::read(&row.args[0].1), Some(args));
+        }
+        assert_eq!(TaskArgs::read(&[]), None);
+    }
+}
