@@ -301,7 +301,11 @@ fn dragging_pans_across_and_down() {
     assert!((after.len_ns() - before.len_ns()).abs() < 1.0);
     drag(&mut harness, from, from - vec2(0.0, 150.0), Modifiers::NONE);
     // The tracks below the lower edge are now visible.
-    assert!(harness.query_by_label("collapse http request · tasks").is_some());
+    assert!(
+        harness
+            .query_by_label("collapse http request · tasks")
+            .is_some()
+    );
     harness.snapshot("flame_scrolled_dark");
 }
 
@@ -417,7 +421,9 @@ fn a_distant_span_scrolls_into_view() {
     let time = app.view.flame_axis(&app.store);
     assert!(time.contains(focus.span.begin_ns as f64) && time.contains(focus.span.end_ns() as f64));
     assert!(
-        harness.query_by_label("collapse http request · tasks").is_some(),
+        harness
+            .query_by_label("collapse http request · tasks")
+            .is_some(),
         "its track is scrolled to"
     );
 }

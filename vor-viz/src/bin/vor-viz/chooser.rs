@@ -1,6 +1,8 @@
-//! Selection of captures on systems with files: by path, from the recent ones, or by drag and drop.
+//! Selection of captures on systems with files: by path, from the recent ones, in the system's
+//! dialog, or by drag and drop.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use egui::{Key, RichText, TextEdit, Ui};
 use vor_viz::replay::ReplayState;
@@ -10,12 +12,21 @@ use crate::recent::Recent;
 /// Captures that were opened together, or a one-line error.
 pub(crate) type Opened = Result<Vec<ReplayState>, String>;
 
+/// Asks the user for files, and returns them.
+pub(crate) type Dialog = fn() -> Vec<PathBuf>;
+
+/// Number of captures that are shown together.
+const MAX_SHOWN: usize = 2;
+
 /// The part of the viewer that opens captures.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     recent: Recent,
     /// The text in the path field.
     typed: String,
+    dialog: Option<Dialog>,
+    /// The answer of the dialog that is open.
+    asked: Option<Receiver<Vec<PathBuf>>>,
 }
 
 impl Chooser {
@@ -24,7 +35,15 @@ impl Chooser {
         Self {
             recent,
             typed: String::new(),
+            dialog: None,
+            asked: None,
         }
+    }
+
+    /// Sets the dialog that a button opens; without one, there is no button.
+    #[cfg(any(feature = "viewer", test))]
+    pub(crate) fn set_dialog(&mut self, dialog: Dialog) {
+        self.dialog = Some(dialog);
     }
 
     /// Moves the shown captures to the front of the recent list.
@@ -34,9 +53,9 @@ impl Chooser {
         }
     }
 
-    /// Returns whether no choice is pending; here none ever is.
+    /// Returns whether no choice is pending.
     pub(crate) fn is_idle(&self) -> bool {
-        true
+        self.asked.is_none()
     }
 
     /// Opens captures.
@@ -48,13 +67,39 @@ impl Chooser {
         Ok(opened)
     }
 
-    /// Opens files that were dropped on the window since the last pass.
+    /// Opens files that were dropped on the window or chosen in the dialog since the last pass.
     pub(crate) fn begin_pass(&mut self, ui: &Ui) -> Option<Opened> {
-        let dropped = ui.input(|input| {
-            let files = input.raw.dropped_files.iter().take(2);
+        let mut files = ui.input(|input| {
+            let files = input.raw.dropped_files.iter();
             files.map(|file| file.path().to_owned()).collect::<Vec<_>>()
         });
-        (!dropped.is_empty()).then(|| self.open(&dropped))
+        files.extend(self.answer().into_iter().flatten());
+        files.truncate(MAX_SHOWN);
+        (!files.is_empty()).then(|| self.open(&files))
+    }
+
+    /// Opens the dialog on a thread of its own, since it blocks.
+    fn ask(&mut self, dialog: Dialog, ui: &Ui) {
+        let (sender, asked) = channel();
+        let ctx = ui.ctx().clone();
+        let ask = move || {
+            // Nobody waits for the answer after the viewer has closed.
+            _ = sender.send(dialog());
+            ctx.request_repaint();
+        };
+        let thread = std::thread::Builder::new().name("dialog".to_owned());
+        if thread.spawn(ask).is_ok() {
+            self.asked = Some(asked);
+        }
+    }
+
+    /// Returns the answer of the dialog, once it has one.
+    fn answer(&mut self) -> Option<Vec<PathBuf>> {
+        let answer = self.asked.as_ref()?.try_recv();
+        if answer != Err(TryRecvError::Empty) {
+            self.asked = None;
+        }
+        answer.ok()
     }
 
     /// Shows its part of the bar, to the left of `right`.
@@ -68,6 +113,16 @@ impl Chooser {
         });
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             right(ui);
+            if let Some(dialog) = self.dialog {
+                let browse = egui::Button::new("Browse…");
+                let browse = ui.add_enabled(self.asked.is_none(), browse);
+                if browse
+                    .on_hover_text("Chooses one capture, or two to compare")
+                    .clicked()
+                {
+                    self.ask(dialog, ui);
+                }
+            }
             let open = ui
                 .button("Open")
                 .on_hover_text("Opens the capture at this path");
@@ -89,7 +144,10 @@ impl Chooser {
     /// Shows instructions to begin.
     pub(crate) fn welcome(&mut self, ui: &mut Ui) -> Option<Opened> {
         let mut chosen = None;
-        ui.label("Drop one on this window, type its path above, or record one:");
+        ui.label(match self.dialog {
+            Some(_) => "Drop one on this window, browse for one above, or record one:",
+            None => "Drop one on this window, type its path above, or record one:",
+        });
         ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
         if !self.recent.paths().is_empty() {
             ui.add_space(18.0);

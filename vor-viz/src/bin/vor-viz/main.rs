@@ -22,6 +22,8 @@ mod link;
 mod pair;
 mod viewer;
 #[cfg(all(feature = "viewer", not(target_arch = "wasm32")))]
+mod dialog;
+#[cfg(all(feature = "viewer", not(target_arch = "wasm32")))]
 mod window;
 #[cfg(all(not(feature = "viewer"), not(target_arch = "wasm32")))]
 mod window_stub;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -101,6 +102,43 @@ fn a_typed_path_is_opened_and_stored_for_the_next_time() {
     harness.get_by_label_contains("typed.vor").click();
     settle(&mut harness);
     assert_eq!(harness.state().title(), "typed.vor – vor");
+}
+
+#[test]
+fn captures_that_the_dialog_returns_are_opened() {
+    static CHOSEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    static MAY_CLOSE: Barrier = Barrier::new(2);
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["one.vor", "two.vor", "three.vor"];
+    let chooser = Chooser::new(Recent::default());
+    let mut harness = harness(Viewer::new(Vec::new(), chooser), true, 1.0);
+    assert!(
+        harness.query_by_label("Browse…").is_none(),
+        "no dialog is known"
+    );
+    let dialog = || {
+        MAY_CLOSE.wait();
+        CHOSEN.lock().unwrap().clone()
+    };
+    harness.state_mut().chooser_mut().set_dialog(dialog);
+    harness.run();
+    // The window goes on while the dialog is open. Without a choice, nothing changes.
+    harness.get_by_label("Browse…").click();
+    harness.run();
+    assert!(!harness.state().is_settled());
+    harness.get_by_label("No capture is open");
+    MAY_CLOSE.wait();
+    settle(&mut harness);
+    harness.get_by_label("No capture is open");
+    // Of three captures, two are shown.
+    *CHOSEN.lock().unwrap() = names.map(|name| capture(folder.path(), name, 100)).to_vec();
+    harness.get_by_label("Browse…").click();
+    harness.run();
+    MAY_CLOSE.wait();
+    settle(&mut harness);
+    harness.get_by_label_contains("one.vor");
+    harness.get_by_label_contains("two.vor");
+    assert!(harness.query_by_label_contains("three.vor").is_none());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use egui::{Ui, ViewportBuilder, ViewportCommand};
 
+use crate::dialog;
 use crate::viewer::Viewer;
 
 #[derive(Debug)]
@@ -16,7 +17,8 @@ struct App {
 /// # Errors
 ///
 /// There is no screen or no graphics support.
-pub(crate) fn open(viewer: Viewer, theme: Option<egui::Theme>) -> eframe::Result {
+pub(crate) fn open(mut viewer: Viewer, theme: Option<egui::Theme>) -> eframe::Result {
+    viewer.chooser_mut().set_dialog(dialog::ask);
     let title = viewer.title();
     let options = eframe::NativeOptions {
         viewport: ViewportBuilder::default()
