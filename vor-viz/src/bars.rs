@@ -15,7 +15,7 @@ use vor_capture::units;
 use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, Quads};
 use crate::store::{FrameEntry, Store};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 use crate::view::View;
 
 /// Height of the lane of marks above the bars, in points.
@@ -104,7 +104,7 @@ pub fn show(
     ui.data_mut(|data| data.insert_temp(id, picture));
     if store.frames().is_empty() {
         let ink = Ink {
-            size: 12.0,
+            size: text::BODY,
             color: theme.weak_text,
         };
         let middle = axis.rect().center();
@@ -146,7 +146,7 @@ pub(crate) fn paint_labels(
         color: theme.text,
     };
     let weak = Ink {
-        size: 10.5,
+        size: text::SMALL,
         color: theme.weak_text,
     };
     let text = |place, room, text, ink| {
@@ -156,7 +156,7 @@ pub(crate) fn paint_labels(
     let room = plot.left() - rect.left() - 60.0;
     // In a narrow panel, the scale takes all of it.
     if room > 40.0 {
-        text(left, room, "Frames".to_owned(), strong(12.5));
+        text(left, room, "Frames".to_owned(), strong(text::BODY));
         text(left + vec2(0.0, 17.0), room, count, weak);
     }
     let Some((duration_ms, lines)) = readout else {
@@ -168,7 +168,7 @@ pub(crate) fn paint_labels(
         right,
         room,
         units::duration(duration_ms * 1e6),
-        strong(14.0),
+        strong(text::TITLE),
     );
     for (i, line) in lines.into_iter().enumerate() {
         let below = right + vec2(0.0, 20.0 + 14.0 * i as f32);
@@ -307,14 +307,14 @@ impl Picture {
     ) {
         let plot = bars_rect(axis);
         self.quads.paint(painter);
-        let size = 9.5;
+        let size = text::SMALL;
         let mut taken: Vec<f32> = Vec::with_capacity(3);
         let lines = [
-            (thresholds.warn, theme.bad),
-            (thresholds.good, theme.warn),
-            (self.top_ms, theme.weak_text),
+            (thresholds.warn, theme.bad, theme.bad_text),
+            (thresholds.good, theme.warn, theme.warn_text),
+            (self.top_ms, theme.weak_text, theme.weak_text),
         ];
-        for (ms, color) in lines {
+        for (ms, color, text_color) in lines {
             let y = height_of(ms, self.top_ms, plot);
             let snapped = (y / axis.pixel()).round() * axis.pixel();
             if ms < self.top_ms {
@@ -329,7 +329,7 @@ impl Picture {
                 let ink = Ink {
                     size,
                     color: if ms < self.top_ms {
-                        color
+                        text_color
                     } else {
                         theme.weak_text
                     },
@@ -534,7 +534,7 @@ fn tooltip(ui: &mut Ui, frame: &FrameEntry, thresholds: Thresholds, theme: &Them
     ];
     for (count, what) in losses {
         if count > 0 {
-            ui.colored_label(theme.bad, format!("{} {what}", units::count(count)));
+            ui.colored_label(theme.bad_text, format!("{} {what}", units::count(count)));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Lists in which entries of similar names form groups that collapse.
 
-use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, vec2};
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::units;
 
 use crate::sketch::{self, Ink, fold_mark};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 
 /// The user's groups of a list.
 #[derive(Clone, Debug, Default)]
@@ -108,16 +108,19 @@ pub(crate) fn show_name(ui: &Ui, rect: Rect, group: &Group, theme: &Theme) -> bo
     let mark = fold_mark(left + vec2(5.0, 0.0), group.is_collapsed, color);
     ui.painter().add(mark);
     let text = format!("{} ({})", group.name, units::count(group.entries as u64));
-    let (align, width) = (Align2::LEFT_CENTER, rect.width() - 14.0);
-    let ink = Ink { size: 11.0, color };
-    sketch::text(
+    let size = text::BODY;
+    let galley = sketch::layout(
         ui.painter(),
-        left + vec2(12.0, 0.0),
-        align,
-        width,
-        text,
-        ink,
+        rect.width() - 14.0,
+        text.clone(),
+        Ink { size, color },
     );
+    let response = match galley.elided {
+        true => response.on_hover_text(text),
+        false => response,
+    };
+    let place = left + vec2(12.0, -galley.size().y / 2.0);
+    ui.painter().galley(place, galley, color);
     response.clicked()
 }
 

@@ -8,6 +8,7 @@
 pub mod store;
 mod whole;
 pub mod view;
+pub mod palette;
 pub mod theme;
 mod time_text;
 pub mod pyramid;

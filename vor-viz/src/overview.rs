@@ -15,7 +15,7 @@ use crate::frame_axis::axis_rect;
 use crate::pyramid::MinMaxPyramid;
 use crate::replay::FrameNumbers;
 use crate::sketch::{self, Ink, Quads};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 
 /// Height of the lane of marks above the columns, in points.
 const MARKS_HEIGHT: f32 = 8.0;
@@ -456,11 +456,11 @@ fn paint_window(
 fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) {
     let strip = axis_rect(rect);
     let strong = Ink {
-        size: 12.5,
+        size: text::BODY,
         color: theme.text,
     };
     let weak = Ink {
-        size: 10.5,
+        size: text::SMALL,
         color: theme.weak_text,
     };
     let left = rect.left_top() + vec2(4.0, 2.0);

@@ -280,7 +280,7 @@ impl Panel {
         let theme = Theme::of(ui.visuals());
         let builder = UiBuilder::new().max_rect(area).id_salt(self.id_salt());
         ui.scope_builder(builder, |ui| {
-            ui.spacing_mut().item_spacing.y = 3.0;
+            theme.dress(ui);
             self.toolbar(ui, &theme);
             let (store, view) = (&self.store, &mut self.view);
             let thresholds = self.budget.limits();
@@ -415,6 +415,7 @@ impl Panel {
     fn search(&mut self, ui: &mut Ui, theme: &Theme) {
         let id = ui.make_persistent_id("vor search");
         let field = TextEdit::singleline(&mut self.view.search)
+            .align(egui::Align2::LEFT_CENTER)
             .id(id)
             .hint_text("search names")
             .desired_width(150.0);
@@ -436,7 +437,7 @@ impl Panel {
             };
             ui.colored_label(
                 if found == 0 {
-                    theme.bad
+                    theme.bad_text
                 } else {
                     theme.weak_text
                 },

@@ -1,10 +1,24 @@
-//! Colours, light and dark.
+//! Colours, light and dark, and the sizes of text and spacing. `palette` has the colours of scopes.
 
-use egui::{Color32, Visuals, ecolor::Hsva};
+use egui::{Color32, TextStyle, Ui, Visuals, vec2};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::waits::Wait;
 
+use crate::palette;
 use crate::store::TrackId;
+
+/// The sizes of text, in points.
+pub mod text {
+    /// Beside and on charts.
+    pub const SMALL: f32 = 10.5;
+    /// Everything else.
+    pub const BODY: f32 = 12.5;
+    /// Titles.
+    pub const TITLE: f32 = 18.0;
+}
+
+/// The unit of spacing, in points: distances are multiples or halves of it.
+pub const UNIT: f32 = 4.0;
 
 /// Colours for everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,16 +31,20 @@ pub struct Theme {
     pub grid: Color32,
     /// Text.
     pub text: Color32,
-    /// Weak text.
+    /// Text of less weight. Its contrast is at least 4.5, as that of all text.
     pub weak_text: Color32,
-    /// Names on coloured spans.
-    pub label: Color32,
-    /// Frames within the good threshold.
+    /// Frames within the good threshold, and what became faster.
     pub good: Color32,
     /// Frames between the thresholds.
     pub warn: Color32,
     /// Frames beyond the warning threshold, and all losses.
     pub bad: Color32,
+    /// Text of the meaning of [`good`](Self::good).
+    pub good_text: Color32,
+    /// Text of the meaning of [`warn`](Self::warn).
+    pub warn_text: Color32,
+    /// Text of the meaning of [`bad`](Self::bad).
+    pub bad_text: Color32,
     /// The cursor on the pinned frame.
     pub pin: Color32,
     /// The crosshair at the pointer, through all parts.
@@ -43,19 +61,19 @@ impl Theme {
     /// Returns the theme for egui's visuals.
     #[must_use]
     pub fn of(visuals: &Visuals) -> Self {
-        let text = visuals.text_color();
-        let weak_text = visuals.weak_text_color();
         if visuals.dark_mode {
             Self {
                 dark: true,
                 ground: Color32::from_gray(20),
                 grid: Color32::from_gray(48),
-                text,
-                weak_text,
-                label: Color32::from_gray(16),
-                good: Color32::from_rgb(86, 168, 102),
-                warn: Color32::from_rgb(224, 174, 66),
-                bad: Color32::from_rgb(226, 92, 82),
+                text: Color32::from_gray(205),
+                weak_text: Color32::from_gray(136),
+                good: Color32::from_rgb(37, 174, 167),
+                warn: Color32::from_rgb(240, 207, 76),
+                bad: Color32::from_rgb(236, 79, 76),
+                good_text: Color32::from_rgb(52, 184, 177),
+                warn_text: Color32::from_rgb(240, 207, 76),
+                bad_text: Color32::from_rgb(246, 106, 100),
                 pin: Color32::from_rgb(250, 250, 250),
                 crosshair: Color32::from_rgba_unmultiplied(255, 255, 255, 110),
                 selection: Color32::from_rgba_unmultiplied(110, 165, 255, 50),
@@ -67,12 +85,14 @@ impl Theme {
                 dark: false,
                 ground: Color32::from_gray(252),
                 grid: Color32::from_gray(222),
-                text,
-                weak_text,
-                label: Color32::from_gray(20),
-                good: Color32::from_rgb(58, 148, 78),
-                warn: Color32::from_rgb(204, 140, 20),
-                bad: Color32::from_rgb(204, 58, 50),
+                text: Color32::from_gray(50),
+                weak_text: Color32::from_gray(106),
+                good: Color32::from_rgb(1, 141, 135),
+                warn: Color32::from_rgb(229, 174, 13),
+                bad: Color32::from_rgb(187, 6, 30),
+                good_text: Color32::from_rgb(0, 112, 107),
+                warn_text: Color32::from_rgb(132, 92, 0),
+                bad_text: Color32::from_rgb(187, 6, 30),
                 pin: Color32::from_rgb(20, 20, 20),
                 crosshair: Color32::from_rgba_unmultiplied(0, 0, 0, 110),
                 selection: Color32::from_rgba_unmultiplied(40, 105, 220, 40),
@@ -80,6 +100,26 @@ impl Theme {
                 band: Color32::from_rgba_unmultiplied(30, 100, 200, 60),
             }
         }
+    }
+
+    /// Gives a part of the interface the sizes and colours of text and the spacing of this theme,
+    /// also where egui draws it.
+    pub fn dress(&self, ui: &mut Ui) {
+        let style = ui.style_mut();
+        for (kind, font) in &mut style.text_styles {
+            font.size = match kind {
+                TextStyle::Small => text::SMALL,
+                TextStyle::Heading => text::TITLE,
+                _ => text::BODY,
+            };
+        }
+        style.spacing.item_spacing = vec2(2.0 * UNIT, UNIT);
+        style.spacing.button_padding = vec2(UNIT, UNIT / 2.0);
+        style.visuals.widgets.noninteractive.fg_stroke.color = self.text;
+        style.visuals.weak_text_color = Some(self.weak_text);
+        style.visuals.hyperlink_color = self.line;
+        style.visuals.warn_fg_color = self.warn_text;
+        style.visuals.error_fg_color = self.bad_text;
     }
 
     /// Returns the colour of a call site's spans: its own colour, else one derived from its name.
@@ -93,7 +133,7 @@ impl Theme {
                 let [_, r, g, b] = color.to_be_bytes();
                 Color32::from_rgb(r, g, b)
             }
-            Some(site) => self.hashed(site.name.as_bytes()),
+            Some(site) => Self::hashed(site.name.as_bytes()),
         }
     }
 
@@ -104,7 +144,7 @@ impl Theme {
         match site.and_then(Wait::of) {
             Some(wait) if wait.has_holder => self.bad,
             Some(_) => self.warn,
-            None => Color32::from_gray(if self.dark { 150 } else { 205 }),
+            None => Color32::from_gray(if self.dark { 162 } else { 205 }),
         }
     }
 
@@ -112,8 +152,8 @@ impl Theme {
     #[must_use]
     pub fn thread(&self, catalog: &Catalog, thread: ThreadId) -> Color32 {
         match catalog.thread_name(thread) {
-            "" => self.hashed(&thread.0.to_le_bytes()),
-            name => self.hashed(name.as_bytes()),
+            "" => Self::hashed(&thread.0.to_le_bytes()),
+            name => Self::hashed(name.as_bytes()),
         }
     }
 
@@ -126,13 +166,14 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of a duration: one hue per order of magnitude, from cold (100 ns) to hot
-    /// (100 ms).
+    /// Returns the colour of a duration, from dark and cold (100 ns) to light and hot (100 ms), with
+    /// one step per order of magnitude.
     #[must_use]
     pub fn duration(&self, duration_ns: u64) -> Color32 {
         let magnitude = ((duration_ns.max(1) as f32).log10() - 2.0) / 6.0;
-        let hue = 0.62 - 0.62 * magnitude.clamp(0.0, 1.0);
-        self.hue(hue, 0.0)
+        let heat = magnitude.clamp(0.0, 1.0);
+        // From blue over magenta and orange to yellow.
+        palette::oklch(0.48 + 0.44 * heat, 0.14, 264.0 + 190.0 * heat)
     }
 
     /// Returns the dimmed form of a colour, for spans outside a search.
@@ -143,21 +184,9 @@ impl Theme {
         (ground * 0.82 + color * 0.18).into()
     }
 
-    fn hashed(&self, bytes: &[u8]) -> Color32 {
-        let hash = fnv1a(bytes);
-        let hue = (hash & 0xffff) as f32 / 65536.0;
-        let shade = ((hash >> 16) & 0xff) as f32 / 255.0;
-        self.hue(hue, shade)
-    }
-
-    /// Returns a colour that is bright enough for a [`label`](Self::label) on it.
-    fn hue(&self, hue: f32, shade: f32) -> Color32 {
-        let (saturation, value) = if self.dark {
-            (0.42 + 0.16 * shade, 0.86 - 0.12 * shade)
-        } else {
-            (0.34 + 0.16 * shade, 0.95 - 0.08 * shade)
-        };
-        Hsva::new(hue, saturation, value, 1.0).into()
+    fn hashed(bytes: &[u8]) -> Color32 {
+        let colors = palette::SCOPES;
+        colors[fnv1a(bytes) as usize % colors.len()]
     }
 }
 

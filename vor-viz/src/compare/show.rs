@@ -12,6 +12,7 @@ use super::merged::{BothSums, Merged, MergedRow, NameTable, Per, SideSums, SideW
 use crate::icicle::boxes::{Boxes, NodeBox};
 use crate::icicle::show::{BoxView, Click, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
+use crate::palette;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
 use crate::scopes::signed;
@@ -368,8 +369,8 @@ impl Compare {
         ui.horizontal_wrapped(|ui| {
             self.zoom
                 .crumbs(ui, |&number| names.name(number).to_owned());
-            ui.colored_label(theme.bad, "slower in B");
-            ui.colored_label(theme.good, "faster in B");
+            ui.colored_label(theme.bad_text, "slower in B");
+            ui.colored_label(theme.good_text, "faster in B");
             ui.weak("A box is as wide as both sides together.");
         });
         let color = |place: &NodeBox| match tree.node(place.node) {
@@ -386,7 +387,7 @@ impl Compare {
                 let change = stack_change(&node.sums, occurs(place, node.key));
                 format!("{} {change}", name(place.node, node.key))
             });
-            (text, theme.label)
+            (text, palette::text_on(color(place)))
         };
         let mut hasher = FxHasher::default();
         theme.dark.hash(&mut hasher);
@@ -568,9 +569,9 @@ fn change_color(theme: &Theme, relation: f64) -> Color32 {
 
 fn text_color(theme: &Theme, relation: f64) -> Color32 {
     let full = if relation > 0.0 {
-        theme.bad
+        theme.bad_text
     } else {
-        theme.good
+        theme.good_text
     };
     mix(theme.text, full, intensity(relation))
 }

@@ -103,6 +103,7 @@ impl BookmarkList {
                 return;
             };
             let field = TextEdit::singleline(&mut self.note)
+                .align(egui::Align2::LEFT_CENTER)
                 .hint_text("note")
                 .desired_width(320.0);
             let field = ui.add(field).accessible_name("note of the bookmark");

@@ -30,18 +30,20 @@ impl Filters {
         ] {
             let is_wrong = !text.trim().is_empty() && duration_ns(text).is_none_or(|ns| ns < 0);
             let mut field = TextEdit::singleline(text)
+                .align(egui::Align2::LEFT_CENTER)
                 .hint_text(placeholder)
                 .desired_width(64.0);
             if is_wrong {
-                field = field.text_color(theme.bad);
+                field = field.text_color(theme.bad_text);
             }
             ui.add(field).on_hover_text(hint).accessible_name(name);
             if is_wrong {
-                ui.label(RichText::new("needs a unit: ms").color(theme.bad));
+                ui.label(RichText::new("needs a unit: ms").color(theme.bad_text));
             }
         }
         self.threads.show(ui, "calls");
         let args = TextEdit::singleline(&mut self.args)
+            .align(egui::Align2::LEFT_CENTER)
             .hint_text("arguments")
             .desired_width(100.0);
         ui.add(args)
@@ -78,6 +80,7 @@ impl MessageFilters {
     /// Shows the fields.
     pub(super) fn show(&mut self, ui: &mut Ui) {
         let text = TextEdit::singleline(&mut self.text)
+            .align(egui::Align2::LEFT_CENTER)
             .hint_text("text")
             .desired_width(160.0);
         ui.add(text)
@@ -110,6 +113,7 @@ impl ThreadFilter {
     /// Shows the field, for a list of `items`.
     fn show(&mut self, ui: &mut Ui, items: &str) {
         let field = TextEdit::singleline(&mut self.text)
+            .align(egui::Align2::LEFT_CENTER)
             .hint_text("thread")
             .desired_width(100.0);
         let hint =

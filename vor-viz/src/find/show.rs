@@ -194,8 +194,12 @@ impl Choice {
             .width(220.0)
             .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
             .show_ui(ui, |ui| {
-                ui.add(TextEdit::singleline(&mut self.text).hint_text("name of a scope"))
-                    .accessible_name("name of the scope to list");
+                ui.add(
+                    TextEdit::singleline(&mut self.text)
+                        .align(egui::Align2::LEFT_CENTER)
+                        .hint_text("name of a scope"),
+                )
+                .accessible_name("name of the scope to list");
                 let lists = [
                     (Listed::Frames, "slowest frames"),
                     (Listed::Messages, "messages"),

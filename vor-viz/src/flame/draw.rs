@@ -11,19 +11,22 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::units;
 
 use super::card::{self, HoverTarget, TypicalDurationsOf};
+use super::colors::SpanColors;
 use super::layout::{MIN_HEIGHT, spans_of, track_name};
 use super::{FlameChart, Frame, RULER_HEIGHT, VisibleRow, ruler};
 use crate::groups;
-use crate::sketch::fold_mark;
+use crate::palette;
+use crate::sketch::{self, Ink, fold_mark};
 use crate::store::{FrameEntry, Store, Track, TrackId, TrackKind};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 use crate::view::{SpanRef, View};
 
 /// Height of the marks of messages and steps, from the top of a track's first row.
 pub(super) const MARK_HEIGHT: f32 = 8.0;
 
-/// Minimum height of a row with names.
-const MIN_LABELLED_HEIGHT: f32 = 10.0;
+/// Minimum heights of a row with small names, and with larger ones.
+const MIN_LABELLED_HEIGHT: f32 = 12.0;
+const MIN_BODY_HEIGHT: f32 = 18.0;
 
 /// Minimum distances of frame borders in points, to be drawn at all and at full strength: closer
 /// borders would be meaningless stripes.
@@ -90,7 +93,7 @@ impl FlameChart {
                 frame.rows.center(),
                 Align2::CENTER_CENTER,
                 text,
-                FontId::proportional(13.0),
+                FontId::proportional(text::BODY),
                 theme.weak_text,
             );
         }
@@ -123,25 +126,29 @@ impl FlameChart {
         frame: &Frame,
         shown: &[VisibleRow],
     ) {
-        if self.row_height < MIN_LABELLED_HEIGHT {
-            return;
-        }
+        let size = match self.row_height {
+            height if height >= MIN_BODY_HEIGHT => text::BODY,
+            height if height >= MIN_LABELLED_HEIGHT => text::SMALL,
+            _ => return,
+        };
         let painter = ui.painter_at(frame.rows);
-        let font = FontId::proportional((self.row_height - 4.5).clamp(7.0, 12.0));
-        let mut names = NameLayouts::new(font, theme.label);
+        let mut names = NameLayouts::new(FontId::proportional(size));
+        let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         let catalog = store.catalog();
         for (i, shown) in shown
             .iter()
             .enumerate()
             .take(self.picture.labelled().rows())
         {
+            let track = theme.track(catalog, store.shown_tracks()[shown.track].id);
             let middle = frame.rows.top() + shown.top - self.scroll + (self.row_height - 1.0) / 2.0;
             for wide in self.picture.labelled().of_row(i) {
                 let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
                 let width = (wide.end - wide.first) as f32 / frame.pixels_per_point - 6.0;
                 if let Some(galley) = names.fitting(&painter, catalog, wide.span.site, width) {
                     let place = pos2(left + 3.0, middle - galley.size().y / 2.0);
-                    painter.galley(place, galley, theme.label);
+                    let ground = colors.drawn(wide.span.site, wide.span.duration_ns, track);
+                    painter.galley(place, galley, palette::text_on(ground));
                 }
             }
         }
@@ -152,7 +159,7 @@ impl FlameChart {
         let painter = ui.painter_at(frame.ruler.union(frame.rows));
         let zero_ns = view.zero_ns(store);
         let (marks, step) = ruler::marks(&frame.time, zero_ns, frame.rows.width());
-        let font = FontId::proportional(10.0);
+        let font = FontId::proportional(text::SMALL);
         for ns in marks {
             let x = frame.x(ns.round() as i64);
             painter.vline(
@@ -431,7 +438,7 @@ fn draw_time_selection(ui: &Ui, view: &View, theme: &Theme, frame: &Frame) {
         painter.vline(x, all.y_range(), Stroke::new(1.0, theme.line));
     }
     let text = units::duration(end_ns.saturating_sub(begin_ns) as f64);
-    let font = FontId::proportional(10.0);
+    let font = FontId::proportional(text::SMALL);
     let galley = painter.layout_no_wrap(text, font, theme.text);
     if galley.size().x + 4.0 < rect.width() {
         let place = pos2(rect.center().x - galley.size().x / 2.0, frame.ruler.top());
@@ -492,13 +499,17 @@ fn name_of_track(
     let strip = Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
     painter.rect_filled(strip, 0.0, theme.track(store.catalog(), id));
     painter.add(fold_mark(rect.min + vec2(11.0, 7.5), collapsed, color));
-    let text = layout_truncated(
+    let size = text::BODY;
+    let text = sketch::layout(
         &painter,
-        name,
-        FontId::proportional(12.0),
         rect.width() - 20.0,
-        color,
+        name.clone(),
+        Ink { size, color },
     );
+    let response = match text.elided {
+        true => response.on_hover_text(name),
+        false => response,
+    };
     painter.galley(rect.min + vec2(18.0, 0.0), text, color);
     let second_line = rect.top() + 15.0;
     if second_line + 12.0 < rect.bottom() {
@@ -515,7 +526,7 @@ fn name_of_track(
             place,
             Align2::LEFT_TOP,
             text,
-            FontId::proportional(10.0),
+            FontId::proportional(text::SMALL),
             theme.weak_text,
         );
     }
@@ -602,8 +613,11 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
 
 /// Draws a red badge at the right end of a line.
 fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
-    let galley =
-        painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.0), Color32::WHITE);
+    let galley = painter.layout_no_wrap(
+        text.to_owned(),
+        FontId::proportional(text::SMALL),
+        palette::text_on(theme.bad),
+    );
     let size = galley.size() + Vec2::new(10.0, 0.0);
     let rect = Rect::from_min_size(
         pos2(line.right() - size.x - 4.0, line.top() + 1.0),
@@ -613,36 +627,21 @@ fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
     painter.galley(
         pos2(rect.left() + 5.0, rect.center().y - galley.size().y / 2.0),
         galley,
-        Color32::WHITE,
+        Color32::PLACEHOLDER,
     );
-}
-
-/// Lays out a text, cut with `…` if it does not fit.
-pub(crate) fn layout_truncated(
-    painter: &egui::Painter,
-    text: String,
-    font: FontId,
-    width: f32,
-    color: Color32,
-) -> Arc<Galley> {
-    let mut job = egui::text::LayoutJob::simple_singleline(text, font, color);
-    job.wrap = egui::text::TextWrapping::truncate_at_width(width.max(8.0));
-    painter.layout_job(job)
 }
 
 /// Names of call sites, cut to fit; each is laid out once per pass.
 struct NameLayouts {
     font: FontId,
-    color: Color32,
     whole: FxHashMap<SiteId, Arc<Galley>>,
     cut: FxHashMap<(SiteId, usize), Arc<Galley>>,
 }
 
 impl NameLayouts {
-    fn new(font: FontId, color: Color32) -> Self {
+    fn new(font: FontId) -> Self {
         Self {
             font,
-            color,
             whole: FxHashMap::default(),
             cut: FxHashMap::default(),
         }
@@ -657,7 +656,8 @@ impl NameLayouts {
         width: f32,
     ) -> Option<Arc<Galley>> {
         let name = catalog.site_name(site);
-        let layout = |text: String| painter.layout_no_wrap(text, self.font.clone(), self.color);
+        let layout =
+            |text: String| painter.layout_no_wrap(text, self.font.clone(), Color32::PLACEHOLDER);
         let whole = self
             .whole
             .entry(site)

@@ -5,9 +5,10 @@ use vor_capture::model::catalog::{Catalog, ThreadId};
 
 use crate::groups::{self, Group, Groups, Line};
 use crate::store::{Store, Track, TrackId};
+use crate::theme::UNIT;
 
 /// Pixels between two tracks.
-const GAP: f32 = 5.0;
+const GAP: f32 = UNIT;
 
 /// The order of tracks that the user did not move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

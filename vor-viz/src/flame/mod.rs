@@ -13,6 +13,7 @@ mod source;
 mod ruler;
 mod navigate;
 mod card;
+mod colors;
 mod draw;
 mod track_menu;
 
@@ -25,12 +26,14 @@ use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
 use arrows::Arrows;
 use card::{HoverTarget, MergedSpans};
+use colors::SpanColors;
 use layout::{Arrangement, PlacedGroup, PlacedTrack};
 use picture::Picture;
 use search::Search;
 use source::SourceFiles;
 
 pub use card::{TypicalDurations, TypicalDurationsOf};
+pub use colors::ColorBy;
 pub use layout::TrackOrder;
 pub(crate) use layout::thread_name;
 pub use navigate::{Direction, neighbour};
@@ -41,36 +44,6 @@ const RULER_HEIGHT: f32 = 18.0;
 
 /// Range of row heights, in points.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 4.0..=32.0;
-
-/// The meaning of the colour of a span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ColorBy {
-    /// Its call site.
-    #[default]
-    Scope,
-    /// Its thread.
-    Thread,
-    /// Its duration.
-    Duration,
-    /// Whether it is a recorded wait, and for what.
-    Wait,
-}
-
-impl ColorBy {
-    /// All variants, in the order of the menu.
-    pub const ALL: [Self; 4] = [Self::Scope, Self::Thread, Self::Duration, Self::Wait];
-
-    /// Returns its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scope => "scope",
-            Self::Thread => "thread",
-            Self::Duration => "duration",
-            Self::Wait => "wait",
-        }
-    }
-}
 
 /// The chart's own state.
 #[derive(Debug)]
@@ -571,8 +544,7 @@ impl FlameChart {
             search: view.search.clone(),
             first_row: shown.first().map_or(0, |first| self.row_number(first)),
         };
-        let (colors, color_by, wanted) = (&self.colors, self.color_by, self.search.matching());
-        let durations = DurationColors::new(theme, color_by);
+        let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         self.picture.update(
             ui.ctx(),
             key,
@@ -582,49 +554,25 @@ impl FlameChart {
                 let Some(row) = track.rows.get(shown[i].row) else {
                     return;
                 };
-                let thread = theme.track(store.catalog(), track.id);
-                let color = |site: SiteId, duration_ns: u32| match color_by {
-                    ColorBy::Scope => colors.color(site),
-                    ColorBy::Thread => thread,
-                    ColorBy::Duration => durations.color(duration_ns),
-                    ColorBy::Wait => colors.wait(site),
+                let own = theme.track(store.catalog(), track.id);
+                let full = |site: SiteId, duration_ns: u32| colors.full(site, duration_ns, own);
+                let Some(wanted) = colors.wanted() else {
+                    let (colors, scale) = (pixels, &frame.scale);
+                    row.paint(scale, None, full, RowPixels { colors, wide });
+                    return;
                 };
-                if wanted.is_some() {
-                    let dimmed = |site: SiteId, duration_ns: u32| match color_by {
-                        ColorBy::Scope => colors.dimmed(site),
-                        _ => theme.dimmed(color(site, duration_ns)),
-                    };
-                    row.paint(
-                        &frame.scale,
-                        None,
-                        dimmed,
-                        RowPixels {
-                            colors: pixels,
-                            wide,
-                        },
-                    );
-                    // Matching wide spans are already in the list of wide spans.
-                    let found = &mut Vec::new();
-                    row.paint(
-                        &frame.scale,
-                        wanted,
-                        color,
-                        RowPixels {
-                            colors: pixels,
-                            wide: found,
-                        },
-                    );
-                } else {
-                    row.paint(
-                        &frame.scale,
-                        None,
-                        color,
-                        RowPixels {
-                            colors: pixels,
-                            wide,
-                        },
-                    );
-                }
+                let dim = |site: SiteId, duration_ns: u32| colors.dimmed(site, duration_ns, own);
+                let all = RowPixels {
+                    colors: &mut *pixels,
+                    wide,
+                };
+                row.paint(&frame.scale, None, dim, all);
+                // Matching wide spans are already in the list of wide spans.
+                let found = RowPixels {
+                    colors: pixels,
+                    wide: &mut Vec::new(),
+                };
+                row.paint(&frame.scale, Some(wanted), full, found);
             },
         );
     }
@@ -746,24 +694,5 @@ impl FlameChart {
             .gap(14.0)
             .show(|ui| card::show(ui, pointed, store, theme, usual));
         }
-    }
-}
-
-/// The colours of durations, looked up instead of computed for each pixel.
-struct DurationColors([egui::Color32; 33]);
-
-impl DurationColors {
-    fn new(theme: &Theme, color_by: ColorBy) -> Self {
-        let mut colors = [egui::Color32::GRAY; 33];
-        if color_by == ColorBy::Duration {
-            for (bits, color) in colors.iter_mut().enumerate() {
-                *color = theme.duration((1_u64 << bits) * 3 / 4);
-            }
-        }
-        Self(colors)
-    }
-
-    fn color(&self, duration_ns: u32) -> egui::Color32 {
-        self.0[(u32::BITS - duration_ns.leading_zeros()) as usize]
     }
 }

@@ -8,7 +8,7 @@ use egui::{Label, RichText, Ui};
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::SiteInfo;
 
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 
 /// Lines before and after that of the call site.
 const BEFORE: usize = 2;
@@ -64,7 +64,7 @@ impl SourceFiles {
             let is_it = number == site.line as usize;
             let text = RichText::new(format!("{number:>4} {line}"))
                 .monospace()
-                .size(10.0)
+                .size(text::SMALL)
                 .color(if is_it { theme.text } else { theme.weak_text });
             let whole = format!("{}:{number}\n{}", excerpt.path.display(), line.trim());
             ui.add(Label::new(text).truncate()).on_hover_text(whole);

@@ -92,7 +92,9 @@ impl FlameChart {
 
     fn menu(&mut self, ui: &mut Ui, store: &Store) {
         let mut filter = self.track_filter.clone();
-        let field = TextEdit::singleline(&mut filter).hint_text("filter by name");
+        let field = TextEdit::singleline(&mut filter)
+            .align(egui::Align2::LEFT_CENTER)
+            .hint_text("filter by name");
         let field = ui.add(field).accessible_name("filter tracks");
         if field.changed() {
             self.set_track_filter(&filter);

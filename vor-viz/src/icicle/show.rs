@@ -3,19 +3,20 @@
 use std::hash::{Hash, Hasher};
 
 use egui::{
-    Color32, CursorIcon, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
-    WidgetInfo, vec2,
+    Color32, CursorIcon, FontId, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, Ui, WidgetInfo,
+    vec2,
 };
 use rustc_hash::FxHasher;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::units;
 
-use super::boxes::{Boxes, NodeBox, ROW_HEIGHT, area};
+use super::boxes::{Boxes, NodeBox, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
+use crate::palette;
 use crate::scopes::{Job, extent_switch, no_spans, scope_caption, waiting_text};
 use crate::sketch::shortened;
 use crate::store::Store;
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 use crate::view::View;
 
 /// The zoomed stack of an icicle, from below the root down. It stays valid when the tree is
@@ -240,15 +241,10 @@ impl Icicle {
             .map_or(0, |root| root.sums.total_ns);
         let label = |place: &NodeBox| {
             let Some(node) = stacks.tree.node(place.node) else {
-                return (String::new(), theme.label);
+                return (String::new(), theme.text);
             };
             let share = crate::scopes::percent(node.sums.total_ns as f64 / whole_ns.max(1) as f64);
-            let on_ground = Color32::from_gray(if theme.dark { 225 } else { 90 });
-            let color = if is_dim(place) {
-                on_ground
-            } else {
-                theme.label
-            };
+            let color = palette::text_on(color(place));
             if place.node == ROOT {
                 return (format!("all {share}"), color);
             }
@@ -489,8 +485,7 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> BoxView<'_, K, W> {
             response.widget_info(|| WidgetInfo::labeled(Role::Image, true, self.name));
             let painter = ui.painter_at(sight);
             boxes.paint(&painter, rect, sight.y_range(), self.colors, color);
-            let mut font = TextStyle::Body.resolve(ui.style());
-            font.size = (font.size * 0.88).min(ROW_HEIGHT * 0.7);
+            let font = FontId::proportional(text::SMALL);
             boxes.label(&painter, rect, sight.y_range(), &font, label);
             let under = |at: egui::Pos2| boxes.at(rect, at);
             if response.double_clicked() {

@@ -5,7 +5,7 @@ use egui::{Align2, FontId, Margin, Rect, TextEdit, Ui, UiBuilder, vec2};
 
 use super::{Plots, row};
 use crate::sketch::{self, Ink};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 
 /// Number of rows from which on they can be filtered, sorted and grouped.
 const ARRANGED_FROM: usize = 8;
@@ -53,7 +53,7 @@ impl Plots {
             self.arranging(ui, row::name_rect(rect).shrink2(vec2(2.0, 0.0)));
         }
         let ink = Ink {
-            size: 10.0,
+            size: text::SMALL,
             color: theme.weak_text,
         };
         let titles = [value_title, "min", "mean", "max"];
@@ -68,15 +68,16 @@ impl Plots {
     fn arranging(&mut self, ui: &mut Ui, place: Rect) {
         let middle = (place.right() - ORDER_WIDTH).max(place.left());
         let field = TextEdit::singleline(&mut self.filter)
+            .align(egui::Align2::LEFT_CENTER)
             .hint_text("filter")
-            .font(FontId::proportional(10.0))
+            .font(FontId::proportional(text::SMALL))
             .margin(Margin::symmetric(4, 1));
         let field = ui.put(place.with_max_x(middle - 2.0), field);
         field.accessible_name("filter metrics");
         let menu = UiBuilder::new().max_rect(place.with_min_x(middle));
         ui.scope_builder(menu, |ui| {
             ui.spacing_mut().button_padding = vec2(4.0, 0.0);
-            let text = egui::RichText::new("order").size(10.0);
+            let text = egui::RichText::new("order").size(text::SMALL);
             let (button, _) = MenuButton::new(text).ui(ui, |ui| {
                 for order in RowOrder::ALL {
                     let is_it = self.order == order;

@@ -22,14 +22,14 @@ use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::groups::{self, Group, Groups, Line};
 use crate::sketch::Quads;
 use crate::store::{Layer, MetricBin, MetricBins, Series, Store};
-use crate::theme::Theme;
+use crate::theme::{Theme, UNIT};
 use crate::view::{TimeRange, View};
 
 /// Height of the name of a group, in points.
 const GROUP_HEIGHT: f32 = 16.0;
 
 /// Space between rows, in points.
-const SPACING: f32 = 3.0;
+const SPACING: f32 = UNIT;
 
 /// Minimum and maximum height of a row, in points.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 22.0..=400.0;

@@ -9,7 +9,7 @@ use super::columns::{RowColumns, Run};
 use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
 use crate::store::{MetricBin, Store, ValueSummary};
-use crate::theme::Theme;
+use crate::theme::{Theme, text};
 
 /// Margin above and below the line within a plot, in points.
 const MARGIN: f32 = 3.0;
@@ -299,7 +299,7 @@ impl Cells<'_> {
             Align2::LEFT_TOP,
             room,
             row.name.to_owned(),
-            strong(12.0),
+            strong(text::BODY),
         );
         let has_values = value_cells(rect)[0].width() > 20.0;
         if !is_low && !has_values {
@@ -309,7 +309,14 @@ impl Cells<'_> {
                 false => scale.unit().to_owned(),
             };
             let place = left + vec2(0.0, 16.0);
-            sketch::text(painter, place, Align2::LEFT_TOP, room, text, weak(10.0));
+            sketch::text(
+                painter,
+                place,
+                Align2::LEFT_TOP,
+                room,
+                text,
+                weak(text::SMALL),
+            );
         } else if !is_low {
             let mut text = scale.unit().to_owned();
             if self.reduced.gaps > 0 {
@@ -331,7 +338,7 @@ impl Cells<'_> {
                 Align2::LEFT_TOP,
                 room,
                 text,
-                weak(10.0),
+                weak(text::SMALL),
             );
         }
         if !all.is_empty() && edges_width(name) > 0.0 {
@@ -349,7 +356,7 @@ impl Cells<'_> {
                 Align2::RIGHT_TOP,
                 room,
                 high,
-                weak(9.0),
+                weak(text::SMALL),
             );
             sketch::text(
                 painter,
@@ -357,7 +364,7 @@ impl Cells<'_> {
                 Align2::RIGHT_BOTTOM,
                 room,
                 low,
-                weak(9.0),
+                weak(text::SMALL),
             );
         }
         if !has_values {
@@ -378,7 +385,12 @@ impl Cells<'_> {
             decimals.number(all.mean()),
             scale.number(shown(all.max)),
         ];
-        let inks = [strong(13.0), strong(11.0), strong(11.0), strong(11.0)];
+        let inks = [
+            strong(text::BODY),
+            strong(text::SMALL),
+            strong(text::SMALL),
+            strong(text::SMALL),
+        ];
         for ((cell, text), ink) in value_cells(rect).into_iter().zip(texts).zip(inks) {
             sketch::text(
                 painter,

@@ -39,7 +39,7 @@ impl Header {
             });
         });
         if let Some(problem) = replay.problem() {
-            let text = RichText::new(problem).color(theme.bad);
+            let text = RichText::new(problem).color(theme.bad_text);
             ui.add(egui::Label::new(text).truncate())
                 .on_hover_text(problem);
         } else if let Some(notice) = replay.notice() {
@@ -68,6 +68,7 @@ impl Header {
             let number = numbers.number(current);
             let mut text = self.typed.take().unwrap_or_else(|| number.to_string());
             let field = TextEdit::singleline(&mut text)
+                .align(egui::Align2::LEFT_CENTER)
                 .desired_width(FIELD_WIDTH)
                 .align(Align2::RIGHT_CENTER);
             let field = ui.add(field);
@@ -136,7 +137,7 @@ fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
     ui.add(egui::Label::new(RichText::new(facts).color(theme.weak_text)).truncate());
     if dropped > 0 {
         let text = format!("{} spans dropped", units::count(dropped));
-        ui.add(egui::Label::new(RichText::new(text).color(theme.bad)).truncate())
+        ui.add(egui::Label::new(RichText::new(text).color(theme.bad_text)).truncate())
             .on_hover_text(
                 "Their rings were full when they ended: record less, or drain more often.",
             );

@@ -584,6 +584,7 @@ pub(crate) fn no_spans(extent: Extent) -> &'static str {
 /// Shows a text field that filters scopes by name.
 pub(crate) fn filter_field(ui: &mut Ui, filter: &mut String, accessible_name: &str) {
     let field = TextEdit::singleline(filter)
+        .align(egui::Align2::LEFT_CENTER)
         .hint_text("filter")
         .desired_width(160.0);
     ui.add(field)

@@ -182,7 +182,7 @@ impl Why {
             if let Some(result) = self.job.output().filter(|result| result.left_out > 0) {
                 let left_out = units::count(result.left_out);
                 ui.colored_label(
-                    theme.bad,
+                    theme.bad_text,
                     format!("{left_out} times are left out: too many"),
                 );
             }
@@ -245,8 +245,8 @@ impl Why {
                 cells.name(theme.site(catalog.site(row.site)), &row.name, note);
                 let color = match (row.is_usual(), row.change_ns() > 0.0) {
                     (true, _) => theme.weak_text,
-                    (false, true) => theme.bad,
-                    (false, false) => theme.good,
+                    (false, true) => theme.bad_text,
+                    (false, false) => theme.good_text,
                 };
                 cells.colored(&signed(row.change_ns(), units::duration), color);
                 match row.change_interval_ns() {

@@ -13,6 +13,7 @@ mod headless;
 mod icicle;
 mod live;
 mod live_marks;
+mod looks;
 mod numbers;
 mod numbers_pyramid;
 mod opened;

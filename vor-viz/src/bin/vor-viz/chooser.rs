@@ -127,6 +127,7 @@ impl Chooser {
                 .button("Open")
                 .on_hover_text("Opens the capture at this path");
             let field = TextEdit::singleline(&mut self.typed)
+                .align(egui::Align2::LEFT_CENTER)
                 .hint_text("path of a capture, or drop one on the window")
                 .desired_width(ui.available_width());
             let field = ui.add(field);

@@ -18,6 +18,8 @@ mod web;
 use web::chooser;
 #[cfg(not(target_arch = "wasm32"))]
 mod bookmark_file;
+#[cfg(not(target_arch = "wasm32"))]
+mod glyphs;
 mod link;
 mod pair;
 mod viewer;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use egui::{Color32, Pos2, RawInput, Rect, Vec2};
 use vor_viz::raster::Canvas;
 
+use crate::glyphs::Glyphs;
 use crate::output::{encode, write_whole};
 use crate::viewer::Viewer;
 
@@ -35,14 +36,18 @@ pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     context.set_theme(picture.theme);
     let (width, height) = (picture.size.0 as usize, picture.size.1 as usize);
     let mut canvas = Canvas::new(width, height, Color32::BLACK);
+    let mut glyphs = Glyphs::default();
     let mut left = SETTLING_PASSES;
     let mut time = 0.0;
     let output = loop {
-        let mut output = context.run_ui(input(picture, time), |ui| viewer.show(ui));
+        let mut output = context.run_ui(input(picture, time), |ui| {
+            viewer.show(ui);
+            glyphs.update(ui.ctx());
+        });
         canvas.take_textures(&mut output.textures_delta);
         // Animations end by the next pass.
         time += 1.0;
-        if !viewer.is_settled() {
+        if !viewer.is_settled() || !glyphs.is_idle() {
             left = SETTLING_PASSES;
             thread::sleep(WAIT);
         } else if left > 0 {

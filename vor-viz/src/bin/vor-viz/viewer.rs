@@ -2,7 +2,7 @@
 
 use egui::{CentralPanel, Panel, RichText, Ui};
 use vor_viz::replay::{Place, ReplayState};
-use vor_viz::theme::Theme;
+use vor_viz::theme::{Theme, text};
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::bookmark_file;
@@ -151,6 +151,7 @@ impl Viewer {
         if let Some(opened) = self.chooser.begin_pass(ui) {
             self.take(opened);
         }
+        Theme::of(ui.visuals()).dress(ui);
         Panel::top("vor-viz-bar").show(ui, |ui| {
             ui.add_space(2.0);
             self.bar(ui);
@@ -242,7 +243,7 @@ impl Viewer {
     fn problem_line(&mut self, ui: &mut Ui) {
         let theme = Theme::of(ui.visuals());
         let (problem, color) = match (&self.problem, &self.note) {
-            (Some(problem), _) => (problem, theme.bad),
+            (Some(problem), _) => (problem, theme.bad_text),
             (None, Some(note)) => (note, theme.weak_text),
             (None, None) => return,
         };
@@ -299,7 +300,7 @@ fn drop_hint(ui: &Ui) {
     let painter = ui.ctx().layer_painter(layer);
     let rect = ui.ctx().content_rect();
     painter.rect_filled(rect, 0.0, egui::Color32::from_black_alpha(190));
-    let font = egui::FontId::proportional(28.0);
+    let font = egui::FontId::proportional(text::TITLE);
     painter.text(
         rect.center(),
         egui::Align2::CENTER_CENTER,

@@ -3,11 +3,13 @@
 use egui::{Ui, ViewportBuilder, ViewportCommand};
 
 use crate::dialog;
+use crate::glyphs::Glyphs;
 use crate::viewer::Viewer;
 
 #[derive(Debug)]
 struct App {
     viewer: Viewer,
+    glyphs: Glyphs,
     /// The current title of the window.
     title: String,
 }
@@ -32,7 +34,11 @@ pub(crate) fn open(mut viewer: Viewer, theme: Option<egui::Theme>) -> eframe::Re
         if let Some(theme) = theme {
             creation.egui_ctx.set_theme(theme);
         }
-        let app: Box<dyn eframe::App> = Box::new(App { viewer, title });
+        let app: Box<dyn eframe::App> = Box::new(App {
+            viewer,
+            glyphs: Glyphs::default(),
+            title,
+        });
         Ok(app)
     };
     eframe::run_native("vor-viz", options, Box::new(create))
@@ -41,6 +47,7 @@ pub(crate) fn open(mut viewer: Viewer, theme: Option<egui::Theme>) -> eframe::Re
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut Ui, _: &mut eframe::Frame) {
         self.viewer.show(ui);
+        self.glyphs.update(ui.ctx());
         let title = self.viewer.title();
         if self.title != title {
             ui.ctx()

@@ -180,6 +180,7 @@ impl Chooser {
                 ui.spinner().on_hover_text("A capture is on its way");
             }
             let field = TextEdit::singleline(&mut self.typed)
+                .align(egui::Align2::LEFT_CENTER)
                 .hint_text("address of a capture, or drop one on the page")
                 .desired_width(ui.available_width());
             let field = ui.add(field);
