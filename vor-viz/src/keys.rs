@@ -1,6 +1,8 @@
 //! The keyboard shortcuts, in one table: the panel looks keys up here, and the overlay shows it.
 
-use egui::{Key, Modifiers, Ui};
+use egui::{Grid, Key, Modifiers, ScrollArea, Ui};
+
+use crate::theme::{Theme, UNIT};
 
 /// A command to the panel from the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,46 +262,71 @@ pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
     })
 }
 
+/// Width of the screen in points from which on the keys are in two columns.
+const TWO_COLUMNS: f32 = 760.0;
+
 /// Draws the overlay of a panel; returns whether it should be closed.
 pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
+    let screen = ui.ctx().content_rect();
+    let columns = if screen.width() < TWO_COLUMNS { 1 } else { 2 };
     let modal = egui::Modal::new(egui::Id::unique(("vor help", panel))).show(ui.ctx(), |ui| {
+        Theme::of(ui.visuals()).dress(ui);
         ui.heading("Keys and mouse");
-        ui.add_space(6.0);
-        egui::Grid::new("vor help keys")
-            .num_columns(4)
-            .spacing([16.0, 3.0])
-            .striped(true)
-            .show(ui, |ui| {
-                let shown: Vec<&Shortcut> = SHORTCUTS
-                    .iter()
-                    .filter(|shortcut| !shortcut.text.is_empty())
-                    .collect();
-                // The table fills the first column from top to bottom, then the second.
-                let half = shown.len().div_ceil(2);
-                for (i, left) in shown[..half].iter().enumerate() {
-                    for shortcut in [Some(left), shown.get(half + i)].into_iter().flatten() {
-                        ui.strong(name(shortcut));
-                        ui.label(shortcut.text);
-                    }
-                    ui.end_row();
-                }
-            });
-        ui.add_space(8.0);
-        egui::Grid::new("vor help mouse")
-            .num_columns(2)
-            .spacing([16.0, 3.0])
-            .striped(true)
-            .show(ui, |ui| {
-                for (gesture, text) in MOUSE {
-                    ui.strong(*gesture);
-                    ui.label(*text);
-                    ui.end_row();
-                }
-            });
-        ui.add_space(6.0);
+        let height = (screen.height() - 140.0).max(80.0);
+        let area = ScrollArea::vertical()
+            .max_height(height)
+            .min_scrolled_height(height);
+        area.show(ui, |ui| {
+            keys(ui, columns);
+            ui.add_space(2.0 * UNIT);
+            gestures(ui, columns);
+        });
+        ui.add_space(UNIT);
         ui.button("Close").clicked()
     });
     modal.inner || modal.should_close()
+}
+
+fn table(name: &str, columns: usize) -> Grid {
+    let spacing = [4.0 * UNIT, UNIT / 2.0];
+    Grid::new(name)
+        .num_columns(columns)
+        .min_row_height(0.0)
+        .spacing(spacing)
+        .striped(true)
+}
+
+/// Lists the keys; the list fills the first column from top to bottom, then the second.
+fn keys(ui: &mut Ui, columns: usize) {
+    let shown: Vec<&Shortcut> = SHORTCUTS
+        .iter()
+        .filter(|shortcut| !shortcut.text.is_empty())
+        .collect();
+    let rows = shown.len().div_ceil(columns);
+    table("vor help keys", 2 * columns).show(ui, |ui| {
+        for row in 0..rows {
+            let of_columns = (0..columns).filter_map(|column| shown.get(column * rows + row));
+            for shortcut in of_columns {
+                ui.strong(name(shortcut));
+                ui.label(shortcut.text);
+            }
+            ui.end_row();
+        }
+    });
+}
+
+/// Lists what the mouse does. On a narrow screen, each text is below its gesture.
+fn gestures(ui: &mut Ui, columns: usize) {
+    table("vor help mouse", columns).show(ui, |ui| {
+        for (gesture, text) in MOUSE {
+            ui.strong(*gesture);
+            if columns == 1 {
+                ui.end_row();
+            }
+            ui.label(*text);
+            ui.end_row();
+        }
+    });
 }
 
 /// Returns the text of a shortcut: all keys of its command.

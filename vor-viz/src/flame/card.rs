@@ -91,6 +91,7 @@ pub(super) fn show(
     theme: &Theme,
     usual: TypicalDurationsOf<'_>,
 ) {
+    theme.dress(ui);
     ui.set_max_width(ui.available_width().min(420.0));
     match pointed {
         HoverTarget::Span(span) => span_card(ui, span, store, theme, usual),

@@ -16,7 +16,7 @@ pub fn builder<S>() -> HarnessBuilder<S> {
 /// is in the places of all glyphs, and so in the last bit of their edges.
 #[allow(dead_code, reason = "the tests of the program read in no background")]
 pub fn rest<S>(harness: &mut Harness<'_, S>) {
-    harness.run_steps(60);
+    harness.run_steps(12);
     // Fonts that are equal to those before would be kept, with their texture.
     let mut fonts = FontDefinitions::default();
     let of_text = fonts.families[&FontFamily::Proportional].clone();
