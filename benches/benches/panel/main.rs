@@ -14,6 +14,7 @@ mod numbers;
 mod synthetic;
 mod tables;
 mod whole;
+mod zoom;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -26,7 +27,7 @@ criterion_group!(
     tables::benches,
     whole::benches
 );
-criterion_group! { name = last; config = few_runs(); targets = browse::benches }
+criterion_group! { name = last; config = few_runs(); targets = browse::benches, zoom::benches }
 criterion_main!(first, passes, last);
 
 /// A bench that takes seconds and reports more than a time.

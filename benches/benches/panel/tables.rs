@@ -111,7 +111,7 @@ fn computing(c: &mut Criterion) {
             for track in store
                 .tracks()
                 .iter()
-                .filter(|track| track.kind == TrackKind::Scopes)
+                .filter(|track| track.id.kind() == TrackKind::Scopes)
             {
                 let mut walk = Walk::new(track, -1, i64::MAX, Extent::Clipped);
                 while walk.resume(track, 60_000, &mut visitor) {}

@@ -1,0 +1,154 @@
+//! A capture of 100 M spans in the viewer: the first picture, zooms anywhere in it, the statistics
+//! of all of it, and the memory for that.
+//!
+//! A pass of the GUI runs every few milliseconds, as on a screen, while the loader reads on its
+//! thread.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use egui::CentralPanel;
+use tempfile::tempdir;
+use vor_benches::captures;
+use vor_benches::process::{peak_resident_kib, resident_kib};
+use vor_benches::spans::Shape;
+use vor_benches::work::Sequence;
+use vor_viz::panel::Tab;
+use vor_viz::replay::ReplayState;
+
+use crate::headless::Headless;
+
+/// Spans of a frame.
+const SPANS: usize = 1 << 14;
+const FRAMES: u64 = 100_000_000 / SPANS as u64 + 1;
+const ZOOMS: usize = 41;
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between two passes.
+const PAUSE: Duration = Duration::from_millis(4);
+
+pub fn benches(criterion: &mut Criterion) {
+    // Criterion filters by name, so the capture is only written if the bench runs.
+    criterion.bench_function("zoom", |bencher| {
+        bencher.iter_custom(|passes| {
+            let folder = tempdir().unwrap();
+            let path = folder.path().join("hundred.vor");
+            let batch = Shape::Trees.batch(SPANS, 1_000_000);
+            captures::write(&path, batch, |frames| Ok(frames == FRAMES)).unwrap();
+            run(&path).unwrap() * u32::try_from(passes).unwrap_or(u32::MAX)
+        });
+    });
+}
+
+/// The viewer with a capture.
+struct Screen {
+    headless: Headless,
+    replay: ReplayState,
+    passes: Vec<Duration>,
+}
+
+impl Screen {
+    fn pass(&mut self) {
+        let (headless, replay) = (&mut self.headless, &mut self.replay);
+        let begin = Instant::now();
+        headless.pass(|ui| {
+            CentralPanel::default().show(ui, |ui| replay.show(ui));
+        });
+        self.passes.push(begin.elapsed());
+    }
+
+    /// Runs passes until `is_enough`; returns the time until then.
+    fn until(
+        &mut self,
+        what: &str,
+        is_enough: impl Fn(&ReplayState) -> bool,
+    ) -> Result<Duration, String> {
+        let begin = Instant::now();
+        loop {
+            self.pass();
+            if is_enough(&self.replay) {
+                return Ok(begin.elapsed());
+            }
+            if begin.elapsed() > TIMEOUT {
+                return Err(format!("not within {TIMEOUT:?}: {what}"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn longest_pass(&mut self) -> Duration {
+        let passes = std::mem::take(&mut self.passes);
+        passes.into_iter().max().unwrap_or_default()
+    }
+}
+
+/// Returns whether the picture has all detail of what is shown.
+fn is_complete(replay: &ReplayState) -> bool {
+    let panel = replay.panel();
+    let shown = panel.view().flame_axis(panel.store());
+    let pixel_ns = shown.len_ns() / 1_500.0;
+    let layer = panel.store().layer();
+    layer.is_some_and(|layer| layer.shows(shown.begin_ns, shown.end_ns, pixel_ns))
+}
+
+/// Looks at a capture, and prints the times. Returns the median time until a zoom was complete.
+fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
+    let before_kib = resident_kib().unwrap_or(0);
+    let begin = Instant::now();
+    let mut screen = Screen {
+        headless: Headless::new(),
+        replay: ReplayState::open(path)?,
+        passes: Vec::new(),
+    };
+    screen.replay.panel_mut().set_tab(Tab::Metrics);
+    screen.until("a picture", |replay| {
+        let layer = replay.panel().store().layer();
+        let mut tracks = layer.into_iter().flat_map(|layer| layer.tracks());
+        tracks.any(|track| track.span_count() > 0)
+    })?;
+    let first = begin.elapsed();
+    screen.until("the picture of all", |replay| {
+        replay.survey_progress().is_none() && is_complete(replay)
+    })?;
+    let surveyed = begin.elapsed();
+    let surveying_pass = screen.longest_pass();
+    screen.replay.panel_mut().set_tab(Tab::Scopes);
+    let statistics = screen.until("statistics", |replay| {
+        let scopes = replay.panel().scopes();
+        scopes.rows().is_some() && !scopes.is_working() && replay.is_settled()
+    })?;
+    let statistics_pass = screen.longest_pass();
+    screen.replay.panel_mut().set_tab(Tab::Metrics);
+    let whole = {
+        let panel = screen.replay.panel();
+        panel.view().flame_axis(panel.store())
+    };
+    let mut random = Sequence::new(7);
+    let mut times = Vec::new();
+    for _ in 0..ZOOMS {
+        // From a thousandth of a second to all of it, each magnitude as often.
+        let share = random.below(1_000_000) as f64 / 1e6;
+        let len_ns = 1e6 * (whole.len_ns() / 1e6).powf(share);
+        let at = random.below(1_000_000) as f64 / 1e6;
+        let from_ns = whole.begin_ns + at * (whole.len_ns() - len_ns);
+        let view = screen.replay.panel_mut().view_mut();
+        view.zoom_to(from_ns, from_ns + len_ns);
+        times.push(screen.until("the detail of a zoom", is_complete)?);
+    }
+    times.sort_unstable();
+    let (median, slowest) = (times[ZOOMS / 2], times[ZOOMS - 1]);
+    let memory_mb = |kib: u64| kib.saturating_sub(before_kib) as f64 / 1e3;
+    eprintln!(
+        "zoom: {} M spans, {:.0} MB; first picture after {first:.1?}, all of it after {surveyed:.1?} \
+        (longest pass {surveying_pass:.1?}); statistics of all of it after {statistics:.1?} (longest \
+        pass {statistics_pass:.1?}); the detail of a zoom after {median:.1?} ({slowest:.1?} at most), \
+        longest pass {:.1?}; memory {:.0} MB, {:.0} MB at most",
+        FRAMES * SPANS as u64 / 1_000_000,
+        std::fs::metadata(path)?.len() as f64 / 1e6,
+        screen.longest_pass(),
+        memory_mb(resident_kib().unwrap_or(0)),
+        memory_mb(peak_resident_kib().unwrap_or(0)),
+    );
+    Ok(median)
+}
