@@ -242,13 +242,15 @@ impl FlameChart {
         self.go_to(store, view, first)
     }
 
-    /// Moves the focus to the next match of the search; after the last match, to the first. Returns
-    /// whether there is one.
+    /// Moves the focus to the next match of the search, or without a focus to the first that begins
+    /// within the chart; after the last match, to the first. Returns whether there is one.
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
-        let wanted = self.search.matching();
-        let found =
-            wanted.and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref()));
+        let begin_ns = view.flame_axis(store).begin_ns as i64;
+        let found = self
+            .search
+            .matching()
+            .and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref(), begin_ns));
         self.go_to(store, view, found)
     }
 

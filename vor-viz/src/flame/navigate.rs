@@ -45,10 +45,15 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
     Some(SpanRef { row, span, ..*from })
 }
 
-/// Returns the next span of the given sites that begins after `from`, over all tracks; after the
-/// last one, the first.
+/// Returns the next span of the given sites that begins after `from`, over all tracks; without it,
+/// the first one that begins at `begin_ns` or later. After the last one comes the first.
 #[must_use]
-pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Option<SpanRef> {
+pub fn next_match(
+    store: &Store,
+    wanted: &SiteSet,
+    from: Option<&SpanRef>,
+    begin_ns: i64,
+) -> Option<SpanRef> {
     let place = |found: &SpanRef| (found.span.begin_ns, found.track, found.row);
     let all = |after_ns: i64| {
         let tracks = store.shown_tracks().iter();
@@ -64,13 +69,16 @@ pub fn next_match(store: &Store, wanted: &SiteSet, from: Option<&SpanRef>) -> Op
             })
         })
     };
-    let after = from.and_then(|from| {
-        let here = place(from);
-        // Spans in other rows may begin at the same moment.
-        let same = all(from.span.begin_ns).filter(|found| place(found) > here);
-        let later = all(from.span.begin_ns.saturating_add(1));
-        same.chain(later).min_by_key(place)
-    });
+    let after = match from {
+        None => all(begin_ns).min_by_key(place),
+        Some(from) => {
+            let here = place(from);
+            // Spans in other rows may begin at the same moment.
+            let same = all(from.span.begin_ns).filter(|found| place(found) > here);
+            let later = all(from.span.begin_ns.saturating_add(1));
+            same.chain(later).min_by_key(place)
+        }
+    };
     after.or_else(|| all(i64::MIN).min_by_key(place))
 }
 

@@ -228,7 +228,9 @@ impl RowColumns {
 pub(super) fn of_bins(bins: &MetricBins, axis: &FrameAxis, row: &MetricRow<'_>) -> RowColumns {
     let mut reduced = RowColumns::new(row.name);
     let mut frames = 0;
-    for bin in bins.bins(row.series) {
+    let time = axis.rect().x_range();
+    let (begin_ns, end_ns) = (axis.ns(time.min), axis.ns(time.max));
+    for bin in bins.bins_within(row.series, begin_ns.floor() as i64, end_ns.ceil() as i64) {
         let Some((first, end)) = axis.columns(bin.begin_ns, bin.end_ns) else {
             continue;
         };

@@ -510,7 +510,7 @@ enum Pointed {
 
 /// Returns the bin of a series at a moment.
 fn bin_at(bins: &MetricBins, series: Series, ns: i64) -> Option<MetricBin> {
-    bins.bins(series)
+    bins.bins_within(series, ns, ns)
         .find(|bin| (bin.begin_ns..bin.end_ns).contains(&ns))
 }
 

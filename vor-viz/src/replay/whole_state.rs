@@ -12,10 +12,14 @@ use crate::store::Layer;
 use crate::view::{TimeRange, WholeCapture};
 use crate::whole::Spans;
 
-/// The time that is read on each side of the visible range, in its lengths, and the least of it
-/// that must be left before more is read.
+/// The time that is read on each side of the visible range, in its lengths: of a small range, and
+/// the least. Less of it must be left before more is read.
 const MARGIN: f64 = 0.75;
+const LEAST_READ: f64 = 0.3;
 const MIN_MARGIN: f64 = 0.2;
+
+/// The part of a capture that is a small range.
+const SMALL: f64 = 0.01;
 
 /// The whole capture in the panel.
 #[derive(Debug, Default)]
@@ -208,7 +212,8 @@ impl WholeState {
         // whole.
         let is_asked =
             self.asked_bin_ns as f64 <= pixel_ns && covers_with_margin(range, &shown, &self.time);
-        let is_part = shown.len_ns() * (1.0 + 2.0 * MARGIN) < self.time.len_ns();
+        let margin = margin_of(shown.len_ns() / self.time.len_ns());
+        let is_part = shown.len_ns() * (1.0 + 2.0 * margin) < self.time.len_ns();
         let is_missing = !whole_is_enough && is_part && !is_asked && !shows(range, MIN_MARGIN);
         if shows_range != self.shows_range {
             let other = self.other.take();
@@ -218,7 +223,7 @@ impl WholeState {
         if is_missing && self.progress >= 1.0 && !self.is_waiting {
             self.is_waiting = true;
             self.asked_bin_ns = pixel_ns as u64;
-            let margin_ns = MARGIN * shown.len_ns();
+            let margin_ns = margin * shown.len_ns();
             let begin_ns = (shown.begin_ns - margin_ns).max(self.time.begin_ns);
             let end_ns = (shown.end_ns + margin_ns).min(self.time.end_ns);
             driver.request_picture(PictureRequest {
@@ -229,6 +234,12 @@ impl WholeState {
             });
         }
     }
+}
+
+/// Returns the margin that is read around a range, which is a part of the whole: the larger it is,
+/// the longer its margin would take.
+fn margin_of(part: f64) -> f64 {
+    (MARGIN * SMALL / part).clamp(LEAST_READ, MARGIN)
 }
 
 /// Returns whether a layer covers a range with a margin.

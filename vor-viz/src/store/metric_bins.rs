@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-/// Most bins of a series.
-const MAX_BINS: i64 = 4096;
+/// Most bins of a series: enough for a zoom into some part of a capture before that part is read.
+const MAX_BINS: i64 = 1 << 16;
 
 /// Most bins of all series together, of 32 bytes each.
 const MAX_CELLS: usize = 1 << 21;
@@ -159,13 +159,30 @@ impl MetricBins {
 
     /// Returns the bins of a series, from left to right; none for an unknown one.
     pub fn bins(&self, series: Series) -> impl Iterator<Item = MetricBin> {
+        self.bins_within(series, i64::MIN, i64::MAX)
+    }
+
+    /// Returns the bins of a series that overlap a time, from left to right.
+    pub fn bins_within(
+        &self,
+        series: Series,
+        begin_ns: i64,
+        end_ns: i64,
+    ) -> impl Iterator<Item = MetricBin> {
+        let place = |ns: i64| (ns >> self.shift).saturating_sub(self.first).max(0) as usize;
+        let len = self.frames.len();
+        let from = place(begin_ns).min(len);
+        let to = place(end_ns).saturating_add(1).clamp(from, len);
         let values = match series {
             Series::Unknown => None,
             Series::FrameLengths => Some(&self.lengths_ms),
             Series::Column(column) => self.columns.get(column as usize),
         };
-        let frames = self.frames.iter().copied();
-        let places = (self.first..).map(|at| at << self.shift);
+        // A column without values has no bins.
+        let values = values.filter(|values| values.len() == len);
+        let values = values.map(|values| values.range(from..to));
+        let frames = self.frames.range(from..to).copied();
+        let places = (self.first + from as i64..).map(|at| at << self.shift);
         let bin_ns = 1_i64 << self.shift;
         values.into_iter().flatten().zip(frames).zip(places).map(
             move |((values, frames), begin_ns)| MetricBin {
@@ -262,6 +279,8 @@ fn merge_pairs<T>(column: &mut VecDeque<T>, is_odd: bool, add: impl Fn(&mut T, &
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -321,7 +340,17 @@ mod tests {
                 let found: Vec<MetricBin> = bins.bins(series).collect();
                 prop_assert!(found.len() as i64 <= MAX_BINS);
                 prop_assert!(found.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns));
-                for bin in &found {
+                // The bins at the ends and in the middle of frames, and some of the others.
+                let bin_of = |ns: i64| ns >> bins.shift << bins.shift;
+                let at_frames: BTreeSet<i64> = frames
+                    .iter()
+                    .flat_map(|((begin, end), _)| [*begin, begin.midpoint(*end), last_ns(*begin, *end)])
+                    .map(bin_of)
+                    .collect();
+                let is_checked = |(i, bin): &(usize, &MetricBin)| {
+                    i % 97 == 0 || at_frames.contains(&bin.begin_ns)
+                };
+                for (_, bin) in found.iter().enumerate().filter(is_checked) {
                     let ends_here = |frame: &&Frame| {
                         (bin.begin_ns..bin.end_ns).contains(&last_ns(frame.0.0, frame.0.1))
                     };
@@ -344,6 +373,10 @@ mod tests {
                     );
                     prop_assert!((summary.sum - expected.sum).abs() < 1e-6);
                 }
+                let (begin_ns, end_ns) = (frames[0].0.1, frames[frames.len() / 2].0.0);
+                let within: Vec<MetricBin> = bins.bins_within(series, begin_ns, end_ns).collect();
+                let overlap = |bin: &&MetricBin| bin.end_ns > begin_ns && bin.begin_ns <= end_ns;
+                prop_assert!(within.iter().eq(found.iter().filter(overlap)));
                 let count: usize = found.iter().map(|bin| bin.values.count).sum();
                 let with_value = frames.iter().filter_map(|frame| value(frame, series));
                 prop_assert_eq!(count, with_value.count());

@@ -19,7 +19,7 @@ use super::thinned::Thinned;
 use crate::store::{Clock, Layer, LayerTotals, Span, Task, TrackKind};
 
 /// Bins of the picture of a whole capture.
-const BINS: u64 = 1 << 16;
+const BINS: u64 = 1 << 17;
 
 /// Most tasks that are listed because they are around the end of a part.
 const MAX_ACROSS: usize = 1 << 20;

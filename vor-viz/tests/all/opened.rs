@@ -60,7 +60,7 @@ fn metrics_of_the_whole_capture_are_plotted() {
 /// Spans that need no thinning do not keep the plots coarse: a zoom reads finer bins of metrics.
 #[test]
 fn plots_are_as_fine_as_the_zoom() {
-    let frames = 20_000;
+    let frames = 150_000;
     let mut viewer = opened_bytes(make(frames, 3, true).bytes, true);
     let bin_ns = |viewer: &Viewer| {
         let layer = viewer.state().panel().store().layer().unwrap();

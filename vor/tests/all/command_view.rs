@@ -109,7 +109,9 @@ fn the_segments_of_a_folder_are_one_file_for_the_viewer() {
         assert!(output.status.success(), "{output:?}");
         let passed = String::from_utf8(output.stdout).unwrap();
         let file = passed.split(['<', '>']).nth(1).unwrap();
-        assert!(passed.ends_with("><--frame><3>"), "{passed}");
+        let original = folder.path().join(pattern);
+        let end = format!("><--frame><3><--copy-of><{}>", original.display());
+        assert!(passed.ends_with(&end), "{passed}");
         assert!(!Path::new(file).exists(), "{file} is left");
         let seen = SegmentedCapture::open(&copy).unwrap().info();
         let all = SegmentedCapture::open(&captures).unwrap().info();

@@ -57,6 +57,9 @@ struct Args {
     /// Colours; by default the system's for the window, and dark ones for a picture.
     #[arg(long, value_enum)]
     theme: Option<ThemeName>,
+    /// What the capture is a temporary copy of, for links.
+    #[arg(long, hide = true, value_name = "WHAT")]
+    copy_of: Option<String>,
     /// Pixels of the picture for a point of the screen.
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
     #[arg(requires = "screenshot")]
@@ -149,7 +152,7 @@ fn run(args: Args) -> Result<(), String> {
     }
     let Some(path) = args.screenshot else {
         let viewer = Viewer::new(shown, Chooser::new(Recent::of_user()));
-        let viewer = viewer.with_sources(args.source);
+        let viewer = viewer.with_sources(args.source).copy_of(args.copy_of);
         let theme = args.theme.map(egui::Theme::from);
         return window::open(viewer, theme)
             .map_err(|error| format!("the window cannot be opened: {error}"));

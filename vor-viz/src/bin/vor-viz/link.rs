@@ -1,19 +1,26 @@
 //! Links to the shown place: a command, or the address of the page.
 
-use vor_viz::replay::{Place, ReplayState};
-
-/// Returns the command that opens a capture at a place; `None` for one that is no file.
+use vor_viz::replay::Place;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn to(replay: &ReplayState, place: Option<Place>) -> Option<String> {
+use vor_viz::replay::ReplayState;
+
+/// Returns the command that opens a capture at a place, or what it is a copy of; `None` for one that
+/// is no file.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn to(
+    replay: &ReplayState,
+    copy_of: Option<&str>,
+    place: Option<Place>,
+) -> Option<String> {
     let path = replay.path()?;
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let path = quoted(&path.display().to_string());
+    let what = quoted(copy_of.unwrap_or(&path.display().to_string()));
     Some(match place {
         Some(place) => {
             let (name, value) = place.parts();
-            format!("vor view {path} --{name} {value}")
+            format!("vor view {what} --{name} {value}")
         }
-        None => format!("vor view {path}"),
+        None => format!("vor view {what}"),
     })
 }
 
@@ -29,7 +36,7 @@ fn quoted(word: &str) -> String {
 
 /// Returns the address of the page with a place; `None` if its capture has no address.
 #[cfg(target_arch = "wasm32")]
-pub(crate) fn to(_: &ReplayState, place: Option<Place>) -> Option<String> {
+pub(crate) fn to(place: Option<Place>) -> Option<String> {
     let location = web_sys::window()?.location();
     let address = location.href().ok()?;
     let address = address.split(['?', '#']).next()?.to_owned();

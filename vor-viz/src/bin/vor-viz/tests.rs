@@ -191,6 +191,20 @@ fn the_command_that_opens_the_selected_time_is_copied() {
     harness.state_mut().select_time(1_500_000, 2_000_000);
     settle(&mut harness);
     assert_eq!(copied(&mut harness), format!("{command} --time 1.5ms..2ms"));
+    // A temporary copy is gone later, and another capture is no copy.
+    let viewer = viewer_of(&path, Recent::default());
+    let viewer = viewer.copy_of(Some("/data/all captures".to_owned()));
+    let mut harness = self::harness(viewer, true, 1.0);
+    assert_eq!(copied(&mut harness), "vor view '/data/all captures'");
+    let other = capture(folder.path(), "other.vor", 300);
+    let chooser = harness.state_mut().chooser_mut();
+    let opened = chooser.open(std::slice::from_ref(&other));
+    harness.state_mut().take(opened);
+    settle(&mut harness);
+    assert_eq!(
+        copied(&mut harness),
+        format!("vor view {}", other.display())
+    );
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Viewer {
     /// Folders of source files; `None` where none are looked for.
     #[cfg(not(target_arch = "wasm32"))]
     sources: Option<Vec<std::path::PathBuf>>,
+    /// The path of a temporary capture, and what it is a copy of.
+    #[cfg(not(target_arch = "wasm32"))]
+    copy_of: Option<(std::path::PathBuf, String)>,
     /// An export that is being written.
     #[cfg(not(target_arch = "wasm32"))]
     exporting: Option<std::sync::mpsc::Receiver<save::Saved>>,
@@ -50,8 +53,18 @@ impl Viewer {
             #[cfg(not(target_arch = "wasm32"))]
             sources: None,
             #[cfg(not(target_arch = "wasm32"))]
+            copy_of: None,
+            #[cfg(not(target_arch = "wasm32"))]
             exporting: None,
         }
+    }
+
+    /// Makes links lead to what the first capture is a copy of.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn copy_of(mut self, what: Option<String>) -> Self {
+        let path = self.shown.first().and_then(ReplayState::path);
+        self.copy_of = path.map(std::path::Path::to_owned).zip(what);
+        self
     }
 
     /// Looks for source files in some folders, in the present one, and in those above each capture.
@@ -190,7 +203,15 @@ impl Viewer {
         let [one] = &self.shown[..] else {
             return;
         };
-        let Some(link) = link::to(one, one.place()) else {
+        #[cfg(not(target_arch = "wasm32"))]
+        let link = {
+            let copied = self.copy_of.as_ref();
+            let copied = copied.filter(|(path, _)| Some(path.as_path()) == one.path());
+            link::to(one, copied.map(|(_, what)| what.as_str()), one.place())
+        };
+        #[cfg(target_arch = "wasm32")]
+        let link = link::to(one.place());
+        let Some(link) = link else {
             return;
         };
         let button = ui.button("Copy link").on_hover_text(format!(

@@ -40,11 +40,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> u8 {
     let mut files = Vec::new();
     let mut arguments = Vec::new();
+    let mut original = None;
     for (at, arg) in args.args.iter().enumerate() {
         let before = at.checked_sub(1).map(|at| args.args[at].as_os_str());
         match temporary(arg, before) {
             Ok(Some(file)) => {
                 arguments.push(file.path().as_os_str().to_owned());
+                original = original.or_else(|| Some(file.original(arg)));
                 files.push(file);
             }
             Ok(None) => arguments.push(arg.clone()),
@@ -54,6 +56,10 @@ pub(crate) fn run(args: &Args) -> u8 {
             }
             Err(Failure::PipeClosed) => return 0,
         }
+    }
+    if let Some(original) = original {
+        // A link in the viewer leads there, since the file will be gone.
+        arguments.extend(["--copy-of".into(), original]);
     }
     let program = sibling_viewer().unwrap_or_else(|| "vor-viz".into());
     let status = match Command::new(program).args(&arguments).status() {
@@ -86,6 +92,14 @@ enum Temporary {
 }
 
 impl Temporary {
+    /// Returns the argument that makes it again, in any folder.
+    fn original(&self, arg: &OsStr) -> OsString {
+        match self {
+            Self::Watched(_) => arg.to_owned(),
+            Self::Joined(_) => std::path::absolute(arg).map_or_else(|_| arg.to_owned(), Into::into),
+        }
+    }
+
     fn path(&self) -> &Path {
         match self {
             Self::Watched(program) => program.path(),
