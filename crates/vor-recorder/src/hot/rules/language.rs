@@ -71,6 +71,11 @@ enum Shape {
     Literal,
     /// `text*`, also `*`.
     Prefix,
+    /// `*text`
+    Suffix,
+    /// Texts with `*` between them.
+    Texts,
+    /// Also with `?`.
     Any,
 }
 
@@ -170,10 +175,12 @@ impl Glob {
         Self {
             text: text.to_owned(),
             literal_bytes,
-            shape: match &text[literal_bytes..] {
-                "" => Shape::Literal,
-                "*" => Shape::Prefix,
-                _ => Shape::Any,
+            shape: match (literal_bytes, &text[literal_bytes..]) {
+                (_, "") => Shape::Literal,
+                (_, "*") => Shape::Prefix,
+                (_, rest) if rest.contains('?') => Shape::Any,
+                (0, rest) if !rest[1..].contains('*') => Shape::Suffix,
+                _ => Shape::Texts,
             },
         }
     }
@@ -202,6 +209,11 @@ impl Glob {
             && match self.shape {
                 Shape::Literal => left == 0,
                 Shape::Prefix => true,
+                Shape::Suffix => ends_with(parts, self.text[1..].as_bytes()),
+                Shape::Texts => match parts {
+                    [text, "", ""] => has_texts(&self.text, text),
+                    _ => has_texts(&self.text, &parts.concat()),
+                },
                 Shape::Any => glob_matches(&self.text, || parts.into_iter().flat_map(str::chars)),
             }
     }
@@ -276,7 +288,11 @@ impl<'a> ScopePath<'a> {
             len => len + 2,
         };
         let first = glob.text.as_bytes()[..glob.literal_bytes].first();
-        let starts = self.starts[..self.used].iter().chain(&self.more_starts);
+        let mut starts = self.starts[..self.used].iter().chain(&self.more_starts);
+        if glob.text.starts_with('*') {
+            // What it matches from a later place on, it matches from the begin on.
+            starts = self.starts[..self.used.min(1)].iter().chain(&[]);
+        }
         let mut starts = starts.filter(|start| first.is_none_or(|first| *first == start.byte));
         starts.any(|start| {
             let at = start.at as usize;
@@ -286,6 +302,36 @@ impl<'a> ScopePath<'a> {
             }
         })
     }
+}
+
+/// Returns whether these texts, one behind the other, end with another one.
+fn ends_with(parts: [&str; 3], mut end: &[u8]) -> bool {
+    for part in parts.map(str::as_bytes).into_iter().rev() {
+        let (rest, compared) = end.split_at(end.len() - end.len().min(part.len()));
+        if !part.ends_with(compared) {
+            return false;
+        }
+        end = rest;
+    }
+    end.is_empty()
+}
+
+/// Returns whether a text begins with the first text of a glob, ends with its last one, and has the
+/// others between them in their order.
+fn has_texts(glob: &str, text: &str) -> bool {
+    let mut wanted = glob.split('*');
+    let (first, last) = (wanted.next(), wanted.next_back());
+    let (Some(first), Some(last)) = (first, last) else {
+        return glob == text;
+    };
+    let between = text.strip_prefix(first);
+    let rest = between.and_then(|text| {
+        wanted.try_fold(text, |rest, wanted| {
+            let at = rest.find(wanted)?;
+            Some(&rest[at + wanted.len()..])
+        })
+    });
+    rest.is_some_and(|rest| rest.ends_with(last))
 }
 
 /// Returns whether a glob matches a text. A `*` first takes nothing, and one character more each
