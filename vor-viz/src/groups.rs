@@ -27,7 +27,7 @@ pub(crate) enum Line {
 /// A group of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// What the names of its entries begin with.
+    /// The common begin of the names of its entries.
     pub(crate) name: String,
     /// Number of its entries.
     pub(crate) entries: usize,
@@ -224,8 +224,8 @@ mod tests {
                 match line {
                     Line::Group(group) => {
                         prop_assert_eq!(left, 0);
-                        let members = (0..names.len()).filter(|&i| of(i).as_ref() == Some(&group.name));
-                        let members: Vec<usize> = members.collect();
+                        let is_member = |i: &usize| of(*i).as_ref() == Some(&group.name);
+                        let members: Vec<usize> = (0..names.len()).filter(is_member).collect();
                         prop_assert_eq!(members.len(), group.entries);
                         prop_assert!(group.entries > 1);
                         if group.is_collapsed {

@@ -7,8 +7,8 @@
 use egui::Color32;
 
 /// The colours of scopes: any two of them differ in each kind of colour vision, and a dark text is
-/// readable on all of them. A search over lightness, chroma and hue found the set whose most similar
-/// pair differs most.
+/// readable on all of them. They come from a search over lightness, chroma and hue for the set
+/// whose most similar pair differs most.
 pub const SCOPES: [Color32; 12] = [
     Color32::from_rgb(210, 144, 146),
     Color32::from_rgb(196, 117, 75),
@@ -79,7 +79,7 @@ pub fn text_on(ground: Color32) -> Color32 {
 pub mod vision {
     use egui::Color32;
 
-    /// What a kind of colour vision makes of linear red, green and blue.
+    /// The matrix of a kind of colour vision, for linear red, green and blue.
     pub type Vision = [[f32; 3]; 3];
 
     /// The kinds of colour vision: usual, and without one of the three kinds of cones, as in

@@ -66,8 +66,8 @@ pub(crate) fn triangle(mesh: &mut Mesh, tip: Pos2, half: f32, color: Color32) {
     mesh.add_triangle(first, first + 1, first + 2);
 }
 
-/// Returns a triangle that points right if something is collapsed, and down if it is expanded. Fonts
-/// may lack the glyph.
+/// Returns a triangle that points right if something is collapsed, and down if it is expanded.
+/// Fonts may lack the glyph.
 pub(crate) fn fold_mark(center: Pos2, collapsed: bool, color: Color32) -> Shape {
     let corners = match collapsed {
         true => [

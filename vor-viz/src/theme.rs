@@ -166,8 +166,8 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of a duration, from dark and cold (100 ns) to light and hot (100 ms), with
-    /// one step per order of magnitude.
+    /// Returns the colour of a duration, from dark and cold (100 ns) to light and hot (100 ms),
+    /// with one step per order of magnitude.
     #[must_use]
     pub fn duration(&self, duration_ns: u64) -> Color32 {
         let magnitude = ((duration_ns.max(1) as f32).log10() - 2.0) / 6.0;

@@ -133,10 +133,11 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let (median, slowest) = (times[ZOOMS / 2], times[ZOOMS - 1]);
     let memory_mb = |kib: u64| kib.saturating_sub(before_kib) as f64 / 1e3;
     eprintln!(
-        "zoom: {} M spans, {:.0} MB; first picture after {first:.1?}, all of it after {surveyed:.1?} \
-        (longest pass {surveying_pass:.1?}); statistics of all of it after {statistics:.1?} (longest \
-        pass {statistics_pass:.1?}); the detail of a zoom after {median:.1?} ({slowest:.1?} at most), \
-        longest pass {:.1?}; memory {:.0} MB, {:.0} MB at most",
+        "zoom: {} M spans, {:.0} MB; first picture after {first:.1?}, all of it after \
+        {surveyed:.1?} (longest pass {surveying_pass:.1?}); statistics of all of it after \
+        {statistics:.1?} (longest pass {statistics_pass:.1?}); the detail of a zoom after \
+        {median:.1?} ({slowest:.1?} at most), longest pass {:.1?}; memory {:.0} MB, {:.0} MB at \
+        most",
         FRAMES * SPANS as u64 / 1_000_000,
         std::fs::metadata(path)?.len() as f64 / 1e6,
         screen.longest_pass(),

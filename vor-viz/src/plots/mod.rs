@@ -3,8 +3,9 @@
 //! A row has three columns: its name, its plot, and its values. The values are those of the frames
 //! of the store, or of a whole capture of which the store holds a part: its picture has them in
 //! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws
-//! them and writes the texts beside them. `header` has what is above them. This module handles the user's actions on rows and owns
-//! the buffers of both. Values are read and reduced again only when the frames or the view change.
+//! them and writes the texts beside them. `header` is the line above them. This module handles the
+//! user's actions on rows and owns the buffers of both. Values are read and reduced again only when
+//! the frames or the view change.
 
 mod columns;
 mod header;

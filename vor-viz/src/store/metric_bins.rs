@@ -344,7 +344,9 @@ mod tests {
                 let bin_of = |ns: i64| ns >> bins.shift << bins.shift;
                 let at_frames: BTreeSet<i64> = frames
                     .iter()
-                    .flat_map(|((begin, end), _)| [*begin, begin.midpoint(*end), last_ns(*begin, *end)])
+                    .flat_map(|&((begin, end), _)| {
+                        [begin, begin.midpoint(end), last_ns(begin, end)]
+                    })
                     .map(bin_of)
                     .collect();
                 let is_checked = |(i, bin): &(usize, &MetricBin)| {

@@ -1,4 +1,4 @@
-//! What is known of tasks before they end, and the arguments that a row keeps of them.
+//! Facts about tasks that have not ended, and the arguments that a row keeps of an ended one.
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::ArgValue;

@@ -1,5 +1,5 @@
-//! The palette, the sizes of text and the components in both themes, on one page; and the rules that
-//! they follow.
+//! The palette, the sizes of text and the components in both themes, on one page; and the rules
+//! that they follow.
 
 use egui::{Align2, Color32, FontId, Rect, RichText, Sense, Ui, Vec2, pos2, vec2};
 use egui_kittest::Harness;

@@ -16,7 +16,7 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::model::waits;
 
-/// What a game has how many of.
+/// The size of a game.
 #[derive(Clone, Copy)]
 pub struct Game {
     pub frames: u64,

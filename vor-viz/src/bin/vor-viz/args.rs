@@ -57,7 +57,7 @@ struct Args {
     /// Colours; by default the system's for the window, and dark ones for a picture.
     #[arg(long, value_enum)]
     theme: Option<ThemeName>,
-    /// What the capture is a temporary copy of, for links.
+    /// The original of a capture that is a temporary copy, for links.
     #[arg(long, hide = true, value_name = "WHAT")]
     copy_of: Option<String>,
     /// Pixels of the picture for a point of the screen.

@@ -1,4 +1,4 @@
-//! Fonts of the system for letters that egui's fonts lack, such as Chinese, Japanese and Korean ones.
+//! Fonts of the system for letters that egui's fonts lack, such as Chinese, Japanese and Korean.
 //!
 //! After each pass, the texts that it drew are searched for letters that would be boxes. A thread
 //! looks for the font of the system that has most of them, and egui takes it as its last choice.
@@ -15,8 +15,8 @@ use skrifa::{FontRef, MetadataProvider};
 /// Letters below this are in egui's fonts: Latin ones with their accents.
 const FIRST_RARE: char = '\u{250}';
 
-/// A font file, and the number of the font in it.
-type Found = Option<(Vec<u8>, u32)>;
+/// The bytes of a font file, and the number of the font in it.
+type FontFile = (Vec<u8>, u32);
 
 /// The letters that were missing so far.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Glyphs {
 #[derive(Debug)]
 struct Search {
     wanted: BTreeSet<char>,
-    found: Receiver<Found>,
+    found: Receiver<Option<FontFile>>,
 }
 
 impl Glyphs {
@@ -112,7 +112,7 @@ fn insert(name: String, bytes: Vec<u8>, index: u32) -> FontInsert {
 }
 
 /// Returns the font that has most of some letters; `None` if none has any.
-fn font_with(system: &Database, letters: &BTreeSet<char>) -> Found {
+fn font_with(system: &Database, letters: &BTreeSet<char>) -> Option<FontFile> {
     let mut best = None;
     for face in system.faces() {
         let plain = face.style == fontdb::Style::Normal && face.weight == fontdb::Weight::NORMAL;

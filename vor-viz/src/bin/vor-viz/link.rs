@@ -4,8 +4,8 @@ use vor_viz::replay::Place;
 #[cfg(not(target_arch = "wasm32"))]
 use vor_viz::replay::ReplayState;
 
-/// Returns the command that opens a capture at a place, or what it is a copy of; `None` for one that
-/// is no file.
+/// Returns the command that opens a capture at a place, or its original if it is a copy; `None` for
+/// one that is no file.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn to(
     replay: &ReplayState,

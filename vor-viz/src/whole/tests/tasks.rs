@@ -12,14 +12,14 @@ use super::{Made, PART_BYTES, encoded, made, opened, shape};
 use crate::store::{Layer, TrackId};
 
 /// A task: the first call site of its name, its own one, its begin and its end.
-type Given = (SiteId, SiteId, i64, i64);
+type DrawnTask = (SiteId, SiteId, i64, i64);
 
 /// A step: the first call site of the name of its task, and its time.
-type GivenStep = (SiteId, i64);
+type DrawnStep = (SiteId, i64);
 
 /// Makes every third span a task, too, with a step on another thread, and gives the call sites two
 /// names.
-fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<Given>, Vec<GivenStep>) {
+fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<DrawnTask>, Vec<DrawnStep>) {
     let mut catalog = Catalog::clone(&made.batches[0].catalog);
     let sites = catalog.sites.iter().enumerate().map(|(i, site)| {
         let info = SiteInfo::clone(site.as_ref().unwrap());
@@ -63,7 +63,7 @@ fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<Given>, Vec<GivenStep>) {
 }
 
 /// Returns the tasks and the steps of a picture. The tasks of a lane do not overlap.
-fn drawn(layer: &Layer) -> Result<(Vec<Given>, Vec<GivenStep>), TestCaseError> {
+fn drawn(layer: &Layer) -> Result<(Vec<DrawnTask>, Vec<DrawnStep>), TestCaseError> {
     let (mut tasks, mut steps) = (Vec::new(), Vec::new());
     for track in layer.tracks() {
         let TrackId::Tasks(name) = track.id else {

@@ -290,7 +290,7 @@ impl<'a> ScopePath<'a> {
         let first = glob.text.as_bytes()[..glob.literal_bytes].first();
         let mut starts = self.starts[..self.used].iter().chain(&self.more_starts);
         if glob.text.starts_with('*') {
-            // What it matches from a later place on, it matches from the begin on.
+            // A match from a later place on is also one from the begin on.
             starts = self.starts[..self.used.min(1)].iter().chain(&[]);
         }
         let mut starts = starts.filter(|start| first.is_none_or(|first| *first == start.byte));
