@@ -209,7 +209,7 @@ impl Glob {
             && match self.shape {
                 Shape::Literal => left == 0,
                 Shape::Prefix => true,
-                Shape::Suffix => ends_with(parts, self.text[1..].as_bytes()),
+                Shape::Suffix => ends_with(parts, &self.text.as_bytes()[1..]),
                 Shape::Texts => match parts {
                     [text, "", ""] => has_texts(&self.text, text),
                     _ => has_texts(&self.text, &parts.concat()),
