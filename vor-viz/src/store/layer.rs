@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::Store;
 use super::metric_bins::MetricBins;
 use super::row::Row;
-use super::track::{Track, TrackId, first_of_name};
+use super::track::{TaskNames, Track, TrackId};
 
 /// Numbers of spans and of rows by track, of a whole capture. Tasks may have a track per call site.
 pub(crate) type LayerTotals = FxHashMap<TrackId, (u64, usize)>;
@@ -34,10 +34,10 @@ impl Layer {
         of_sites: &LayerTotals,
         metrics: MetricBins,
     ) -> Self {
-        let mut totals = LayerTotals::default();
+        let (mut totals, mut names) = (LayerTotals::default(), TaskNames::default());
         for (&id, &(spans, rows)) in of_sites {
             let id = match id {
-                TrackId::Tasks(site) => TrackId::Tasks(first_of_name(site, store.catalog())),
+                TrackId::Tasks(site) => TrackId::Tasks(names.first(site, store.catalog())),
                 id => id,
             };
             let total = totals.entry(id).or_default();

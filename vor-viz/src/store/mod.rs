@@ -20,8 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::catalog::Catalog;
 
 pub(crate) use block::Clock;
 pub use block::{
@@ -34,7 +33,7 @@ pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 use open_tasks::OpenTasks;
 pub use open_tasks::TaskArgs;
 pub use row::{Row, Span};
-use track::first_of_name;
+use track::TaskNames;
 pub use track::{Track, TrackId, TrackKind};
 pub use walk::{Extent, SpanPart, SpanVisitor, Walk};
 
@@ -51,8 +50,7 @@ pub struct Store {
     /// In the order of their ids: first those of ended tasks, which are not drawn.
     tracks: Vec<Track>,
     open_tasks: OpenTasks,
-    /// The first call site with the name of each task.
-    task_names: FxHashMap<SiteId, SiteId>,
+    task_names: TaskNames,
     max_frames: usize,
     max_spans: usize,
     stored_spans: usize,
@@ -72,7 +70,7 @@ impl Store {
             first: FrameId(0),
             tracks: Vec::new(),
             open_tasks: OpenTasks::default(),
-            task_names: FxHashMap::default(),
+            task_names: TaskNames::default(),
             max_frames: max_frames.max(1),
             max_spans,
             stored_spans: 0,
@@ -252,8 +250,7 @@ impl Store {
             let (args, steps) = self.open_tasks.end(task.id, block.thread);
             let has_lane = self.track(ended).add_task(task, &args);
             self.stored_spans += usize::from(has_lane);
-            let name = self.task_names.entry(task.site);
-            let name = *name.or_insert_with(|| first_of_name(task.site, catalog));
+            let name = self.task_names.first(task.site, catalog);
             let named = self.track(TrackId::Tasks(name));
             named.add_task(task, &args);
             steps.into_iter().for_each(|step| named.add_step(step));

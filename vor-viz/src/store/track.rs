@@ -1,7 +1,9 @@
 //! Rows of spans under one name: the scopes of a thread, or tasks.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
 use super::block::{FlowPoint, Message, Step, Task, ThreadBlock};
@@ -61,14 +63,37 @@ impl TrackId {
 }
 
 /// Returns the first call site with the name of another one.
-pub(super) fn first_of_name(site: SiteId, catalog: &Catalog) -> SiteId {
-    let Some(known) = catalog.site(site) else {
-        return site;
-    };
-    let mut all = catalog.sites.iter();
-    let first = all.position(|other| other.as_ref().is_some_and(|it| it.name == known.name));
-    // Call sites are numbered from 1.
-    first.map_or(site, |before| SiteId(before as u32 + 1))
+fn first_of_name(site: SiteId, catalog: &Catalog) -> SiteId {
+    TaskNames::default().first(site, catalog)
+}
+
+/// The first call site of each name, for many questions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskNames {
+    first: FxHashMap<Cow<'static, str>, SiteId>,
+    /// Number of call sites of the catalog that are among them.
+    known: usize,
+}
+
+impl TaskNames {
+    /// Returns the first call site with the name of another one. Later catalogs have the call sites
+    /// of earlier ones.
+    pub(super) fn first(&mut self, site: SiteId, catalog: &Catalog) -> SiteId {
+        // Call sites are numbered from 1.
+        let new = catalog.sites.iter().skip(self.known);
+        let new = new.zip(self.known as u32 + 1..);
+        for (info, number) in new {
+            if let Some(info) = info
+                && !self.first.contains_key(&info.name)
+            {
+                self.first.insert(info.name.clone(), SiteId(number));
+            }
+        }
+        self.known = catalog.sites.len();
+        let name = catalog.site(site).map(|info| &info.name);
+        name.and_then(|name| self.first.get(name))
+            .map_or(site, |first| *first)
+    }
 }
 
 /// Rows of spans, the outermost first.
