@@ -64,11 +64,8 @@ pub fn catalog() -> Arc<Catalog> {
     }))
 }
 
-/// Makes a capture of `frames` frames with `spans` spans each, in repeated groups of two side by
-/// side inside a third. Frame numbers are the frame's place plus ten. Every thousandth frame has
-/// dropped 7 spans; `loss` is in every second frame.
-pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
-    let catalog = catalog();
+/// Begins a capture that keeps spans: its header, and what its catalog declares.
+pub fn begin(catalog: &Catalog) -> (Encoder, Vec<u8>) {
     let mut encoder = Encoder::new(Header {
         file_id: 77,
         pid: 5,
@@ -76,12 +73,8 @@ pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
         start_unix_ns: 1_700_000_000_000_000_000,
         start_ticks: 0,
     });
-    let mut made = TestCapture {
-        bytes: Vec::new(),
-        frame_ends: Vec::new(),
-    };
-    let bytes = &mut made.bytes;
-    encoder.header(bytes);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
     let (sites, threads, columns) = (&catalog.sites, &catalog.threads, &catalog.columns);
     let declarations = [
         RecordRef::Clock(&catalog.timeline.syncs()[0]),
@@ -95,9 +88,24 @@ pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
         },
         RecordRef::Columns { first: 0, columns },
     ];
-    for record in declarations {
-        encoder.encode(record, bytes);
+    let declared = declarations.len() - usize::from(columns.is_empty());
+    for record in declarations.into_iter().take(declared) {
+        encoder.encode(record, &mut bytes);
     }
+    (encoder, bytes)
+}
+
+/// Makes a capture of `frames` frames with `spans` spans each, in repeated groups of two side by
+/// side inside a third. Frame numbers are the frame's place plus ten. Every thousandth frame has
+/// dropped 7 spans; `loss` is in every second frame.
+pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
+    let catalog = catalog();
+    let (mut encoder, bytes) = begin(&catalog);
+    let mut made = TestCapture {
+        bytes,
+        frame_ends: Vec::new(),
+    };
+    let bytes = &mut made.bytes;
     let mut start_ticks = 5_000;
     for frame in 0..frames {
         let length = frame_ns(frame);

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::RecordRef;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::reader::Capture;
+use vor_fixtures::even::begin;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
@@ -58,36 +59,8 @@ struct Made {
     origin_ns: i64,
 }
 
-/// Begins a capture.
-fn begun(catalog: &Catalog) -> (Encoder, Vec<u8>) {
-    let mut encoder = Encoder::new(Header {
-        file_id: 9,
-        pid: 5,
-        flags: Header::KEEPS_SPANS,
-        start_unix_ns: 1_700_000_000_000_000_000,
-        start_ticks: 0,
-    });
-    let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
-    let declarations = [
-        RecordRef::Clock(&catalog.timeline.syncs()[0]),
-        RecordRef::Sites {
-            first: SiteId(1),
-            sites: &catalog.sites,
-        },
-        RecordRef::Threads {
-            first: ThreadId(0),
-            threads: &catalog.threads,
-        },
-    ];
-    for record in declarations {
-        encoder.encode(record, &mut bytes);
-    }
-    (encoder, bytes)
-}
-
 fn encoded(catalog: &Catalog, batches: &[SpanBatch]) -> Vec<u8> {
-    let (mut encoder, mut bytes) = begun(catalog);
+    let (mut encoder, mut bytes) = begin(catalog);
     for batch in batches {
         encoder.encode(RecordRef::Batch(batch), &mut bytes);
     }

@@ -81,6 +81,18 @@ pub(crate) fn press(viewer: &mut Viewer, modifiers: Modifiers, key: Key) {
     settle(viewer);
 }
 
+/// Puts the first span of the first track into focus.
+pub(crate) fn focus_first(panel: &mut Panel) -> Span {
+    let track = &panel.store().layer().unwrap().tracks()[0];
+    let (track, span) = (track.id, track.rows[0].span_after(0).unwrap());
+    panel.view_mut().focus = Some(SpanRef {
+        track,
+        row: 0,
+        span,
+    });
+    span
+}
+
 fn focus(viewer: &Viewer) -> Option<Span> {
     let view = viewer.state().panel().view();
     view.focus.map(|focus| focus.span)
@@ -210,13 +222,7 @@ fn all_calls_of_a_span_in_focus_are_listed() {
     let mut viewer = opened(true);
     let panel = viewer.state_mut().panel_mut();
     panel.set_tab(Tab::Metrics);
-    let track = &panel.store().layer().unwrap().tracks()[0];
-    let (track, span) = (track.id, track.rows[0].span_after(0).unwrap());
-    panel.view_mut().focus = Some(SpanRef {
-        track,
-        row: 0,
-        span,
-    });
+    let span = focus_first(panel);
     settle(&mut viewer);
     viewer.get_by_label("Find all").click();
     settle(&mut viewer);

@@ -10,9 +10,8 @@ use vor_viz::find::Listed;
 use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
 use vor_viz::store::{Series, ValueSummary};
-use vor_viz::view::SpanRef;
 
-use crate::find::{FRAMES, SPANS, Viewer, opened, opened_bytes, press, settle};
+use crate::find::{FRAMES, SPANS, Viewer, focus_first, opened, opened_bytes, press, settle};
 use crate::pictures::rest;
 use crate::pointer::click;
 
@@ -344,13 +343,7 @@ fn on_a_phone(dark: bool) -> Viewer {
     viewer.set_size(vec2(390.0, 844.0));
     settle(&mut viewer);
     let panel = viewer.state_mut().panel_mut();
-    let track = &panel.store().layer().unwrap().tracks()[0];
-    let (track, span) = (track.id, track.rows[0].span_after(0).unwrap());
-    panel.view_mut().focus = Some(SpanRef {
-        track,
-        row: 0,
-        span,
-    });
+    focus_first(panel);
     settle(&mut viewer);
     rest(&mut viewer);
     viewer

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::RecordRef;
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
     TaskEventKind, ThreadBatch,
@@ -15,6 +15,7 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::model::waits;
+use vor_fixtures::even;
 
 /// The size of a game.
 #[derive(Clone, Copy)]
@@ -130,31 +131,7 @@ impl Game {
     /// Returns the bytes of its capture.
     pub fn capture(self) -> Vec<u8> {
         let catalog = self.catalog();
-        let mut encoder = Encoder::new(Header {
-            file_id: 7,
-            pid: 5,
-            flags: Header::KEEPS_SPANS,
-            start_unix_ns: 1_700_000_000_000_000_000,
-            start_ticks: 0,
-        });
-        let mut bytes = Vec::new();
-        encoder.header(&mut bytes);
-        let (sites, threads, columns) = (&catalog.sites, &catalog.threads, &catalog.columns);
-        let declarations = [
-            RecordRef::Clock(&catalog.timeline.syncs()[0]),
-            RecordRef::Sites {
-                first: SiteId(1),
-                sites,
-            },
-            RecordRef::Threads {
-                first: ThreadId(0),
-                threads,
-            },
-            RecordRef::Columns { first: 0, columns },
-        ];
-        for record in declarations {
-            encoder.encode(record, &mut bytes);
-        }
+        let (mut encoder, mut bytes) = even::begin(&catalog);
         let mut start_ticks = 10_000;
         for frame in 0..self.frames {
             let length = length_ns(frame);
