@@ -13,6 +13,7 @@ Ends with status 1 if two answers differ, and with 3 without Spark, after checki
 
 import argparse
 import csv
+import importlib.util
 import os
 import pathlib
 import sys
@@ -68,13 +69,26 @@ def open_s3(connection):
     connection.execute(f"CREATE SECRET ({', '.join(options)})")
 
 
+def jars(package, *names):
+    """Returns the Java archives with these names, from a Python package if it is installed."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else []
+    folders = [pathlib.Path(folder, "jars") for folder in folders]
+    return [jar for folder in folders for name in names for jar in folder.glob(f"{name}-*.jar")]
+
+
 def spark_s3(builder):
-    """Lets Spark read s3a:// with the connector of Hadoop, which it downloads."""
-    builder = (
-        builder.config("spark.jars.packages", "org.apache.hadoop:hadoop-aws:3.4.2")
-        .config("spark.hadoop.fs.s3a.access.key", os.environ["AWS_ACCESS_KEY_ID"])
-        .config("spark.hadoop.fs.s3a.secret.key", os.environ["AWS_SECRET_ACCESS_KEY"])
-    )
+    """Lets Spark read s3a:// with the connector of Hadoop: that of the package sagemaker_pyspark if
+    it is installed, or a download from Maven in the version of Spark's Hadoop."""
+    if connector := jars("sagemaker_pyspark", "hadoop-aws", "aws-java-sdk-bundle"):
+        builder = builder.config("spark.jars", ",".join(map(str, connector)))
+    else:
+        (hadoop,) = jars("pyspark", "hadoop-client-api")
+        version = hadoop.stem.rpartition("-")[2]
+        builder = builder.config("spark.jars.packages", f"org.apache.hadoop:hadoop-aws:{version}")
+    builder = builder.config(
+        "spark.hadoop.fs.s3a.access.key", os.environ["AWS_ACCESS_KEY_ID"]
+    ).config("spark.hadoop.fs.s3a.secret.key", os.environ["AWS_SECRET_ACCESS_KEY"])
     if endpoint := os.environ.get("AWS_ENDPOINT"):
         builder = builder.config("spark.hadoop.fs.s3a.endpoint", endpoint).config(
             "spark.hadoop.fs.s3a.path.style.access", "true"

@@ -1,9 +1,11 @@
-"""python3 -m ship VOR FLEET FOLDER: ships a fleet to an S3 server that fails, and judges the result.
+"""python3 -m ship VOR FLEET FOLDER [--spark]: ships a fleet to an S3 server that fails, and judges
+the result.
 
 VOR is the command, FLEET what the example `fleet` writes, FOLDER is empty. `vor ship` is killed at
-random moments. Then each object is compared with its segment, and DuckDB reads the tables where
-they lie. Then the fleet goes to Google's storage in the same way, and to Azure's if the variable
-AZURITE has the path of the emulator. Ends with status 3 if DuckDB could not read.
+random moments. Then each object is compared with its segment, and DuckDB, with --spark also Spark,
+reads the tables where they lie. Then the fleet goes to Google's storage in the same way, and to
+Azure's if the variable AZURITE has the path of the emulator. Ends with status 3 if DuckDB could not
+read.
 """
 import logging
 import os
@@ -144,14 +146,13 @@ def ship_all(vor, fleet, folder, proxy):
     return segments, damaged
 
 
-def ask_the_fleet(fleet, address):
+def ask_the_fleet(fleet, address, engines):
     """Runs the questions of the example against the storage."""
     env = os.environ | {
         "AWS_ACCESS_KEY_ID": "oracle", "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_ENDPOINT": f"http://{address}"}
-    command = [sys.executable, "examples/fleet/ask.py", fleet, "--data", TARGET,
-               "--only", "duckdb"]
-    result = subprocess.run(command, env=env, timeout=120)
+    command = [sys.executable, "examples/fleet/ask.py", fleet, "--data", TARGET, *engines]
+    result = subprocess.run(command, env=env, timeout=400)
     judge.expect(result.returncode == 0, "the answers from the storage are wrong")
 
 
@@ -162,6 +163,9 @@ def other_storages():
 
 
 def main(argv):
+    engines = ["--only", "duckdb"]
+    if argv[3:] == ["--spark"]:
+        argv, engines = argv[:3], []
     if len(argv) != 3:
         sys.exit(__doc__)
     vor, fleet, folder = (pathlib.Path(arg).absolute() for arg in argv)
@@ -178,7 +182,7 @@ def main(argv):
             print(judge.judge_counts(found, expected))
             sys.exit(3)
         print("in place:", judge.judge_counts(duckdb_counts(address), expected))
-        ask_the_fleet(fleet, address)
+        ask_the_fleet(fleet, address, engines)
         for make in other_storages():
             folder_of = folder / make.__name__
             folder_of.mkdir()
