@@ -116,18 +116,32 @@ fn run_others(state: &str) {
     print(state, &names, &times);
 }
 
+/// A message of the contest `N`. With a type per contest, the code of each channel has one user, as
+/// in a program that uses the channel in one way: the compiler puts it there. See [`Shared`].
+struct Message<const N: usize>(u64);
+
 fn run_channels(state: &str) {
     let (std_sender, std_receiver) = mpsc::channel();
     let (sender, receiver) = channel::channel();
+    let (std_polled, std_polled_receiver) = mpsc::channel();
+    let (polled, polled_receiver) = channel::channel();
+    let (std_shared, std_shared_receiver) = mpsc::channel();
+    let (shared, shared_receiver) = channel::channel();
+    std_shared.send(Shared(1)).unwrap();
+    shared.send(Shared(1)).unwrap();
+    black_box((
+        std_shared_receiver.try_recv().unwrap(),
+        shared_receiver.try_recv().unwrap(),
+    ));
     let (std_other, std_other_receiver) = mpsc::channel();
     let (other, other_receiver) = channel::channel();
-    // Four threads have counts of their own, here threads that have ended.
+    // Four threads have counts of their own before, here threads that have ended.
     let all_have_sent = Barrier::new(4);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                std_other.send(0_u64).unwrap();
-                other.send(0_u64).unwrap();
+                std_other.send(Message::<2>(0)).unwrap();
+                other.send(Message::<2>(0)).unwrap();
                 all_have_sent.wait();
             });
         }
@@ -139,6 +153,8 @@ fn run_channels(state: &str) {
         "vor send, recv",
         "std send, try_recv",
         "vor send, try_recv",
+        "std, shared code",
+        "vor, shared code",
         "std, a fifth thread",
         "vor, a fifth thread",
         "std bounded send, recv",
@@ -150,46 +166,54 @@ fn run_channels(state: &str) {
     ];
     let mut loops = [
         timed(|| {
-            black_box(&std_sender).send(1_u64).unwrap();
-            black_box(black_box(&std_receiver).recv().unwrap());
+            black_box(&std_sender).send(Message::<0>(1)).unwrap();
+            black_box(black_box(&std_receiver).recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&sender).send(1_u64).unwrap();
-            black_box(black_box(&receiver).recv().unwrap());
+            black_box(&sender).send(Message::<0>(1)).unwrap();
+            black_box(black_box(&receiver).recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&std_sender).send(1_u64).unwrap();
-            black_box(black_box(&std_receiver).try_recv().unwrap());
+            black_box(&std_polled).send(Message::<1>(1)).unwrap();
+            black_box(black_box(&std_polled_receiver).try_recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&sender).send(1_u64).unwrap();
-            black_box(black_box(&receiver).try_recv().unwrap());
+            black_box(&polled).send(Message::<1>(1)).unwrap();
+            black_box(black_box(&polled_receiver).try_recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&std_other).send(1_u64).unwrap();
-            black_box(black_box(&std_other_receiver).recv().unwrap());
+            black_box(&std_shared).send(Shared(1)).unwrap();
+            black_box(black_box(&std_shared_receiver).recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&other).send(1_u64).unwrap();
-            black_box(black_box(&other_receiver).recv().unwrap());
+            black_box(&shared).send(Shared(1)).unwrap();
+            black_box(black_box(&shared_receiver).recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&std_bounded).send(1_u64).unwrap();
-            black_box(black_box(&std_bounded_receiver).recv().unwrap());
+            black_box(&std_other).send(Message::<2>(1)).unwrap();
+            black_box(black_box(&std_other_receiver).recv().unwrap().0);
         }),
         timed(|| {
-            black_box(&bounded).send(1_u64).unwrap();
-            black_box(black_box(&bounded_receiver).recv().unwrap());
+            black_box(&other).send(Message::<2>(1)).unwrap();
+            black_box(black_box(&other_receiver).recv().unwrap().0);
+        }),
+        timed(|| {
+            black_box(&std_bounded).send(Message::<3>(1)).unwrap();
+            black_box(black_box(&std_bounded_receiver).recv().unwrap().0);
+        }),
+        timed(|| {
+            black_box(&bounded).send(Message::<3>(1)).unwrap();
+            black_box(black_box(&bounded_receiver).recv().unwrap().0);
         }),
         timed(|| {
             let (sender, receiver) = mpsc::channel();
-            sender.send(1_u64).unwrap();
-            black_box(receiver.recv().unwrap());
+            sender.send(Message::<4>(1)).unwrap();
+            black_box(receiver.recv().unwrap().0);
         }),
         timed(|| {
             let (sender, receiver) = channel::channel();
-            sender.send(1_u64).unwrap();
-            black_box(receiver.recv().unwrap());
+            sender.send(Message::<4>(1)).unwrap();
+            black_box(receiver.recv().unwrap().0);
         }),
         timed(|| drop(black_box(&std_sender).clone())),
         timed(|| drop(black_box(&sender).clone())),
@@ -286,20 +310,20 @@ macro_rules! run_channels_of {
             ];
             let mut loops = [
                 timed(|| {
-                    black_box(&their_sender).send(1_u64).unwrap();
-                    black_box(black_box(&their_receiver).recv().unwrap());
+                    black_box(&their_sender).send(Message::<0>(1)).unwrap();
+                    black_box(black_box(&their_receiver).recv().unwrap().0);
                 }),
                 timed(|| {
-                    black_box(&sender).send(1_u64).unwrap();
-                    black_box(black_box(&receiver).recv().unwrap());
+                    black_box(&sender).send(Message::<0>(1)).unwrap();
+                    black_box(black_box(&receiver).recv().unwrap().0);
                 }),
                 timed(|| {
-                    black_box(&their_bounded).send(1_u64).unwrap();
-                    black_box(black_box(&their_bounded_receiver).recv().unwrap());
+                    black_box(&their_bounded).send(Message::<1>(1)).unwrap();
+                    black_box(black_box(&their_bounded_receiver).recv().unwrap().0);
                 }),
                 timed(|| {
-                    black_box(&bounded).send(1_u64).unwrap();
-                    black_box(black_box(&bounded_receiver).recv().unwrap());
+                    black_box(&bounded).send(Message::<1>(1)).unwrap();
+                    black_box(black_box(&bounded_receiver).recv().unwrap().0);
                 }),
                 timed(|| drop(black_box(&their_receiver).clone())),
                 timed(|| drop(black_box(&receiver).clone())),
