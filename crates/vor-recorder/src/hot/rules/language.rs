@@ -59,8 +59,9 @@ struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Glob {
     text: String,
-    /// Bytes before the first wildcard, which most texts already differ from.
-    literal_bytes: usize,
+    /// Bytes before the first wildcard and behind the last `*`, from which most texts differ.
+    begin_bytes: usize,
+    end_bytes: usize,
     shape: Shape,
 }
 
@@ -69,11 +70,9 @@ struct Glob {
 enum Shape {
     /// `text`
     Literal,
-    /// `text*`, also `*`.
-    Prefix,
-    /// `*text`
-    Suffix,
-    /// Texts with `*` between them.
+    /// `text*text`, also `text*`, `*text` and `*`.
+    Ends,
+    /// `text*text*text`, also with more texts.
     Texts,
     /// Also with `?`.
     Any,
@@ -171,15 +170,20 @@ impl ScopeRules {
 
 impl Glob {
     fn new(text: &str) -> Self {
-        let literal_bytes = text.find(['*', '?']).unwrap_or(text.len());
+        let begin_bytes = text.find(['*', '?']).unwrap_or(text.len());
+        let end_bytes = text.rfind('*').map_or(0, |at| text.len() - at - 1);
         Self {
             text: text.to_owned(),
-            literal_bytes,
-            shape: match (literal_bytes, &text[literal_bytes..]) {
-                (_, "") => Shape::Literal,
-                (_, "*") => Shape::Prefix,
-                (_, rest) if rest.contains('?') => Shape::Any,
-                (0, rest) if !rest[1..].contains('*') => Shape::Suffix,
+            begin_bytes,
+            end_bytes,
+            shape: match text[begin_bytes..]
+                .bytes()
+                .filter(|byte| *byte == b'*')
+                .count()
+            {
+                _ if text.contains('?') => Shape::Any,
+                0 => Shape::Literal,
+                1 => Shape::Ends,
                 _ => Shape::Texts,
             },
         }
@@ -190,174 +194,164 @@ impl Glob {
     }
 
     fn is_match(&self, text: &str) -> bool {
-        self.is_match_of([text, "", ""])
+        self.is_match_of(text.as_bytes())
     }
 
-    /// Returns whether it matches these texts, one behind the other.
-    fn is_match_of(&self, parts: [&str; 3]) -> bool {
-        let mut literal = &self.text.as_bytes()[..self.literal_bytes];
-        let mut left = 0;
-        for part in parts.map(str::as_bytes) {
-            let (compared, rest) = literal.split_at(literal.len().min(part.len()));
-            if !part.starts_with(compared) {
-                return false;
-            }
-            literal = rest;
-            left += part.len() - compared.len();
+    fn is_match_of(&self, text: &[u8]) -> bool {
+        let glob = self.text.as_bytes();
+        if self.shape == Shape::Any {
+            return glob_matches(glob, text);
         }
-        literal.is_empty()
-            && match self.shape {
-                Shape::Literal => left == 0,
-                Shape::Prefix => true,
-                Shape::Suffix => ends_with(parts, &self.text.as_bytes()[1..]),
-                Shape::Texts => match parts {
-                    [text, "", ""] => has_texts(&self.text, text),
-                    _ => has_texts(&self.text, &parts.concat()),
-                },
-                Shape::Any => glob_matches(&self.text, || parts.into_iter().flat_map(str::chars)),
-            }
+        let Some(rest) = text.strip_prefix(&glob[..self.begin_bytes]) else {
+            return false;
+        };
+        if self.shape == Shape::Literal {
+            return rest.is_empty();
+        }
+        let end_at = glob.len() - self.end_bytes;
+        let Some(between) = rest.strip_suffix(&glob[end_at..]) else {
+            return false;
+        };
+        self.shape == Shape::Ends || has_texts(&glob[self.begin_bytes..end_at], between)
     }
 }
 
-/// Places in a path at which patterns may begin that need no allocation.
-const FEW_STARTS: usize = 12;
+/// Bytes of a path, and places in it at which patterns may begin, that need no allocation.
+const SHORT_BYTES: usize = 96;
+const FEW_STARTS: usize = 8;
 
-/// A place in a path, and the byte there, from which most patterns differ.
-#[derive(Clone, Copy, Debug, Default)]
-struct Start {
-    at: u32,
-    byte: u8,
-}
-
-/// The module and the name of a scope, and where patterns may begin in them.
-struct ScopePath<'a> {
-    module: &'a str,
-    name: &'a str,
-    starts: [Start; FEW_STARTS],
+/// The path of a scope, and where patterns may begin in it.
+struct ScopePath {
+    short: [u8; SHORT_BYTES],
+    len: usize,
+    /// The bytes of a path that `short` has no room for.
+    long: Vec<u8>,
+    starts: [usize; FEW_STARTS],
     used: usize,
     /// Further ones, of which few paths have any.
-    more_starts: Vec<Start>,
+    more_starts: Vec<usize>,
 }
 
-impl<'a> ScopePath<'a> {
-    fn new(module: &'a str, name: &'a str) -> Self {
+impl ScopePath {
+    fn new(module: &str, name: &str) -> Self {
+        let separator = if module.is_empty() { "" } else { "::" };
         let mut path = Self {
-            module,
-            name,
-            starts: [Start::default(); FEW_STARTS],
-            used: 0,
+            short: [0; SHORT_BYTES],
+            len: module.len() + separator.len() + name.len(),
+            long: Vec::new(),
+            starts: [0; FEW_STARTS],
+            used: 1,
             more_starts: Vec::new(),
         };
-        // The name counts from behind the module and a separator.
-        let mut offset = 0;
-        for text in [module, name].into_iter().filter(|text| !text.is_empty()) {
-            let bytes = text.as_bytes();
-            path.add(offset, bytes.first());
-            let mut at = 0;
-            while let Some(found) = text[at..].find(':') {
-                at += found + 1;
-                if bytes.get(at) == Some(&b':') {
-                    at += 1;
-                    path.add(offset + at, bytes.get(at));
-                }
-            }
-            offset += text.len() + 2;
+        let mut free = &mut path.short[..];
+        if path.len > SHORT_BYTES {
+            path.long.resize(path.len, 0);
+            free = &mut path.long;
         }
+        for part in [module, separator, name] {
+            let (place, rest) = free.split_at_mut(part.len());
+            place.copy_from_slice(part.as_bytes());
+            free = rest;
+        }
+        path.find_starts();
         path
     }
 
-    /// Adds a place. At the end of the module, a separator comes next.
-    fn add(&mut self, at: usize, byte: Option<&u8>) {
-        let start = Start {
-            at: at as u32,
-            byte: byte.copied().unwrap_or(b':'),
-        };
-        match self.starts.get_mut(self.used) {
-            Some(place) => {
-                *place = start;
-                self.used += 1;
+    fn bytes(&self) -> &[u8] {
+        self.short.get(..self.len).unwrap_or(&self.long)
+    }
+
+    /// Finds the places behind each `::`.
+    fn find_starts(&mut self) {
+        let mut at = 0;
+        while let Some(pair) = self.bytes().get(at..at + 2) {
+            if pair != b"::" {
+                at += 1;
+                continue;
             }
-            None => self.more_starts.push(start),
+            at += 2;
+            match self.starts.get_mut(self.used) {
+                Some(start) => {
+                    *start = at;
+                    self.used += 1;
+                }
+                None => self.more_starts.push(at),
+            }
         }
     }
 
     /// Compares a glob with the path from its begin, and from each `::` on.
     fn is_matched(&self, glob: &Glob) -> bool {
-        let name_start = match self.module.len() {
-            0 => 0,
-            len => len + 2,
-        };
-        let first = glob.text.as_bytes()[..glob.literal_bytes].first();
-        let mut starts = self.starts[..self.used].iter().chain(&self.more_starts);
+        let bytes = self.bytes();
         if glob.text.starts_with('*') {
             // A match from a later place on is also one from the begin on.
-            starts = self.starts[..self.used.min(1)].iter().chain(&[]);
+            return glob.is_match_of(bytes);
         }
-        let mut starts = starts.filter(|start| first.is_none_or(|first| *first == start.byte));
-        starts.any(|start| {
-            let at = start.at as usize;
-            match at.checked_sub(name_start) {
-                Some(in_name) => glob.is_match(&self.name[in_name..]),
-                None => glob.is_match_of([&self.module[at..], "::", self.name]),
-            }
-        })
+        // Most patterns differ in their first byte.
+        let first = glob.text.bytes().next().filter(|byte| *byte != b'?');
+        let may_begin = |start: usize| first.is_none() || bytes.get(start).copied() == first;
+        let mut starts = self.starts[..self.used].iter().chain(&self.more_starts);
+        starts.any(|start| may_begin(*start) && glob.is_match_of(&bytes[*start..]))
     }
 }
 
-/// Returns whether these texts, one behind the other, end with another one.
-fn ends_with(parts: [&str; 3], mut end: &[u8]) -> bool {
-    for part in parts.map(str::as_bytes).into_iter().rev() {
-        let (rest, compared) = end.split_at(end.len() - end.len().min(part.len()));
-        if !part.ends_with(compared) {
-            return false;
-        }
-        end = rest;
-    }
-    end.is_empty()
+/// Returns whether a text has the texts of a glob between `*` in their order.
+fn has_texts(glob: &[u8], text: &[u8]) -> bool {
+    let mut wanted = glob.split(|byte| *byte == b'*');
+    wanted
+        .try_fold(text, |rest, wanted| find(rest, wanted))
+        .is_some()
 }
 
-/// Returns whether a text begins with the first text of a glob, ends with its last one, and has the
-/// others between them in their order.
-fn has_texts(glob: &str, text: &str) -> bool {
-    let mut wanted = glob.split('*');
-    let (first, last) = (wanted.next(), wanted.next_back());
-    let (Some(first), Some(last)) = (first, last) else {
-        return glob == text;
+/// Returns what comes behind a text in a longer one.
+fn find<'a>(text: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+    let (first, more) = match wanted {
+        [] => return Some(text),
+        [first, more @ ..] => (first, more),
     };
-    let between = text.strip_prefix(first);
-    let rest = between.and_then(|text| {
-        wanted.try_fold(text, |rest, wanted| {
-            let at = rest.find(wanted)?;
-            Some(&rest[at + wanted.len()..])
-        })
-    });
-    rest.is_some_and(|rest| rest.ends_with(last))
-}
-
-/// Returns whether a glob matches a text. A `*` first takes nothing, and one character more each
-/// time that the rest does not match. Only the last `*` must be tried again, so this takes at most
-/// the product of both lengths.
-fn glob_matches<I: Iterator<Item = char> + Clone>(glob: &str, text: impl Fn() -> I) -> bool {
-    let (mut text, mut glob) = (text(), glob.chars());
-    let mut retry: Option<(I, std::str::Chars<'_>)> = None;
+    let mut rest = text;
     loop {
-        match (glob.next(), text.clone().next()) {
-            (Some('*'), _) => retry = Some((text.clone(), glob.clone())),
-            (None, None) => return true,
-            (Some(wanted), Some(found)) if wanted == found || wanted == '?' => {
-                text.next();
-            }
-            _ => {
-                let Some((from, rest)) = &mut retry else {
-                    return false;
-                };
-                if from.next().is_none() {
-                    return false;
-                }
-                (text, glob) = (from.clone(), rest.clone());
-            }
+        let at = rest.iter().position(|byte| byte == first)?;
+        rest = &rest[at + 1..];
+        if let Some(behind) = rest.strip_prefix(more) {
+            return Some(behind);
         }
     }
+}
+
+/// Returns whether a glob matches a text. A `*` first takes nothing, and one byte more each time
+/// that the rest does not match. Only the last `*` must be tried again, so this takes at most the
+/// product of both lengths.
+fn glob_matches(mut glob: &[u8], mut text: &[u8]) -> bool {
+    let mut retry = None;
+    loop {
+        let next = match (glob.split_first(), text.split_first()) {
+            (None, None) => return true,
+            (Some((b'*', more)), _) => {
+                retry = Some((more, text));
+                glob = more;
+                continue;
+            }
+            (Some((b'?', more)), Some(_)) => char_len(text).map(|len| (more, &text[len..])),
+            (Some((wanted, more)), Some((found, rest))) if wanted == found => Some((more, rest)),
+            _ => None,
+        };
+        (glob, text) = match (next, retry) {
+            (Some(next), _) => next,
+            (None, Some((more, [_, rest @ ..]))) => {
+                retry = Some((more, rest));
+                (more, rest)
+            }
+            _ => return false,
+        };
+    }
+}
+
+/// Returns the length of the character with which a text begins, or nothing within a character.
+fn char_len(text: &[u8]) -> Option<usize> {
+    let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
+    let (first, rest) = text.split_first()?;
+    (!is_inside(first)).then(|| 1 + rest.iter().take_while(|byte| is_inside(byte)).count())
 }
 
 impl FromStr for ScopeRules {
@@ -707,15 +701,15 @@ mod tests {
         }
 
         #[test]
-        fn a_glob_matches_as_its_definition_says(glob in "[ab*?]{0,7}", text in "[abc]{0,8}") {
+        fn a_glob_matches_as_its_definition_says(glob in "[aé*?]{0,7}", text in "[aéè]{0,8}") {
             let [g, t] = [&glob, &text].map(|text| text.chars().collect::<Vec<_>>());
             prop_assert_eq!(Glob::new(&glob).is_match(&text), matches_by_definition(&g, &t));
         }
 
         #[test]
         fn a_path_matches_from_its_begin_or_any_separator(
-            glob in "[a*]{1,3}(::[a*]{1,2})?",
-            module in "(a{1,2}::){0,2}a?",
+            glob in "[a*?]{1,3}(::[a*]{1,2})?",
+            module in "(a{1,2}::){0,2}a?|(a{1,12}::){7,12}a",
             name in "a{1,2}(::a)?",
         ) {
             let path = if module.is_empty() { name.clone() } else { format!("{module}::{name}") };
