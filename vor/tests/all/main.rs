@@ -38,6 +38,7 @@ mod segments;
 mod segments_tail;
 mod ship;
 mod smoke;
+mod soak;
 mod tokio_tasks;
 mod tower_requests;
 mod tracing_attributes;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::robust_support::{captures, child, folder, role, vor_lines};
+use crate::robust_support::{captures, child, folder, on_small_disk, role, vor_lines};
 use vor::capture::{Capture, Event, Piece, SegmentedCapture};
 use vor_fixtures::process::run_to_success as run;
 use vor_fixtures::test_name;
@@ -708,7 +708,6 @@ fn a_killed_process_leaves_whole_segments_and_one_torn_record_at_most() {
     assert!(unfinished > 0, "no kill hit a segment");
 }
 
-/// The disk is a file system in memory, in a name space of its own, which not every system allows.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_costs_the_oldest_segments() {
@@ -729,30 +728,10 @@ fn a_full_disk_costs_the_oldest_segments() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let disk = folder.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let mounted = format!("mount -t tmpfs -o size=200k none {}", disk.display());
     let inside = child(test_name!(), "full", folder.path());
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
-    command.arg(format!("{mounted} || exit 99; exec \"$0\" \"$@\""));
-    command.arg(inside.get_program()).args(inside.get_args());
-    for (name, value) in inside.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    let output = command.output();
-    let is_missing = output.as_ref().map_or(true, |output| {
-        output.status.code() == Some(99)
-            || !folder.path().join("kept").exists() && output.stdout.is_empty()
-    });
-    if is_missing {
-        eprintln!("SKIPPED: a full disk; this system allows no name spaces: {output:?}");
+    let Some(output) = on_small_disk(inside, folder.path(), 200_000) else {
         return;
-    }
-    let output = output.unwrap();
+    };
     assert!(output.status.success(), "{output:?}");
     let lines = vor_lines(&output);
     assert_eq!(lines.len(), 1, "{lines:?}");

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::frame::FrameSnapshot;
@@ -29,6 +29,34 @@ pub fn child(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = vor_fixtures::process::child(test, role);
     command.env(FOLDER, folder);
     command
+}
+
+/// Runs a child whose folder has a disk of its own, `disk`: a file system in memory, in a name space
+/// that ends with the child. Returns nothing, and says so, if this system allows no name spaces.
+#[cfg(target_os = "linux")]
+pub fn on_small_disk(inside: Command, folder: &Path, bytes: u64) -> Option<Output> {
+    let disk = folder.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let name_space = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        command
+    };
+    let mount = format!("mount -t tmpfs -o size={bytes} none {}", disk.display());
+    let allowed = name_space(&mount).output();
+    if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: a full disk; this system allows no name spaces: {allowed:?}");
+        return None;
+    }
+    let mut command = name_space(&format!("{mount} && exec \"$0\" \"$@\""));
+    command.arg(inside.get_program()).args(inside.get_args());
+    for (name, value) in inside.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Some(command.output().unwrap())
 }
 
 /// The contents of a capture.
