@@ -3,7 +3,11 @@
 //! The folder is read anew each time, so that segments of earlier runs count, and those that
 //! someone else deleted do not. A file is deleted only if it has one of the recorder's names, no
 //! file `<name>.lock` lies beside it, and no recorder is writing it.
+//!
+//! The clock may be set back at any moment. So a recorder's own segments are in the order in which
+//! it began them, and newer than those of others, which are in the order of their times.
 
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,6 +23,10 @@ pub(in crate::sinks) struct Limits {
     pub(in crate::sinks) count: Option<u64>,
 }
 
+/// A segment from so far in the future has a time of a clock that was wrong, and is taken for old.
+/// One from the near future was written shortly before the clock was set back.
+const NEAR_FUTURE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The segments of a folder.
 #[derive(Debug)]
 pub(in crate::sinks) struct Keeper {
@@ -26,6 +34,9 @@ pub(in crate::sinks) struct Keeper {
     limits: Limits,
     /// The segment that this recorder writes.
     current: PathBuf,
+    /// The segments that this recorder began, as far as they are there, numbered from 0.
+    own: HashMap<PathBuf, u64>,
+    own_begun: u64,
     has_reported_full: bool,
     has_reported_locked: bool,
 }
@@ -33,8 +44,9 @@ pub(in crate::sinks) struct Keeper {
 struct Segment {
     path: PathBuf,
     bytes: u64,
-    /// When it was last written. A time in the future counts as the earliest: the clock was set
-    /// back since, so everything that was written after that is newer.
+    /// Its number among those of this recorder.
+    own: Option<u64>,
+    /// When it was last written.
     written: SystemTime,
     age: Duration,
 }
@@ -45,6 +57,8 @@ impl Keeper {
             names,
             limits,
             current: PathBuf::new(),
+            own: HashMap::new(),
+            own_begun: 0,
             has_reported_full: false,
             has_reported_locked: false,
         }
@@ -58,9 +72,11 @@ impl Keeper {
         self.limits
     }
 
-    /// Sets which segment is being written.
+    /// Sets which segment is being written. It is newer than all others.
     pub(in crate::sinks) fn set_current(&mut self, path: &Path) {
         self.current = path.to_owned();
+        self.own.insert(path.to_owned(), self.own_begun);
+        self.own_begun += 1;
     }
 
     /// Deletes the oldest segments until those that stay keep to the limits together with
@@ -108,7 +124,7 @@ impl Keeper {
     }
 
     /// Returns all segments, the oldest first.
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&mut self) -> Vec<Segment> {
         let now = SystemTime::now();
         let entries = fs::read_dir(self.names.folder()).into_iter().flatten();
         let mut segments: Vec<Segment> = entries
@@ -120,19 +136,23 @@ impl Keeper {
                 // A link is not followed: it is not a file that a recorder wrote.
                 let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
                 let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                let age = now.duration_since(written);
+                let path = entry.path();
                 Some(Segment {
-                    path: entry.path(),
+                    own: self.own.get(&path).copied(),
+                    path,
                     bytes: metadata.len(),
-                    written: match age {
-                        Ok(_) => written,
-                        Err(_) => SystemTime::UNIX_EPOCH,
-                    },
-                    age: age.unwrap_or_default(),
+                    written,
+                    age: now.duration_since(written).unwrap_or_default(),
                 })
             })
             .collect();
-        segments.sort_by(|a, b| (a.written, &a.path).cmp(&(b.written, &b.path)));
+        let is_past = |segment: &Segment| segment.written <= now + NEAR_FUTURE;
+        let key = |segment: &Segment| (segment.own, is_past(segment), segment.written);
+        segments.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
+        let own = segments
+            .iter()
+            .filter_map(|segment| Some((segment.path.clone(), segment.own?)));
+        self.own = own.collect();
         segments
     }
 
@@ -299,17 +319,36 @@ mod tests {
     }
 
     #[test]
-    fn segments_from_the_future_are_the_oldest() {
-        let mut made = make(
-            3,
-            Limits {
-                count: Some(2),
-                ..NONE
-            },
-        );
-        let future = SystemTime::now() + Duration::from_secs(7200);
-        write(made.folder.path(), "run-000040.vor", future, 0);
-        made.keeper.trim(0, 0);
-        assert_eq!(made.kept(), [1, 2]);
+    fn after_the_clock_was_set_back_the_oldest_still_go_first() {
+        for (ahead_s, oldest) in [(7200, [0, 1, 2, 40]), (30 * 86_400, [40, 0, 1, 2])] {
+            let mut made = make(3, NONE);
+            let future = SystemTime::now() + Duration::from_secs(ahead_s);
+            write(made.folder.path(), "run-000040.vor", future, 0);
+            for gone in oldest {
+                assert!(made.kept().contains(&gone));
+                assert!(made.keeper.free_one());
+                assert!(!made.kept().contains(&gone), "{gone} goes first");
+            }
+        }
+    }
+
+    #[test]
+    fn own_segments_are_the_newest_in_the_order_in_which_they_began() {
+        let mut made = make(4, NONE);
+        let now = SystemTime::now();
+        let set_back = [(52, 10), (50, 0), (51, 3600)];
+        for (name, minutes) in set_back {
+            let name = format!("run-0000{name}.vor");
+            write(made.folder.path(), &name, now, minutes);
+            made.keeper.set_current(&made.folder.path().join(name));
+        }
+        for kept in [&[2, 3, 50, 51, 52][..], &[50, 51, 52], &[50, 51], &[51]] {
+            while made.kept().len() > kept.len() {
+                assert!(made.keeper.free_one());
+            }
+            assert_eq!(made.kept(), kept);
+        }
+        assert!(!made.keeper.free_one());
+        assert_eq!(made.keeper.own.len(), 1);
     }
 }
