@@ -16,9 +16,9 @@ use super::loader::{Delivery, Loader, Request, Step};
 use super::whole_work::{PictureRequest, WholeRequest};
 use crate::store::{Layer, Store};
 
-/// Interval between checks for file growth. With the recorder's 20 ms, what is shown is less than
-/// 100 ms old.
-pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(50);
+/// Interval between checks for file growth. With the recorder's 20 ms, what is shown is mostly less
+/// than 60 ms old.
+const GROWTH_POLL: Duration = Duration::from_millis(20);
 
 /// Capacity for deliveries. Each request brings at most two windows, and new frames of some
 /// megabytes arrive one by one.
@@ -192,6 +192,13 @@ impl Driver {
                     context.request_repaint();
                 }
             }
+        }
+    }
+
+    /// Without threads, only a pass can check for growth, so another one comes soon.
+    pub(crate) fn wait_for_growth(&self, context: &egui::Context) {
+        if let Self::Inline { .. } = self {
+            context.request_repaint_after(GROWTH_POLL);
         }
     }
 

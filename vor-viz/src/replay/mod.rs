@@ -39,7 +39,7 @@ use crate::panel::Panel;
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
 use capture_file::{CaptureFile, Origin};
-use driver::{Driver, GROWTH_POLL};
+use driver::Driver;
 use loader::{Delivery, Loader, Request, Side};
 
 pub use capture_file::Arriving;
@@ -554,7 +554,7 @@ impl ReplayState {
         }
         self.show_awaited_place();
         if self.following && self.can_follow() {
-            ctx.request_repaint_after(GROWTH_POLL);
+            self.driver.wait_for_growth(ctx);
         }
     }
 
