@@ -300,9 +300,19 @@ macro_rules! run_channels_of {
             let (sender, receiver) = ours::unbounded();
             let (their_bounded, their_bounded_receiver) = $theirs::bounded(16);
             let (bounded, bounded_receiver) = ours::bounded(16);
+            let (their_shared, their_shared_receiver) = $theirs::unbounded();
+            let (shared, shared_receiver) = ours::unbounded();
+            their_shared.try_send(Shared(1)).unwrap();
+            shared.try_send(Shared(1)).unwrap();
+            black_box((
+                their_shared_receiver.try_recv().unwrap(),
+                shared_receiver.try_recv().unwrap(),
+            ));
             let names = [
                 concat!($name, " send, recv"),
                 "vor send, recv",
+                concat!($name, ", shared code"),
+                "vor, shared code",
                 concat!($name, " bounded"),
                 "vor bounded",
                 concat!($name, " clone, drop"),
@@ -316,6 +326,14 @@ macro_rules! run_channels_of {
                 timed(|| {
                     black_box(&sender).send(Message::<0>(1)).unwrap();
                     black_box(black_box(&receiver).recv().unwrap().0);
+                }),
+                timed(|| {
+                    black_box(&their_shared).send(Shared(1)).unwrap();
+                    black_box(black_box(&their_shared_receiver).recv().unwrap().0);
+                }),
+                timed(|| {
+                    black_box(&shared).send(Shared(1)).unwrap();
+                    black_box(black_box(&shared_receiver).recv().unwrap().0);
                 }),
                 timed(|| {
                     black_box(&their_bounded).send(Message::<1>(1)).unwrap();
@@ -343,36 +361,6 @@ macro_rules! run_channels_of {
 /// A message whose channels are also used otherwise than by `send` and `recv`. The compiler puts
 /// the code of a channel into its only user, so a channel with two is slower.
 struct Shared(u64);
-
-/// The same contest of programs that wait for messages, and elsewhere only look for some.
-fn run_crossbeam_shared(state: &str) {
-    use vor::sync::crossbeam as ours;
-
-    let (their_sender, their_receiver) = crossbeam_channel::unbounded();
-    let (sender, receiver) = ours::unbounded();
-    their_sender.try_send(Shared(1)).unwrap();
-    sender.try_send(Shared(1)).unwrap();
-    black_box((
-        their_receiver.try_recv().unwrap(),
-        receiver.try_recv().unwrap(),
-    ));
-    let mut loops = [
-        timed(|| {
-            black_box(&their_sender).send(Shared(1)).unwrap();
-            black_box(black_box(&their_receiver).recv().unwrap().0);
-        }),
-        timed(|| {
-            black_box(&sender).send(Shared(1)).unwrap();
-            black_box(black_box(&receiver).recv().unwrap().0);
-        }),
-    ];
-    let times = contest(ROUNDS, ITERATIONS / 4, &mut loops, ROUNDS, &mut || {});
-    print(
-        state,
-        &["crossbeam, shared code", "vor, shared code"],
-        &times,
-    );
-}
 
 run_channels_of! { run_crossbeam, "crossbeam", crossbeam_channel, vor::sync::crossbeam }
 run_channels_of! { run_flume, "flume", flume, vor::sync::flume }
@@ -484,7 +472,6 @@ const GROUPS: &[(&str, Group)] = &[
     ("blocked", run_blocked),
     ("parking_lot", run_parking_lot),
     ("crossbeam", run_crossbeam),
-    ("crossbeam_shared", run_crossbeam_shared),
     ("flume", run_flume),
     ("flows", run_flows),
     ("tokio", tokio::run),
