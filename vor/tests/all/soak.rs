@@ -1,5 +1,6 @@
 //! Run after run into one folder of a small disk, while the clock jumps, other files fill the disk,
-//! and the runs are killed: each run's spans stay without a gap up to the last one that was flushed.
+//! and the runs are killed. The spans of each run stay without a gap up to the last one that was
+//! flushed.
 //!
 //! Variables, for longer soaks: `SOAK_ROUNDS`, `SOAK_SEED`, and `SOAK_FAKETIME`, the path of
 //! libfaketime, without which the clock does not jump.
