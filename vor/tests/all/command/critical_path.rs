@@ -435,7 +435,9 @@ mod recorded {
             let found = run("critical-path", &path, &["--json", "--task", task]).json();
             let waits = found["steps"].as_array().unwrap().iter();
             let waits = waits.filter(|step| step["state"] == "waiting");
-            let waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
+            let mut waits: Vec<_> = waits.map(|step| &step["waits"][0]).collect();
+            // A poll of the other future of the `join!` divides a wait.
+            waits.dedup();
             assert_eq!(waits, expected);
         }
     }
