@@ -269,7 +269,8 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
                 continue;
             }
             let short_ns = chunk.duration_ns[i];
-            if i64::from(short_ns) < self.merged_below_ns {
+            // A stored duration saturates after four seconds.
+            if chunk.end_ns(i).saturating_sub(begin_ns) < self.merged_below_ns {
                 if begin_ns >= self.begin_ns {
                     self.merge(begin_ns, short_ns, site);
                 }

@@ -266,6 +266,14 @@ fn a_moment_less_than_a_nanosecond_before_the_picture_is_not_shown() {
     assert!(painted((1_000, 0), &scale).iter().all(|on| !on));
 }
 
+#[test]
+fn an_hour_is_as_wide_as_it_is_where_a_pixel_is_half_a_minute() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    let scale = PixelScale::new(0.0, 10.0 * HOUR_NS as f64, 1_000);
+    let found = painted((0, HOUR_NS), &scale);
+    assert_eq!(found.iter().filter(|on| **on).count(), 100);
+}
+
 /// Returns the pixels that contain any part of a span, without merging.
 fn brute_force(
     spans: &[(i64, u64, u32)],
