@@ -4,9 +4,12 @@
 //! someone else deleted do not. A file is deleted only if it has one of the recorder's names, no
 //! file `<name>.lock` lies beside it, and no recorder is writing it.
 //!
-//! The clock may be set back at any moment. So a recorder's own segments are in the order in which
-//! it began them, and newer than those of others, which are in the order of their times.
+//! The oldest segments are those that were there when this recorder began, as long as nobody writes
+//! them. The others, of this recorder and of processes beside it, are in the order of their times.
+//! The clock may be set back at any moment, so the recorder's own stay in the order in which it
+//! began them: one counts as no newer than those that it began later.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -34,6 +37,9 @@ pub(in crate::sinks) struct Keeper {
     limits: Limits,
     /// The segment that this recorder writes.
     current: PathBuf,
+    /// The segments that were there when this recorder began, and when they were written, as far
+    /// as they are as they were.
+    earlier: HashMap<PathBuf, SystemTime>,
     /// The segments that this recorder began, as far as they are there, numbered from 0.
     own: HashMap<PathBuf, u64>,
     own_begun: u64,
@@ -46,6 +52,7 @@ struct Segment {
     bytes: u64,
     /// Its number among those of this recorder.
     own: Option<u64>,
+    is_earlier: bool,
     /// When it was last written.
     written: SystemTime,
     age: Duration,
@@ -53,15 +60,21 @@ struct Segment {
 
 impl Keeper {
     pub(in crate::sinks) fn new(names: Names, limits: Limits) -> Self {
-        Self {
+        let mut keeper = Self {
             names,
             limits,
             current: PathBuf::new(),
+            earlier: HashMap::new(),
             own: HashMap::new(),
             own_begun: 0,
             has_reported_full: false,
             has_reported_locked: false,
-        }
+        };
+        let there = keeper.listed(SystemTime::now());
+        keeper.earlier = there
+            .map(|segment| (segment.path, segment.written))
+            .collect();
+        keeper
     }
 
     pub(in crate::sinks) fn names(&self) -> &Names {
@@ -126,34 +139,46 @@ impl Keeper {
     /// Returns all segments, the oldest first.
     fn segments(&mut self) -> Vec<Segment> {
         let now = SystemTime::now();
-        let entries = fs::read_dir(self.names.folder()).into_iter().flatten();
-        let mut segments: Vec<Segment> = entries
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                if !self.names.matches(entry.file_name().to_str()?) {
-                    return None;
-                }
-                // A link is not followed: it is not a file that a recorder wrote.
-                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-                let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                let path = entry.path();
-                Some(Segment {
-                    own: self.own.get(&path).copied(),
-                    path,
-                    bytes: metadata.len(),
-                    written,
-                    age: now.duration_since(written).unwrap_or_default(),
-                })
-            })
-            .collect();
+        let mut segments: Vec<Segment> = self.listed(now).collect();
+        let of = |wanted: fn(&Segment) -> bool| segments.iter().filter(move |one| wanted(one));
+        let earlier = of(|one| one.is_earlier).map(|one| (one.path.clone(), one.written));
+        let own = of(|one| one.own.is_some()).filter_map(|one| Some((one.path.clone(), one.own?)));
+        (self.earlier, self.own) = (earlier.collect(), own.collect());
+        // The newest own segment first.
+        segments.sort_by_key(|segment| Reverse(segment.own));
+        let mut newer = None;
+        for segment in segments.iter_mut().filter(|segment| segment.own.is_some()) {
+            segment.written = newer.map_or(segment.written, |newer| segment.written.min(newer));
+            newer = Some(segment.written);
+        }
         let is_past = |segment: &Segment| segment.written <= now + NEAR_FUTURE;
-        let key = |segment: &Segment| (segment.own, is_past(segment), segment.written);
-        segments.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
-        let own = segments
-            .iter()
-            .filter_map(|segment| Some((segment.path.clone(), segment.own?)));
-        self.own = own.collect();
+        let time = |one: &Segment| (!one.is_earlier, is_past(one), one.written, one.own);
+        segments.sort_by(|a, b| (time(a), &a.path).cmp(&(time(b), &b.path)));
         segments
+    }
+
+    /// Returns all segments as they are in the folder.
+    fn listed(&self, now: SystemTime) -> impl Iterator<Item = Segment> {
+        let entries = fs::read_dir(self.names.folder()).into_iter().flatten();
+        entries.filter_map(move |entry| {
+            let entry = entry.ok()?;
+            if !self.names.matches(entry.file_name().to_str()?) {
+                return None;
+            }
+            // A link is not followed: it is not a file that a recorder wrote.
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let path = entry.path();
+            let own = self.own.get(&path).copied();
+            Some(Segment {
+                own,
+                is_earlier: own.is_none() && self.earlier.get(&path) == Some(&written),
+                path,
+                bytes: metadata.len(),
+                written,
+                age: now.duration_since(written).unwrap_or_default(),
+            })
+        })
     }
 
     /// Deletes a segment that nobody reads or writes. Returns whether it is gone.
@@ -194,7 +219,6 @@ mod tests {
     /// before; the last one is a minute old.
     fn make(count: u32, limits: Limits) -> Made {
         let folder = tempfile::tempdir().unwrap();
-        let names = Names::new(&folder.path().join("run-%H%M%S.vor"), "");
         let now = SystemTime::now();
         for i in 0..count {
             write(
@@ -204,8 +228,12 @@ mod tests {
                 count - i,
             );
         }
-        let keeper = Keeper::new(names, limits);
+        let keeper = keeper(folder.path(), limits);
         Made { folder, keeper }
+    }
+
+    fn keeper(folder: &Path, limits: Limits) -> Keeper {
+        Keeper::new(Names::new(&folder.join("run-%H%M%S.vor"), ""), limits)
     }
 
     fn write(folder: &Path, name: &str, now: SystemTime, minutes: u32) {
@@ -324,6 +352,7 @@ mod tests {
             let mut made = make(3, NONE);
             let future = SystemTime::now() + Duration::from_secs(ahead_s);
             write(made.folder.path(), "run-000040.vor", future, 0);
+            made.keeper = keeper(made.folder.path(), NONE);
             for gone in oldest {
                 assert!(made.kept().contains(&gone));
                 assert!(made.keeper.free_one());
@@ -333,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn own_segments_are_the_newest_in_the_order_in_which_they_began() {
+    fn own_segments_go_in_the_order_in_which_they_began_after_earlier_ones() {
         let mut made = make(4, NONE);
         let now = SystemTime::now();
-        let set_back = [(52, 10), (50, 0), (51, 3600)];
+        let set_back = [(52, 0), (50, 10), (51, 5)];
         for (name, minutes) in set_back {
             let name = format!("run-0000{name}.vor");
             write(made.folder.path(), &name, now, minutes);
@@ -349,6 +378,33 @@ mod tests {
             assert_eq!(made.kept(), kept);
         }
         assert!(!made.keeper.free_one());
-        assert_eq!(made.keeper.own.len(), 1);
+        assert_eq!((made.keeper.own.len(), made.keeper.earlier.len()), (1, 0));
+    }
+
+    /// A busy recorder keeps no old segment at the cost of a quiet one's new segment.
+    #[test]
+    fn segments_of_processes_at_the_same_time_go_by_their_times() {
+        let mut made = make(2, NONE);
+        let folder = made.folder.path().to_owned();
+        let now = SystemTime::now();
+        // The second of the segments that were there is another process's, which goes on with it.
+        write(&folder, "run-000001.vor", now, 7);
+        for (name, minutes, is_own) in [(10, 9, true), (20, 8, false), (11, 6, true), (12, 0, true)]
+        {
+            let name = format!("run-0000{name}.vor");
+            write(&folder, &name, now, minutes);
+            if is_own {
+                made.keeper.set_current(&folder.join(name));
+            }
+        }
+        for gone in [0, 10, 20, 1, 11] {
+            assert!(made.keeper.free_one());
+            assert!(
+                !made.kept().contains(&gone),
+                "{gone} goes next: {:?}",
+                made.kept()
+            );
+        }
+        assert_eq!(made.kept(), [12]);
     }
 }
