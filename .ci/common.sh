@@ -108,6 +108,9 @@ std_source() {
     eval "$settings"
 }
 
+# has_name_spaces: whether this system lets a test mount a small disk of its own.
+has_name_spaces() { unshare --user --map-root-user --mount true 2>/dev/null; }
+
 # built_tests FILTER...: runs tests of the programs that `.ci/test` built. With other packages or
 # features, cargo would build them again.
 built_tests() {

@@ -15,6 +15,8 @@ use vor_capture::model::batch::ThreadBatch;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Reader};
 pub use vor_fixtures::process::{role, run, vor_lines};
+#[cfg(target_os = "linux")]
+use vor_fixtures::skip::skip;
 
 /// Names the folder that parent and child share.
 const FOLDER: &str = "VOR_TORTURE_FOLDER";
@@ -31,10 +33,11 @@ pub fn child(test: &str, role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs a child whose folder has a disk of its own, `disk`: a file system in memory, in a name space
-/// that ends with the child. Returns nothing, and says so, if this system allows no name spaces.
+/// Runs a child whose folder has a disk of its own, `disk`: a file system in memory, in a name
+/// space that ends with the child. Returns nothing, and says so, if this system allows no name
+/// spaces.
 #[cfg(target_os = "linux")]
-pub fn on_small_disk(inside: Command, folder: &Path, bytes: u64) -> Option<Output> {
+pub fn on_small_disk(inside: Command, folder: &Path, bytes: usize) -> Option<Output> {
     let disk = folder.join("disk");
     std::fs::create_dir(&disk).unwrap();
     let name_space = |script: &str| {
@@ -45,7 +48,7 @@ pub fn on_small_disk(inside: Command, folder: &Path, bytes: u64) -> Option<Outpu
     let mount = format!("mount -t tmpfs -o size={bytes} none {}", disk.display());
     let allowed = name_space(&mount).output();
     if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: a full disk; this system allows no name spaces: {allowed:?}");
+        skip("a full disk", "this system allows no name spaces");
         return None;
     }
     let mut command = name_space(&format!("{mount} && exec \"$0\" \"$@\""));

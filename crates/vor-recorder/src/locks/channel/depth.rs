@@ -28,8 +28,8 @@ const LANES: usize = 1;
 /// How often a reader reads while messages are received.
 const TRIES: u32 = 8;
 
-/// A value a cache line before the next one. Unlike an alignment, it does not slow the allocation of
-/// a channel down, nor does it make the allocation larger than what glibc keeps per thread.
+/// A value a cache line before the next one. Unlike an alignment, it does not slow the allocation
+/// of a channel down, nor does it make the allocation larger than what glibc keeps per thread.
 #[derive(Debug)]
 #[repr(C)]
 struct Apart<T> {
