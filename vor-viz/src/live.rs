@@ -126,6 +126,7 @@ impl PanelState {
             sampler: ProcessSampler::new(),
             sample: None,
         };
+        state.panel.view_mut().follow(true);
         if setup::is_enabled() {
             // The feed includes the spans of the first frame before its tick.
             state.start_feed();

@@ -7,6 +7,7 @@
 //! The frames of the store may be a part of a capture. Then the flame chart shows all of the
 //! capture, and so do tables without a selection. Frames or a range of time may be selected.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bookmarks::Bookmarks;
@@ -75,6 +76,44 @@ pub(crate) struct WholeCapture {
     pub(crate) progress: f32,
 }
 
+/// The axis of a running program, which ends with the newest frame.
+///
+/// Its length changes in steps, so that the picture of the spans moves by whole pixels, and only
+/// what is new is painted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Followed {
+    /// The length of the axis: that of all frames, or a little more.
+    len_ns: f64,
+    /// The end of the newest frame in the last pass.
+    end_ns: i64,
+}
+
+impl Followed {
+    /// Longest axis for frames of this length, which leaves room for longer ones.
+    const ROOM: f64 = 1.05;
+    /// Most of the axis that may be empty.
+    const MOST_EMPTY: f64 = 0.1;
+
+    /// Returns the axis of frames over this time.
+    fn axis(&mut self, time: &Range<i64>) -> TimeRange {
+        let len_ns = ((time.end - time.start) as f64).max(1.0);
+        let fits = len_ns <= self.len_ns && self.len_ns * (1.0 - Self::MOST_EMPTY) <= len_ns;
+        if !fits {
+            let has_moved = self.end_ns != time.end && self.len_ns > 0.0;
+            self.len_ns = if has_moved {
+                len_ns * Self::ROOM
+            } else {
+                len_ns
+            };
+        }
+        self.end_ns = time.end;
+        TimeRange {
+            begin_ns: time.end as f64 - self.len_ns,
+            end_ns: time.end as f64,
+        }
+    }
+}
+
 /// A span that was clicked. The reference stays valid when other spans come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRef {
@@ -94,6 +133,7 @@ pub struct View {
     time_selection: Option<(i64, i64)>,
     whole: Option<WholeCapture>,
     axis: TimeRange,
+    followed: Option<Followed>,
     zoom: Option<TimeRange>,
     /// Position of the pointer on the time axis in the previous pass, so that parts above the
     /// pointed one see it as well.
@@ -134,11 +174,26 @@ impl View {
         }
         let (first, last) = self.shown_frames(store).unwrap_or((0, 0));
         let time = store.time_of(first..last + 1).unwrap_or(0..0);
-        self.axis = TimeRange {
-            begin_ns: time.start as f64,
-            end_ns: (time.end as f64).max(time.start as f64 + 1.0),
+        self.axis = match &mut self.followed {
+            Some(followed) if self.selection.is_none() => followed.axis(&time),
+            _ => TimeRange {
+                begin_ns: time.start as f64,
+                end_ns: (time.end as f64).max(time.start as f64 + 1.0),
+            },
         };
         self.pointed_ns = self.pointed_next_ns.take();
+    }
+
+    /// Sets whether frames come and go, as in the panel of a running program. Then the axis is up to
+    /// a tenth longer than the frames, and empty at its begin, so that its length seldom changes.
+    pub fn follow(&mut self, follows: bool) {
+        self.followed = follows.then(Followed::default);
+    }
+
+    /// Returns whether the flame chart shows all frames of a running program.
+    pub(crate) fn is_following(&self) -> bool {
+        let is_free = self.pinned.is_none() && self.selection.is_none() && self.zoom.is_none();
+        self.followed.is_some() && self.whole.is_none() && is_free
     }
 
     /// Returns the first and the last index of the frames on the axis; `None` when the store is
@@ -238,6 +293,9 @@ impl View {
     fn reach(&self, store: &Store) -> TimeRange {
         if let Some(whole) = &self.whole {
             return whole.time;
+        }
+        if self.followed.is_some() && self.selection.is_none() {
+            return self.axis;
         }
         let time = store.time_of(0..store.frames().len()).unwrap_or(0..1);
         TimeRange {
@@ -534,4 +592,28 @@ fn slowest(store: &Store, first: usize, last: usize) -> usize {
         )
     };
     (first..=last).max_by_key(length_ns).unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_of_a_running_program_keeps_its_length() {
+        let mut followed = Followed::default();
+        let mut axis = |time: Range<i64>| followed.axis(&time);
+        let range = |begin_ns: f64, end_ns: f64| TimeRange { begin_ns, end_ns };
+        // The first picture is that of all frames.
+        assert_eq!(axis(0..1_000), range(0.0, 1_000.0));
+        assert_eq!(axis(0..1_000), range(0.0, 1_000.0));
+        // New frames make room for more.
+        assert_eq!(axis(0..2_000), range(-100.0, 2_000.0));
+        assert_eq!(axis(0..2_050), range(-50.0, 2_050.0));
+        // Frames that differ a little in length come and go.
+        assert_eq!(axis(300..2_300), range(200.0, 2_300.0));
+        assert_eq!(axis(700..2_600), range(500.0, 2_600.0));
+        assert_eq!(axis(1_000..3_000), range(900.0, 3_000.0));
+        // Much of the axis would be empty.
+        assert_eq!(axis(2_100..3_100), range(2_050.0, 3_100.0));
+    }
 }

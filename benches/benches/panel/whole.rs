@@ -1,6 +1,7 @@
 //! The whole panel with twelve plots, with different numbers of spans.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use vor_viz::bars::Thresholds;
@@ -52,6 +53,42 @@ pub fn benches(criterion: &mut Criterion) {
         pass();
         group.bench_function(BenchmarkId::new("12 plots", name), |bencher| {
             bencher.iter(|| black_box(pass()))
+        });
+    }
+    group.finish();
+    live(criterion);
+}
+
+/// The panel of a running program: a new frame comes before each pass, which is not timed, and the
+/// oldest one goes.
+fn live(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("live panel");
+    group.sample_size(30);
+    for (name, spans, frames) in SIZES {
+        let mut store = Store::new(frames, usize::MAX);
+        let mut blocks = synthetic::blocks(frames, spans, DEPTH);
+        for block in &blocks {
+            store.push_block(block.clone());
+        }
+        let length_ns = blocks.last().map_or(0, |block| block.frame.end_ns);
+        let mut panel = Panel::new(store, Thresholds::default());
+        panel.view_mut().follow(true);
+        panel.chart_mut().set_row_height(9.0);
+        let mut headless = Headless::new();
+        let mut next = 0;
+        let mut pass = || {
+            let block = &mut blocks[next % frames];
+            next += 1;
+            block.frame.number += frames as u64;
+            synthetic::shift(block, length_ns);
+            panel.store_mut().push_block(block.clone());
+            let begin = Instant::now();
+            black_box(headless.pass(|ui| panel.show(ui, &[])));
+            begin.elapsed()
+        };
+        pass();
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|passes| (0..passes).map(|_| pass()).sum::<Duration>());
         });
     }
     group.finish();

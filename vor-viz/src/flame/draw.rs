@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use egui::{
-    Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder, Vec2,
-    pos2, vec2,
+    Align2, Color32, FontId, Galley, Mesh, Painter, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder,
+    Vec2, pos2, vec2,
 };
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId};
@@ -50,10 +50,18 @@ impl FlameChart {
         painter.rect_filled(frame.rows, 0.0, theme.ground);
         self.draw_ruler(ui, store, view, theme, frame);
         let rows = ui.painter_at(frame.rows);
+        // Spans of frames that went may still be in the picture.
+        let stored = match store.frames().front().filter(|_| view.is_following()) {
+            Some(first) => {
+                let left = frame.rows.left().max(frame.x(first.begin_ns));
+                rows.with_clip_rect(frame.rows.with_min_x(left))
+            }
+            None => rows.clone(),
+        };
         for mesh in self.rows_meshes(frame, shown) {
-            rows.add(Shape::mesh(mesh));
+            stored.add(Shape::mesh(mesh));
         }
-        self.draw_labels(ui, store, theme, frame, shown);
+        self.draw_labels(&stored, store, theme, frame, shown);
         for placed in &self.placed {
             let top = frame.rows.top() + placed.top - self.scroll;
             if frame.rows.top() - 20.0 <= top && top <= frame.rows.bottom() {
@@ -120,7 +128,7 @@ impl FlameChart {
     /// Writes names on spans that are wide enough.
     fn draw_labels(
         &self,
-        ui: &Ui,
+        painter: &Painter,
         store: &Store,
         theme: &Theme,
         frame: &Frame,
@@ -131,7 +139,6 @@ impl FlameChart {
             height if height >= MIN_LABELLED_HEIGHT => text::SMALL,
             _ => return,
         };
-        let painter = ui.painter_at(frame.rows);
         let mut names = NameLayouts::new(FontId::proportional(size));
         let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         let catalog = store.catalog();
@@ -145,7 +152,7 @@ impl FlameChart {
             for wide in self.picture.labelled().of_row(i) {
                 let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
                 let width = (wide.end - wide.first) as f32 / frame.pixels_per_point - 6.0;
-                if let Some(galley) = names.fitting(&painter, catalog, wide.span.site, width) {
+                if let Some(galley) = names.fitting(painter, catalog, wide.span.site, width) {
                     let place = pos2(left + 3.0, middle - galley.size().y / 2.0);
                     let ground = colors.drawn(wide.span.site, wide.span.duration_ns, track);
                     painter.galley(place, galley, palette::text_on(ground));
@@ -558,7 +565,7 @@ fn name_of_track(
 }
 
 /// Draws a triangle at each message and each step of a task.
-fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Frame, top: f32) {
+fn draw_marks(painter: &Painter, track: &Track, theme: &Theme, frame: &Frame, top: f32) {
     let (begin_ns, end_ns) = (frame.time.begin_ns as i64, frame.time.end_ns as i64);
     let mut mesh = Mesh::default();
     let mut last_x = f32::MIN;
@@ -612,7 +619,7 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
 }
 
 /// Draws a red badge at the right end of a line.
-fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
+fn badge(painter: &Painter, theme: &Theme, line: Rect, text: &str) {
     let galley = painter.layout_no_wrap(
         text.to_owned(),
         FontId::proportional(text::SMALL),
@@ -650,7 +657,7 @@ impl NameLayouts {
     /// Returns the name or its first letters; `None` if not even two letters fit.
     fn fitting(
         &mut self,
-        painter: &egui::Painter,
+        painter: &Painter,
         catalog: &Catalog,
         site: SiteId,
         width: f32,

@@ -51,8 +51,6 @@ pub(super) struct Arrangement {
     filter: String,
     /// The groups of threads of one pool.
     groups: Groups,
-    /// Grows with each change.
-    pub(super) version: u64,
 }
 
 /// The name of a group of threads, above its tracks.
@@ -95,7 +93,6 @@ impl Arrangement {
     /// Collapses or expands a track.
     pub(super) fn set_collapsed(&mut self, id: TrackId, collapsed: bool) {
         set(&mut self.collapsed, id, collapsed);
-        self.version += 1;
     }
 
     /// Returns whether a track is hidden by itself, apart from the filter.
@@ -106,14 +103,12 @@ impl Arrangement {
     /// Hides a track, or shows it again.
     pub(super) fn set_hidden(&mut self, id: TrackId, hidden: bool) {
         set(&mut self.hidden, id, hidden);
-        self.version += 1;
     }
 
     /// Shows all tracks again.
     pub(super) fn show_all(&mut self) {
         self.hidden.clear();
         self.filter.clear();
-        self.version += 1;
     }
 
     /// Returns whether a track is pinned above all others.
@@ -124,16 +119,11 @@ impl Arrangement {
     /// Pins a track above all others, or not.
     pub(super) fn set_pinned(&mut self, id: TrackId, pinned: bool) {
         set(&mut self.pinned, id, pinned);
-        self.version += 1;
     }
 
     /// Shows only the tracks whose names contain a text, in upper or lower case, and pinned ones.
     pub(super) fn set_filter(&mut self, filter: &str) {
-        let filter = filter.trim().to_lowercase();
-        if self.filter != filter {
-            self.filter = filter;
-            self.version += 1;
-        }
+        self.filter = filter.trim().to_lowercase();
     }
 
     /// Returns whether threads of one pool are a group.
@@ -144,13 +134,11 @@ impl Arrangement {
     /// Makes the threads of each pool a group, or not.
     pub(super) fn set_grouped(&mut self, is_grouped: bool) {
         self.groups.is_on = is_grouped;
-        self.version += 1;
     }
 
     /// Shows only the name of a group, or its tracks, too.
     pub(super) fn set_group_collapsed(&mut self, group: &str, is_collapsed: bool) {
         self.groups.set_collapsed(group, is_collapsed);
-        self.version += 1;
     }
 
     /// Returns the group to which a track belongs. A pinned one has its own place.
@@ -172,17 +160,13 @@ impl Arrangement {
     pub(super) fn set_order(&mut self, order: TrackOrder) {
         self.order = order;
         self.places.clear();
-        self.version += 1;
     }
 
     /// Shows a track, whatever hid it.
     pub(super) fn reveal(&mut self, id: TrackId, catalog: &Catalog) {
-        if self.hidden.remove(&id) {
-            self.version += 1;
-        }
+        self.hidden.remove(&id);
         if !self.passes(id, catalog) {
             self.filter.clear();
-            self.version += 1;
         }
         if let Some(group) = self.group_of(id, catalog) {
             self.set_group_collapsed(&group, false);
@@ -231,7 +215,6 @@ impl Arrangement {
             let moved = order.remove(from);
             order.insert(to, moved);
             self.places = order.into_iter().zip(0..).collect();
-            self.version += 1;
         }
     }
 

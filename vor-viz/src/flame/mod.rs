@@ -28,7 +28,7 @@ use arrows::Arrows;
 use card::{HoverTarget, MergedSpans};
 use colors::SpanColors;
 use layout::{Arrangement, PlacedGroup, PlacedTrack};
-use picture::Picture;
+use picture::{Picture, Source};
 use search::Search;
 use source::SourceFiles;
 
@@ -74,16 +74,13 @@ pub struct FlameChart {
     pointed: Option<((f32, f32, u64), Option<HoverTarget>)>,
 }
 
-/// All inputs of the picture of the rows.
+/// All inputs of the picture of the rows, except the spans and their time.
 #[derive(Clone, Debug, PartialEq)]
 struct PictureKey {
-    store: u64,
-    time: TimeRange,
-    arrangement: u64,
+    rows: Vec<(TrackId, usize)>,
     color_by: ColorBy,
     dark: bool,
     search: String,
-    first_row: usize,
 }
 
 /// Track and row of a row in the picture.
@@ -374,13 +371,18 @@ impl FlameChart {
         let rows = Rect::from_min_max(pos2(left, top), pos2(right, rect.bottom()));
         let width = (rows.width() * pixels_per_point).round().max(1.0) as usize;
         let time = view.flame_axis(store);
+        let scale = PixelScale::new(time.begin_ns, time.end_ns, width);
         Frame {
             names: Rect::from_min_max(rect.min, pos2(left, rect.bottom())),
             ruler: Rect::from_min_max(pos2(left, rect.top()), pos2(right, top)),
             details: Rect::from_min_max(pos2(right + 8.0, rect.top()), rect.max),
             rows,
             time,
-            scale: PixelScale::new(time.begin_ns, time.end_ns, width),
+            // A picture that moves by whole pixels is not painted anew.
+            scale: match view.is_following() {
+                true => scale.aligned(),
+                false => scale,
+            },
             pixels_per_point,
         }
     }
@@ -537,21 +539,27 @@ impl FlameChart {
         frame: &Frame,
         shown: &[VisibleRow],
     ) {
+        let rows = shown
+            .iter()
+            .map(|row| (store.shown_tracks()[row.track].id, row.row));
         let key = PictureKey {
-            store: store.version(),
-            time: frame.time,
-            arrangement: self.arrangement.version,
+            rows: rows.collect(),
             color_by: self.color_by,
             dark: theme.dark,
             search: view.search.clone(),
-            first_row: shown.first().map_or(0, |first| self.row_number(first)),
+        };
+        let source = Source {
+            key,
+            version: store.version(),
+            scale: frame.scale,
         };
         let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         self.picture.update(
             ui.ctx(),
-            key,
-            [frame.scale.width(), shown.len()],
-            |i, pixels, wide| {
+            source,
+            shown.len(),
+            |version| store.first_change_since(version),
+            |i, scale, pixels, wide| {
                 let track = &store.shown_tracks()[shown[i].track];
                 let Some(row) = track.rows.get(shown[i].row) else {
                     return;
@@ -559,7 +567,7 @@ impl FlameChart {
                 let own = theme.track(store.catalog(), track.id);
                 let full = |site: SiteId, duration_ns: u32| colors.full(site, duration_ns, own);
                 let Some(wanted) = colors.wanted() else {
-                    let (colors, scale) = (pixels, &frame.scale);
+                    let colors = pixels;
                     row.paint(scale, None, full, RowPixels { colors, wide });
                     return;
                 };
@@ -568,24 +576,15 @@ impl FlameChart {
                     colors: &mut *pixels,
                     wide,
                 };
-                row.paint(&frame.scale, None, dim, all);
+                row.paint(scale, None, dim, all);
                 // Matching wide spans are already in the list of wide spans.
                 let found = RowPixels {
                     colors: pixels,
                     wide: &mut Vec::new(),
                 };
-                row.paint(&frame.scale, Some(wanted), full, found);
+                row.paint(scale, Some(wanted), full, found);
             },
         );
-    }
-
-    /// Returns the index of a row among all rows.
-    fn row_number(&self, shown: &VisibleRow) -> usize {
-        let before = self
-            .placed
-            .iter()
-            .take_while(|placed| placed.track != shown.track);
-        before.map(|placed| placed.rows).sum::<usize>() + shown.row
     }
 
     /// Returns the target at a position.

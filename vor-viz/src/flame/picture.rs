@@ -4,16 +4,21 @@
 //! spans there are, the mesh is small and the texture takes a few hundred kilobytes. It is painted
 //! only when its content changes. Its buffer is reused once the backend has released it.
 //!
+//! If the time moves by whole pixels, as in the panel of a running program, only the pixels of new
+//! spans are painted. The columns of a texture are a ring: new ones replace those that left, and a
+//! row is drawn as two rectangles.
+//!
 //! A backend limits the sides of a texture, some to 2 048 texels. A longer row is cut into pieces,
 //! which follow one another down the texture, and more rows go to further textures.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use egui::{
     Color32, ColorImage, Context, ImageData, Mesh, Rect, TextureHandle, TextureOptions, pos2,
 };
 
-use crate::store::WideSpan;
+use crate::store::{MIN_LABELLED_PX, PixelScale, WideSpan};
 
 /// Step of a texture's growth, so that resizing a window does not need a new texture for each
 /// pixel.
@@ -22,9 +27,102 @@ const STEP: [usize; 2] = [256, 64];
 /// Textures with the texels of all visible rows.
 pub(super) struct Picture<K> {
     tiles: Vec<Tile>,
-    tiling: Tiling,
-    painted_for: Option<(K, Tiling)>,
+    painted: Option<Painted<K>>,
     labelled: Labelled,
+}
+
+/// What a picture is painted from.
+#[derive(Clone, Debug)]
+pub(super) struct Source<K> {
+    /// All inputs except spans and time.
+    pub(super) key: K,
+    /// The version of the spans.
+    pub(super) version: u64,
+    /// The time of the pixels.
+    pub(super) scale: PixelScale,
+}
+
+/// What a picture shows.
+struct Painted<K> {
+    key: K,
+    version: u64,
+    tiling: Tiling,
+    /// The scale when all of it was painted, and the pixels by which it has moved since then.
+    scale: PixelScale,
+    moved: usize,
+}
+
+/// Pixels that are not in the picture yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fresh {
+    /// The number of pixels by which the picture moves to the left.
+    shift: usize,
+    /// The first pixel to paint, after that move.
+    from: usize,
+}
+
+/// Consecutive pixels of a row, and where they lie in the texture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Section {
+    pixel: usize,
+    /// The line among those of the row.
+    piece: usize,
+    columns: Range<usize>,
+}
+
+impl<K> Painted<K> {
+    /// Returns the sections of a row: its pieces, or the two parts of the ring.
+    fn sections(&self) -> Vec<Section> {
+        let Tiling {
+            width,
+            pieces,
+            piece_width,
+            ..
+        } = self.tiling;
+        if self.moved == 0 {
+            let piece = |piece: usize| Section {
+                pixel: piece * piece_width,
+                piece,
+                columns: 0..piece_width.min(width - piece * piece_width),
+            };
+            return (0..pieces).map(piece).collect();
+        }
+        let first = self.moved % width;
+        let part = |pixel: usize, columns: Range<usize>| Section {
+            pixel,
+            piece: 0,
+            columns,
+        };
+        vec![part(0, first..width), part(width - first, 0..first)]
+    }
+}
+
+impl<K: PartialEq> Painted<K> {
+    /// Returns what has to be painted of a source; `None` if that is everything.
+    fn fresh(
+        &self,
+        source: &Source<K>,
+        tiling: Tiling,
+        changed_since: impl FnOnce(u64) -> Option<i64>,
+    ) -> Option<Fresh> {
+        if self.key != source.key || self.tiling != tiling {
+            return None;
+        }
+        let moved = usize::try_from(source.scale.pixels_after(&self.scale)?).ok()?;
+        let shift = moved.checked_sub(self.moved)?;
+        let kept = tiling.width.checked_sub(shift)?;
+        let from = match self.version == source.version {
+            true => kept,
+            // A span may round to the pixel before its begin.
+            false => match source.scale.x(changed_since(self.version)?).floor() - 1.0 {
+                changed if changed >= kept as f64 => kept,
+                changed => changed.max(0.0) as usize,
+            },
+        };
+        let is_whole = from == tiling.width;
+        // Lines of a texture that hold pieces of a row have no columns in common.
+        (from > 0 && (is_whole || tiling.pieces == 1)).then_some(Fresh { shift, from })
+    }
 }
 
 /// A texture, and the image that was uploaded last.
@@ -69,21 +167,40 @@ impl Tiling {
 /// The spans of each row that are wide enough for a label.
 #[derive(Debug, Default)]
 pub(super) struct Labelled {
-    spans: Vec<WideSpan>,
-    /// End of each row's spans in `spans`.
-    row_ends: Vec<usize>,
+    rows: Vec<Vec<WideSpan>>,
 }
 
 impl Labelled {
     /// Returns the labelled spans of a row.
     pub(super) fn of_row(&self, row: usize) -> &[WideSpan] {
-        let begin = row.checked_sub(1).map_or(0, |before| self.row_ends[before]);
-        &self.spans[begin..self.row_ends[row]]
+        &self.rows[row]
     }
 
     /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
-        self.row_ends.len()
+        self.rows.len()
+    }
+}
+
+/// Moves the labels of a row to the left, and adds those of pixels that were painted, which begin a
+/// pixel before the fresh ones.
+fn renew(labels: &mut Vec<WideSpan>, fresh: Fresh, painted: &[WideSpan]) {
+    labels.retain_mut(|wide| {
+        wide.first = wide.first.saturating_sub(fresh.shift);
+        wide.end = wide.end.saturating_sub(fresh.shift);
+        wide.end - wide.first >= MIN_LABELLED_PX && wide.first < fresh.from
+    });
+    for wide in painted {
+        let [first, end] = [wide.first, wide.end].map(|pixel| pixel + fresh.from - 1);
+        match labels.last_mut().filter(|last| last.span == wide.span) {
+            // It began before the first pixel that was painted.
+            Some(last) => last.end = end,
+            None => labels.push(WideSpan {
+                first,
+                end,
+                ..*wide
+            }),
+        }
     }
 }
 
@@ -91,48 +208,104 @@ impl<K> Default for Picture<K> {
     fn default() -> Self {
         Self {
             tiles: Vec::new(),
-            tiling: Tiling::default(),
-            painted_for: None,
+            painted: None,
             labelled: Labelled::default(),
         }
     }
 }
 
 impl<K: PartialEq> Picture<K> {
-    /// Updates the picture to `rows` rows of `width` pixels, painted one by one by `paint`. Does
-    /// nothing if the key and the size are unchanged.
+    /// Updates the picture to a number of rows, of which `paint` paints the pixels of a scale.
+    /// Paints only what changed: `changed_since` returns the begin of the first span that changed
+    /// since a version, and `None` if any may have changed.
     pub(super) fn update(
         &mut self,
         ctx: &Context,
-        key: K,
-        [width, rows]: [usize; 2],
-        mut paint: impl FnMut(usize, &mut [Color32], &mut Vec<WideSpan>),
+        source: Source<K>,
+        rows: usize,
+        changed_since: impl FnOnce(u64) -> Option<i64>,
+        mut paint: impl FnMut(usize, &PixelScale, &mut [Color32], &mut Vec<WideSpan>),
     ) {
         let max_side = ctx.input(|input| input.max_texture_side);
+        let width = source.scale.width();
         let tiling = Tiling::new(width, rows, max_side);
-        let is_painted = |(painted, size): &(K, Tiling)| *painted == key && *size == tiling;
-        if self.painted_for.as_ref().is_some_and(is_painted) {
+        let fresh = self
+            .painted
+            .as_ref()
+            .and_then(|painted| painted.fresh(&source, tiling, changed_since));
+        if let (Some(fresh), Some(painted)) = (fresh, &mut self.painted) {
+            painted.version = source.version;
+            painted.moved += fresh.shift;
+            if fresh.from < width {
+                let first = painted.moved % width;
+                self.extend(&source.scale, fresh, first, paint);
+            }
             return;
         }
-        self.painted_for = Some((key, tiling));
-        self.tiling = tiling;
-        self.labelled.spans.clear();
-        self.labelled.row_ends.clear();
+        self.painted = Some(Painted {
+            key: source.key,
+            version: source.version,
+            tiling,
+            scale: source.scale,
+            moved: 0,
+        });
+        self.labelled.rows.resize_with(rows, Vec::new);
         if width == 0 || rows == 0 {
             self.tiles.clear();
             return;
         }
         self.tiles
             .resize_with(tiling.tiles().count(), Tile::default);
-        let mut row = 0;
+        let mut labels = self.labelled.rows.iter_mut().enumerate();
         for (tile, rows) in self.tiles.iter_mut().zip(tiling.tiles()) {
-            let pixels = tile.begin(tiling, rows);
-            for pixels in pixels.chunks_exact_mut(tiling.pieces * tiling.piece_width) {
-                paint(row, &mut pixels[..width], &mut self.labelled.spans);
-                self.labelled.row_ends.push(self.labelled.spans.len());
-                row += 1;
+            let pixels = tile.begin([tiling.piece_width, rows * tiling.pieces]);
+            let rows = pixels.chunks_exact_mut(tiling.pieces * tiling.piece_width);
+            for (pixels, (row, labels)) in rows.zip(&mut labels) {
+                labels.clear();
+                paint(row, &source.scale, &mut pixels[..width], labels);
             }
             tile.upload(ctx, max_side);
+        }
+    }
+
+    /// Paints the last pixels of all rows. The first pixel is in the column `first` of the
+    /// textures.
+    fn extend(
+        &mut self,
+        scale: &PixelScale,
+        fresh: Fresh,
+        first: usize,
+        mut paint: impl FnMut(usize, &PixelScale, &mut [Color32], &mut Vec<WideSpan>),
+    ) {
+        let tiling = self
+            .painted
+            .as_ref()
+            .map_or_else(Tiling::default, |painted| painted.tiling);
+        let (width, painted_width) = (tiling.width, tiling.width - fresh.from);
+        // One more, which is not kept: the first pixel of a picture also shows what ends there.
+        let scale = scale.from_pixel(fresh.from - 1);
+        let column = (first + fresh.from) % width;
+        let until_end = painted_width.min(width - column);
+        let mut pixels = vec![Color32::TRANSPARENT; 1 + painted_width];
+        let mut wide = Vec::new();
+        let mut labels = self.labelled.rows.iter_mut().enumerate();
+        for (tile, rows) in self.tiles.iter_mut().zip(tiling.tiles()) {
+            // The columns up to the end of the texture, and those at its begin.
+            let sizes = [until_end, painted_width - until_end];
+            let mut parts = sizes.map(|width| Vec::with_capacity(width * rows));
+            for (row, labels) in labels.by_ref().take(rows) {
+                pixels.fill(Color32::TRANSPARENT);
+                wide.clear();
+                paint(row, &scale, &mut pixels, &mut wide);
+                renew(labels, fresh, &wide);
+                parts[0].extend_from_slice(&pixels[1..=until_end]);
+                parts[1].extend_from_slice(&pixels[1 + until_end..]);
+            }
+            for ((part, width), column) in parts.into_iter().zip(sizes).zip([column, 0]) {
+                if width > 0 {
+                    tile.patch(ColorImage::new([width, rows], part), column);
+                }
+            }
         }
     }
 
@@ -144,30 +317,33 @@ impl<K: PartialEq> Picture<K> {
         pixels_per_point: f32,
         y_range: impl Fn(usize) -> [f32; 2],
     ) -> Vec<Mesh> {
-        let Tiling {
-            width,
-            pieces,
-            piece_width,
-            rows_per_tile,
-            ..
-        } = self.tiling;
+        let Some(painted) = &self.painted else {
+            return Vec::new();
+        };
+        let tiling = painted.tiling;
+        let sections = painted.sections();
         let mesh = |(tile, texture): (usize, &TextureHandle)| {
             let mut mesh = Mesh::with_texture(texture.id());
-            let rows = self.tiling.tiles().nth(tile).unwrap_or(0);
-            mesh.reserve_vertices(4 * rows * pieces);
-            mesh.reserve_triangles(2 * rows * pieces);
+            let rows = tiling.tiles().nth(tile).unwrap_or(0);
+            mesh.reserve_vertices(4 * rows * sections.len());
+            mesh.reserve_triangles(2 * rows * sections.len());
             let [texels, texel_rows] = texture.size().map(|side| side as f32);
-            for (row, piece) in (0..rows).flat_map(|row| (0..pieces).map(move |piece| (row, piece)))
-            {
-                let [top, bottom] = y_range(tile * rows_per_tile + row);
-                let (begin, end) = (piece * piece_width, ((piece + 1) * piece_width).min(width));
-                let x = |pixels: usize| left + pixels as f32 / pixels_per_point;
-                let v = ((row * pieces + piece) as f32 + 0.5) / texel_rows;
-                mesh.add_rect_with_uv(
-                    Rect::from_min_max(pos2(x(begin), top), pos2(x(end), bottom)),
-                    Rect::from_min_max(pos2(0.0, v), pos2((end - begin) as f32 / texels, v)),
-                    Color32::WHITE,
-                );
+            for row in 0..rows {
+                let [top, bottom] = y_range(tile * tiling.rows_per_tile + row);
+                for section in &sections {
+                    let x = |pixels: usize| left + pixels as f32 / pixels_per_point;
+                    let (begin, end) = (section.pixel, section.pixel + section.columns.len());
+                    let u = |column: usize| column as f32 / texels;
+                    let v = ((row * tiling.pieces + section.piece) as f32 + 0.5) / texel_rows;
+                    mesh.add_rect_with_uv(
+                        Rect::from_min_max(pos2(x(begin), top), pos2(x(end), bottom)),
+                        Rect::from_min_max(
+                            pos2(u(section.columns.start), v),
+                            pos2(u(section.columns.end), v),
+                        ),
+                        Color32::WHITE,
+                    );
+                }
             }
             mesh
         };
@@ -182,13 +358,12 @@ impl<K: PartialEq> Picture<K> {
 }
 
 impl Tile {
-    /// Begins a new image of this many rows, and returns its texels.
-    fn begin(&mut self, tiling: Tiling, rows: usize) -> &mut [Color32] {
+    /// Begins a new image, and returns its texels.
+    fn begin(&mut self, [width, rows]: [usize; 2]) -> &mut [Color32] {
         if Arc::get_mut(&mut self.image).is_none() {
             self.image = Arc::default();
         }
         let image = Arc::make_mut(&mut self.image);
-        let [width, rows] = [tiling.piece_width, rows * tiling.pieces];
         image.size = [width, rows];
         image.source_size = egui::vec2(width as f32, rows as f32);
         image.pixels.clear();
@@ -215,6 +390,13 @@ impl Tile {
         let image = ImageData::Color(Arc::clone(&self.image));
         texture.set_partial([0, 0], image, TextureOptions::NEAREST);
         self.texture = Some(texture);
+    }
+
+    /// Copies an image to the columns of the texture from `column` on.
+    fn patch(&mut self, image: ColorImage, column: usize) {
+        if let Some(texture) = &mut self.texture {
+            texture.set_partial([column, 0], image, TextureOptions::NEAREST);
+        }
     }
 }
 
@@ -252,6 +434,66 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_a_ring_is_drawn_in_two_sections() {
+        let mut painted = Painted {
+            key: (),
+            version: 0,
+            tiling: Tiling::new(100, 4, 2_048),
+            scale: PixelScale::new(0.0, 1e6, 100),
+            moved: 0,
+        };
+        let section = |pixel, columns| Section {
+            pixel,
+            piece: 0,
+            columns,
+        };
+        assert_eq!(painted.sections(), [section(0, 0..100)]);
+        painted.moved = 730;
+        let sections = [section(0, 30..100), section(70, 0..30)];
+        assert_eq!(painted.sections(), sections);
+    }
+
+    #[test]
+    fn only_a_move_by_whole_pixels_to_later_times_keeps_pixels() {
+        let scale = |begin_ns: f64, len_ns: f64| PixelScale::new(begin_ns, begin_ns + len_ns, 100);
+        let painted = Painted {
+            key: 'a',
+            version: 7,
+            tiling: Tiling::new(100, 4, 2_048),
+            scale: scale(5_000.0, 1_000.0),
+            moved: 20,
+        };
+        let fresh = |key, version, scale, changed_ns| {
+            let source = Source {
+                key,
+                version,
+                scale,
+            };
+            let fresh = painted.fresh(&source, painted.tiling, |_| changed_ns);
+            fresh.map(|fresh| (fresh.shift, fresh.from))
+        };
+        let moved = |pixels: f64| scale(5_000.0 + 10.0 * pixels, 1_000.0);
+        // The spans are the same.
+        assert_eq!(fresh('a', 7, moved(20.0), None), Some((0, 100)));
+        assert_eq!(fresh('a', 7, moved(25.0), None), Some((5, 95)));
+        assert_eq!(fresh('b', 7, moved(25.0), None), None);
+        for other in [
+            moved(19.0),
+            moved(25.3),
+            moved(120.0),
+            scale(5_250.0, 1_001.0),
+        ] {
+            assert_eq!(fresh('a', 7, other, None), None, "{other:?}");
+        }
+        // New spans, from the pixel before them on.
+        let from = |changed_ns| fresh('a', 8, moved(25.0), changed_ns);
+        assert_eq!(from(None), None);
+        assert_eq!(from(Some(i64::MAX)), Some((5, 95)));
+        assert_eq!(from(Some(5_250 + 405)), Some((5, 39)));
+        assert_eq!(from(Some(5_250 + 15)), None);
+    }
+
+    #[test]
     fn rectangles_show_the_texels_of_their_rows() {
         let ctx = Context::default();
         let input = egui::RawInput {
@@ -261,9 +503,15 @@ mod tests {
         let mut picture = Picture::<()>::default();
         let color = |row: usize| Color32::from_rgb((row / 256) as u8, row as u8, 7);
         let mut output = ctx.run_ui(input, |ui| {
-            picture.update(ui.ctx(), (), [3_000, 800], |row, pixels, _| {
+            let source = Source {
+                key: (),
+                version: 0,
+                scale: PixelScale::new(0.0, 1e6, 3_000),
+            };
+            let paint = |row: usize, _: &PixelScale, pixels: &mut [Color32], _: &mut Vec<_>| {
                 pixels.fill(color(row));
-            });
+            };
+            picture.update(ui.ctx(), source, 800, |_| None, paint);
         });
         output.textures_delta.clear();
         let meshes = picture.meshes(0.0, 1.0, |row| [row as f32, row as f32 + 1.0]);

@@ -29,6 +29,19 @@ pub struct FrameBlock {
     pub threads: Vec<ThreadBlock>,
 }
 
+impl FrameBlock {
+    /// Returns the begin of its first span or task; `i64::MAX` if it has none.
+    pub(super) fn first_begin_ns(&self) -> i64 {
+        let of = |thread: &ThreadBlock| {
+            let rows = thread.rows.iter().filter_map(|row| row.begin_ns.first());
+            let tasks = thread.tasks.iter().map(|task| &task.begin_ns);
+            rows.chain(tasks).copied().min()
+        };
+        let firsts = self.threads.iter().filter_map(of);
+        firsts.min().unwrap_or(i64::MAX)
+    }
+}
+
 /// A frame without its spans. Times are nanoseconds since the store's origin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameEntry {

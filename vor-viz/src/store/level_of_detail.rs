@@ -12,7 +12,7 @@ use vor_capture::model::catalog::SiteId;
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 
 /// Minimum width of a span that is also returned as a [`WideSpan`] for a label.
-const MIN_LABELLED_PX: usize = 18;
+pub(crate) const MIN_LABELLED_PX: usize = 18;
 
 /// Minimum width of a span with an edge in its first pixel.
 const MIN_EDGED_PX: usize = 3;
@@ -54,6 +54,40 @@ impl PixelScale {
     #[must_use]
     pub fn ns(&self, x: f64) -> f64 {
         self.begin_ns + x / self.pixels_per_ns
+    }
+
+    /// Returns the scale of the pixels from `pixel` on.
+    #[must_use]
+    pub fn from_pixel(&self, pixel: usize) -> Self {
+        Self {
+            begin_ns: self.ns(pixel as f64),
+            width: self.width.saturating_sub(pixel),
+            ..*self
+        }
+    }
+
+    /// Returns by how many pixels this scale begins after another one of the same pixels; `None`
+    /// if its pixels are others.
+    #[must_use]
+    pub fn pixels_after(&self, other: &Self) -> Option<i64> {
+        let pixels = (self.begin_ns - other.begin_ns) * self.pixels_per_ns;
+        let stretched = (self.pixels_per_ns / other.pixels_per_ns - 1.0).abs();
+        let is_same = self.width == other.width
+            // Both make a difference that nobody sees.
+            && stretched * pixels.abs().max(self.width as f64) < 0.01
+            && (pixels - pixels.round()).abs() < 0.01;
+        is_same.then_some(pixels.round() as i64)
+    }
+
+    /// Moves the begin to the left by less than a pixel, so that pixels are those of every scale
+    /// with the same resolution that was aligned.
+    #[must_use]
+    pub fn aligned(&self) -> Self {
+        let pixels = (self.begin_ns * self.pixels_per_ns).floor();
+        Self {
+            begin_ns: pixels / self.pixels_per_ns,
+            ..*self
+        }
     }
 
     /// Returns the first nanosecond in a pixel or after it.

@@ -6,6 +6,7 @@
 //! frame, so that `f64` arithmetic is exact when drawing.
 
 mod block;
+mod changes;
 mod frame_sums;
 mod depths;
 mod layer;
@@ -26,8 +27,10 @@ pub(crate) use block::Clock;
 pub use block::{
     FlowPoint, FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock,
 };
+use changes::Changes;
 pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
+pub(crate) use level_of_detail::MIN_LABELLED_PX;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 use open_tasks::OpenTasks;
@@ -55,6 +58,7 @@ pub struct Store {
     max_spans: usize,
     stored_spans: usize,
     version: u64,
+    changes: Changes,
     /// The picture that the flame chart shows instead of the spans of the frames.
     layer: Option<Box<Layer>>,
 }
@@ -75,6 +79,7 @@ impl Store {
             max_spans,
             stored_spans: 0,
             version: 0,
+            changes: Changes::default(),
             layer: None,
         }
     }
@@ -99,6 +104,13 @@ impl Store {
         self.version
     }
 
+    /// Returns the begin of the first span that was added or moved to another row since a version,
+    /// at or before it; `i64::MAX` if there is none. `None` if any span may have changed.
+    #[must_use]
+    pub fn first_change_since(&self, version: u64) -> Option<i64> {
+        self.changes.first_since(version)
+    }
+
     /// Returns the catalog that resolves ids: the newest one that came with a frame.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -109,6 +121,7 @@ impl Store {
     pub fn set_catalog(&mut self, catalog: Arc<Catalog>) {
         self.catalog = catalog;
         self.version += 1;
+        self.changes.all(self.version);
     }
 
     /// Returns the frames, the oldest first.
@@ -188,6 +201,7 @@ impl Store {
     /// Replaces the layer; returns the previous one.
     pub(crate) fn set_layer(&mut self, layer: Option<Box<Layer>>) -> Option<Box<Layer>> {
         self.version += 1;
+        self.changes.all(self.version);
         std::mem::replace(&mut self.layer, layer)
     }
 
@@ -239,6 +253,7 @@ impl Store {
         }
         self.catalog = Arc::clone(&block.catalog);
         self.version += 1;
+        self.changes.add(self.version, block.first_begin_ns());
     }
 
     /// Appends the tasks that ended on a thread: once to those of the thread, and once to those of
@@ -276,6 +291,7 @@ impl Store {
         self.open_tasks = OpenTasks::default();
         self.stored_spans = 0;
         self.version += 1;
+        self.changes.all(self.version);
     }
 
     /// Prepares this store to replace another one: its frame ids and its version differ from those
@@ -283,6 +299,7 @@ impl Store {
     pub(crate) fn replace(&mut self, other: &Self) {
         self.first.0 = self.first.0.max(other.first.0 + other.frames.len() as u64);
         self.version = self.version.max(other.version) + 1;
+        self.changes.all(self.version);
     }
 
     /// Returns the bytes of the spans and of their levels of detail; arguments are not included.

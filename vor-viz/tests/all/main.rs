@@ -9,6 +9,7 @@ mod export;
 mod export_traces;
 mod find;
 mod flame;
+mod following;
 mod headless;
 mod icicle;
 mod live;

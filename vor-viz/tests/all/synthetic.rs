@@ -188,6 +188,15 @@ pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
     blocks
 }
 
+/// Moves a frame without tasks and messages by some time, as one that comes later.
+pub fn shift(block: &mut FrameBlock, by_ns: i64) {
+    block.frame.begin_ns += by_ns;
+    block.frame.end_ns += by_ns;
+    let rows = block.threads.iter_mut().flat_map(|thread| &mut thread.rows);
+    let begins = rows.flat_map(|row| &mut row.begin_ns);
+    begins.for_each(|begin_ns| *begin_ns += by_ns);
+}
+
 /// Returns a store of such frames.
 pub fn store(frames: usize, spans: usize, depth: usize) -> Store {
     let mut store = Store::new(frames, usize::MAX);
