@@ -1,8 +1,8 @@
 //! One sort for all tables that are short or rarely sorted.
 //!
 //! The standard library's sort is compiled anew for each type and order, some 2000 lines of LLVM's
-//! intermediate code each time, which everyone who builds the crate pays for. [`sort_by`] sorts
-//! positions with it, whatever the type, and then moves the items.
+//! intermediate code each time, which everyone who builds the crate pays for. [`sort_by`] merges
+//! positions, whatever the type, and then moves the items.
 
 use std::cmp::Ordering;
 
@@ -34,10 +34,27 @@ pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// Returns the positions of `count` items in their order.
+/// Returns the positions of `count` items in their order, by merges of ever longer runs.
 fn sorted(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..count).collect();
-    positions.sort_unstable_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
+    let mut merged = positions.clone();
+    let mut run = 1;
+    while run < count {
+        for start in (0..count).step_by(2 * run) {
+            let middle = count.min(start + run);
+            let end = count.min(middle + run);
+            let (mut left, mut right) = (start, middle);
+            for place in &mut merged[start..end] {
+                let is_right_next = left == middle
+                    || right < end && compare(positions[right], positions[left]).is_lt();
+                let next = if is_right_next { &mut right } else { &mut left };
+                *place = positions[*next];
+                *next += 1;
+            }
+        }
+        std::mem::swap(&mut positions, &mut merged);
+        run *= 2;
+    }
     positions
 }
 

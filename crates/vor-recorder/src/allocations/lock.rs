@@ -86,6 +86,7 @@ impl<T> Lock<T> {
     /// Takes the lock for the duration of a fork; [`release_after_fork`](Self::release_after_fork)
     /// releases it, in the parent and in the child.
     #[cfg(unix)]
+    #[inline(never)]
     pub(crate) fn take_for_fork(&self) {
         self.take();
     }

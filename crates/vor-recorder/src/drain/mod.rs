@@ -7,7 +7,7 @@
 #[cfg(any(unix, windows))]
 mod process_detach;
 mod collect;
-#[cfg(all(feature = "reader", feature = "shared-memory"))]
+#[cfg(feature = "recovery")]
 pub mod recovery;
 #[cfg(feature = "shared-memory")]
 pub(crate) mod shared_memory;
@@ -218,8 +218,14 @@ fn rearm_if_forked() {
 /// Runs `work` with the engine, and creates the engine if it is missing. `None` before the first
 /// `enable`.
 fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    let settings = lock(&SETTINGS).clone()?;
-    Some(with_settings(&settings, work))
+    Some(with_settings(&settings()?, work))
+}
+
+/// Returns the settings; `None` before the first `enable`.
+// Out of line, because `with_engine` is compiled for each of its callers.
+#[inline(never)]
+fn settings() -> Option<Settings> {
+    lock(&SETTINGS).clone()
 }
 
 /// The engine, while its lock is held.
@@ -294,7 +300,8 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
     })
 }
 
-// Out of line, like `release`: `with_settings` is compiled for each of its callers.
+// Out of line, like `release` and `lock_engine`: `with_settings` is compiled for each of its
+// callers.
 #[inline(never)]
 fn make_if_missing<'a>(engine: &'a mut EngineGuard, settings: &Settings) -> &'a mut Engine {
     engine.get_or_insert_with(|| {
@@ -316,6 +323,7 @@ fn release(mut engine: EngineGuard) {
 
 /// Locks the engine. Under load the worker releases it only briefly, so it yields to threads that
 /// wait here.
+#[inline(never)]
 fn lock_engine() -> EngineGuard {
     EngineGuard::new(match ENGINE.try_lock() {
         Ok(engine) => engine,

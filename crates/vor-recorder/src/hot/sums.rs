@@ -96,6 +96,7 @@ impl Sums {
 
     /// Returns the duration at a quantile, in ticks: the middle of the bucket that holds the scope
     /// of that rank.
+    #[inline(never)]
     fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use vor_capture::Error;
+use vor_capture::sort::sort_by;
 
 use crate::hot::record_state;
 use crate::setup::Config;
@@ -86,7 +87,7 @@ pub(super) fn cost_for_budgets_ns() -> f64 {
 }
 
 fn median_ps(rounds: &mut [u64]) -> u64 {
-    rounds.sort_unstable();
+    sort_by(rounds, Ord::cmp);
     let ticks = rounds.get(rounds.len() / 2).copied().unwrap_or(0);
     // At least 1, so that 0 keeps meaning "not measured".
     (clock::approximate_ns(ticks.saturating_mul(1000)) / u64::from(SCOPES)).max(1)

@@ -1,11 +1,6 @@
 //! Recording into a file of shared memory, and what is recovered from it.
 
-#![cfg(all(
-    unix,
-    feature = "reader",
-    feature = "shared-memory",
-    not(feature = "off")
-))]
+#![cfg(all(unix, feature = "recovery", not(feature = "off")))]
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

@@ -10,6 +10,7 @@ use vor_capture::format::{Checkpoint, Decoder, Event, Header, PayloadDecoder};
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::measures::Measures;
 use vor_capture::model::timeline::{ClockSync, Timeline};
+use vor_capture::sort::sort_by;
 
 use crate::hot::callsite::Words;
 use crate::hot::ring::MAX_SITE;
@@ -280,7 +281,7 @@ impl SharedFile {
         };
         let known = count.min(SYNCS as u64) as usize;
         let mut syncs: Vec<_> = (0..known).filter_map(sync).collect();
-        syncs.sort_unstable_by_key(|sync| sync.ticks);
+        sort_by(&mut syncs, |a, b| a.ticks.cmp(&b.ticks));
         let mut timeline = Timeline::default();
         for sync in syncs {
             timeline.push(sync);

@@ -26,6 +26,7 @@ use vor_capture::filled;
 use vor_capture::format::{Encoder, OpenScopes, RecordRef};
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::sort::sort_by;
 
 use crate::clock;
 use crate::drain::collect::MAX_SPANS;
@@ -101,7 +102,7 @@ impl Remains {
             };
             found.extend(entries.map(|entry| entry.path()).filter(is_ours));
         }
-        found.sort();
+        sort_by(&mut found, Ord::cmp);
         found.dedup();
         found
     }

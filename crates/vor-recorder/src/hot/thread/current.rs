@@ -113,16 +113,6 @@ impl PointerGuard {
             before: replace_pointer(state),
         }
     }
-
-    /// Switches scopes of this thread off.
-    fn busy() -> Self {
-        // A silent thread stays silent.
-        let stand_in = match StandIn::Silent.is_current() {
-            true => StandIn::Silent,
-            false => StandIn::Busy,
-        };
-        Self::set(stand_in.state())
-    }
 }
 
 impl Drop for PointerGuard {
@@ -274,9 +264,32 @@ pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
 /// Scopes that open during `work`, in a signal handler, an allocator or a sink, are counted as
 /// dropped.
 pub(crate) fn while_busy<R>(work: impl FnOnce() -> R) -> R {
-    let _busy = PointerGuard::busy();
-    let _untracked = StateGuard::untracked();
+    let _inside = InsideVor::enter();
     work()
+}
+
+/// Switches scopes of this thread off, and the count of its allocations, until it is dropped.
+struct InsideVor {
+    // Dropped first.
+    _untracked: StateGuard,
+    _busy: PointerGuard,
+}
+
+impl InsideVor {
+    // Out of line, because each of the many callers of `while_busy` would get a copy of the code.
+    #[inline(never)]
+    fn enter() -> Self {
+        // A silent thread stays silent.
+        let stand_in = match StandIn::Silent.is_current() {
+            true => StandIn::Silent,
+            false => StandIn::Busy,
+        };
+        let busy = PointerGuard::set(stand_in.state());
+        Self {
+            _untracked: StateGuard::untracked(),
+            _busy: busy,
+        }
+    }
 }
 
 /// Runs `work` as [`while_busy`] does, but does not count scopes that open during `work` as

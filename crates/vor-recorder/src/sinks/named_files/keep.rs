@@ -9,11 +9,12 @@
 //! The clock may be set back at any moment, so the recorder's own stay in the order in which it
 //! began them: one counts as no newer than those that it began later.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use vor_capture::sort::sort_by;
 
 use super::names::Names;
 use crate::os::report;
@@ -145,7 +146,7 @@ impl Keeper {
         let own = of(|one| one.own.is_some()).filter_map(|one| Some((one.path.clone(), one.own?)));
         (self.earlier, self.own) = (earlier.collect(), own.collect());
         // The newest own segment first.
-        segments.sort_by_key(|segment| Reverse(segment.own));
+        sort_by(&mut segments, |a, b| b.own.cmp(&a.own));
         let mut newer = None;
         for segment in segments.iter_mut().filter(|segment| segment.own.is_some()) {
             segment.written = newer.map_or(segment.written, |newer| segment.written.min(newer));
@@ -153,7 +154,9 @@ impl Keeper {
         }
         let is_past = |segment: &Segment| segment.written <= now + NEAR_FUTURE;
         let time = |one: &Segment| (!one.is_earlier, is_past(one), one.written, one.own);
-        segments.sort_by(|a, b| (time(a), &a.path).cmp(&(time(b), &b.path)));
+        sort_by(&mut segments, |a, b| {
+            (time(a), &a.path).cmp(&(time(b), &b.path))
+        });
         segments
     }
 
