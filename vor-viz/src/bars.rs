@@ -233,7 +233,8 @@ impl Picture {
             .shown_frames(store)
             .map_or((0, 0), |(first, last)| (first, last + 1));
         let frames = || store.frames().range(first..end);
-        let durations_ms: Vec<f32> = frames().map(|frame| frame.duration_ms() as f32).collect();
+        let durations_ms = frames().map(|frame| frame.duration_ms() as f32);
+        let durations_ms: Vec<f32> = durations_ms.filter(|ms| !ms.is_nan()).collect();
         let sum: f64 = durations_ms.iter().map(|&ms| f64::from(ms)).sum();
         let mean_ms = sum / durations_ms.len() as f64;
         let longest_ms = f64::from(durations_ms.iter().copied().fold(0.0, f32::max));
@@ -246,7 +247,8 @@ impl Picture {
             Some(Bar {
                 first,
                 end,
-                longest_ms: frame.duration_ms(),
+                // A lost frame has no length.
+                longest_ms: frame.duration_ms().max(0.0),
                 has_drops: frame.dropped_spans > 0,
                 is_damaged: frame.lost_records > 0,
             })

@@ -91,7 +91,8 @@ impl Budget {
             None => {
                 let step = store.frames().len().div_ceil(MAX_SORTED).max(1);
                 let frames = store.frames().iter().step_by(step);
-                frames.map(|frame| frame.duration_ms() as f32).collect()
+                let durations_ms = frames.map(|frame| frame.duration_ms() as f32);
+                durations_ms.filter(|ms| !ms.is_nan()).collect()
             }
         });
     }

@@ -197,7 +197,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(
         Key::C,
         Command::NextColors,
-        "colour by scope, thread or duration",
+        "colour by scope, thread, duration or wait",
     ),
     key(
         Key::E,

@@ -7,6 +7,7 @@
 
 mod compared;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -64,6 +65,24 @@ impl Tab {
     ];
 }
 
+/// The frames of a capture beside those of the store, counted from 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beyond {
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
+/// The last frame of a capture, which may not be counted yet.
+const LAST_FRAME: u64 = u64::MAX;
+
+/// Returns whether a command goes from frame to frame.
+fn is_step(command: Command) -> bool {
+    matches!(
+        command,
+        Command::Next | Command::NextFrame | Command::Previous | Command::PreviousFrame
+    )
+}
+
 /// Number of the next panel.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -83,6 +102,9 @@ pub struct Panel {
     find: Find,
     /// The frame of the capture that the user chose, counted from 0.
     chosen_frame: Option<u64>,
+    beyond: Beyond,
+    /// Whether the frames are of a capture, and not of this program.
+    shows_capture: bool,
     why: Why,
     /// Whether the comparison is of the pinned frame with the median frame.
     explains: bool,
@@ -114,6 +136,8 @@ impl Panel {
             compare: Compare::default(),
             find: Find::default(),
             chosen_frame: None,
+            beyond: Beyond::default(),
+            shows_capture: false,
             why: Why::default(),
             explains: false,
             baseline: None,
@@ -248,9 +272,20 @@ impl Panel {
         self.show_all(ui, rows, None);
     }
 
-    /// Draws the panel with a capture; `summary` is of all its frames. Returns the frame that the
-    /// user chose, counted from 0.
-    pub(crate) fn show_capture(&mut self, ui: &mut Ui, summary: &Summary) -> Option<u64> {
+    /// Draws the panel with a capture; `summary` is of all its frames, of which there are `total`,
+    /// and the store has those of `window`. Returns the frame that the user chose, counted from 0.
+    pub(crate) fn show_capture(
+        &mut self,
+        ui: &mut Ui,
+        summary: &Summary,
+        window: Range<u64>,
+        total: u64,
+    ) -> Option<u64> {
+        self.shows_capture = true;
+        self.beyond = Beyond {
+            before: window.start.checked_sub(1),
+            after: (window.end < total).then_some(window.end),
+        };
         self.show_all(ui, &[], Some(summary));
         self.chosen_frame.take()
     }
@@ -273,7 +308,7 @@ impl Panel {
                 let slowest = summary.filter(|_| command == Command::SlowestFrame);
                 match slowest.and_then(|summary| self.slowest_in_sight(summary)) {
                     Some(frame) => self.chosen_frame = Some(frame),
-                    None => self.run_command(command),
+                    None => self.obey(command),
                 }
             }
         }
@@ -324,7 +359,7 @@ impl Panel {
             let paused = self.view.pinned().is_some();
             let text = if paused { "Resume" } else { "Pause" };
             if ui.button(text).on_hover_text("Space").clicked() {
-                self.view.toggle_pause(&self.store);
+                self.obey(Command::TogglePause);
             }
             ui.label(self.status());
             let is_selected =
@@ -396,7 +431,7 @@ impl Panel {
             ),
             None if frames == 0 => "no frames yet".to_owned(),
             None if self.view.whole().is_some() => "whole capture".to_owned(),
-            None => format!("{} frames", units::count(frames as u64)),
+            None => units::counted(frames as u64, "frame"),
         };
         if let Some((begin_ns, end_ns)) = self.view.time_selection() {
             let length_ns = end_ns.saturating_sub(begin_ns);
@@ -449,10 +484,9 @@ impl Panel {
         }
     }
 
-    /// Draws the switch for vor's own cost, and the cost. This exists only on the machine that
-    /// records.
+    /// Draws the switch for vor's own cost, and the cost. It is known only where the program records.
     fn load(&mut self, ui: &mut Ui, theme: &Theme) {
-        if cfg!(not(feature = "live")) {
+        if cfg!(not(feature = "live")) && !self.shows_capture {
             return;
         }
         let mut shows_load = self.view.shows_load;
@@ -466,6 +500,11 @@ impl Panel {
             self.view.shows_load = shows_load;
         }
         if !shows_load {
+            return;
+        }
+        if self.shows_capture {
+            let text = "the capture does not say what its recorder cost";
+            ui.colored_label(theme.weak_text, text);
             return;
         }
         let scope_ns = scope_cost_ns();
@@ -617,6 +656,37 @@ impl Panel {
         match slowest.first()?.place {
             FramePlace::Capture(place) => Some(place),
             FramePlace::Store(_) => None,
+        }
+    }
+
+    /// Runs a command, and chooses a frame of the capture that the store does not have if the command
+    /// leads to it.
+    fn obey(&mut self, command: Command) {
+        match self.frame_beyond(command) {
+            Some(frame) => {
+                self.view.clear_selection();
+                self.chosen_frame = Some(frame);
+            }
+            None => self.run_command(command),
+        }
+    }
+
+    /// Returns the frame to which a command leads, if the store does not have it.
+    fn frame_beyond(&self, command: Command) -> Option<u64> {
+        let (view, Beyond { before, after }) = (&self.view, self.beyond);
+        let pinned = view.pinned().and_then(|id| self.store.index_of(id));
+        let is_last = pinned.is_none_or(|index| index + 1 == self.store.frames().len());
+        let moves_span = view.focus.is_some();
+        match command {
+            Command::TogglePause if pinned.is_none() => after.map(|_| LAST_FRAME),
+            Command::Next | Command::Previous if moves_span => None,
+            // Without a pin, each of them leads to the newest frame.
+            _ if pinned.is_none() && is_step(command) => after.map(|_| LAST_FRAME),
+            Command::Next | Command::NextFrame if is_last => after,
+            Command::Previous | Command::PreviousFrame if pinned == Some(0) => before,
+            Command::FirstFrame => before.map(|_| 0),
+            Command::LastFrame => after.map(|_| LAST_FRAME),
+            _ => None,
         }
     }
 

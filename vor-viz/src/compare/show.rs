@@ -16,7 +16,9 @@ use crate::palette;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
 use crate::scopes::signed;
-use crate::scopes::{Job, copy_buttons, extent_switch, filter_field, percent, scope_caption};
+use crate::scopes::{
+    Job, copy_buttons, extent_switch, filter_field, percent, scope_caption, show_progress,
+};
 use crate::sketch::shortened;
 use crate::store::{Extent, TrackKind};
 use crate::theme::Theme;
@@ -252,7 +254,7 @@ impl Compare {
                     scope_caption(side.store, Some(side.scope))
                 ));
                 if let Some(progress) = job.progress() {
-                    ui.weak(format!("counting {:.0} %", progress * 100.0));
+                    show_progress(ui, "counting", progress);
                 }
             }
             extent_switch(ui, extent);

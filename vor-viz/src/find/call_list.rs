@@ -12,7 +12,7 @@ use super::pages::{PageFound, Step};
 use crate::flame::{seek, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::histogram::{self, Distribution};
-use crate::scopes::{copy_buttons, extent_switch, scope_caption, waiting_text};
+use crate::scopes::{copy_buttons, extent_switch, scope_caption, show_waiting};
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
@@ -168,7 +168,7 @@ impl CallList {
             }
         });
         let Some(found) = self.paged.output() else {
-            ui.weak(waiting_text(view, scope, "looking for calls"));
+            show_waiting(ui, view, scope, "looking for calls", self.paged.progress());
             return;
         };
         if found.listed.is_empty() {

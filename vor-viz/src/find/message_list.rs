@@ -11,7 +11,7 @@ use super::paged::{Listing, Paged};
 use super::pages::{PageFound, Step};
 use crate::flame::{seek_moment, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{copy_buttons, scope_caption, waiting_text};
+use crate::scopes::{copy_buttons, scope_caption, show_waiting};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::{Scope, View};
@@ -122,7 +122,13 @@ impl MessageList {
             }
         });
         let Some(found) = self.paged.output() else {
-            ui.weak(waiting_text(view, scope, "looking for messages"));
+            show_waiting(
+                ui,
+                view,
+                scope,
+                "looking for messages",
+                self.paged.progress(),
+            );
             return;
         };
         if found.listed.is_empty() {

@@ -95,6 +95,11 @@ impl<G: Gather<Output: Listing>, F: Clone + PartialEq> Paged<G, F> {
         }
     }
 
+    /// Returns the progress of the running work, from 0 to 1; `None` without running work.
+    pub(super) fn progress(&self) -> Option<f32> {
+        self.job.progress()
+    }
+
     /// Shows how much was found, and the buttons for other pages.
     pub(super) fn show_pages(&mut self, ui: &mut Ui, items: &str) {
         if let Some(page) = self.job.output().map(Listing::page) {

@@ -4,6 +4,7 @@ use egui::{Button, Ui};
 use vor_capture::units;
 
 use super::page::{PAGE, Rank};
+use crate::scopes::show_progress;
 
 /// The sizes of a page, and of the whole list.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +138,7 @@ impl Pages {
             }
         }
         if let Some(progress) = progress {
-            ui.weak(format!("looking {:.0} %", progress * 100.0));
+            show_progress(ui, "looking", progress);
         }
     }
 }

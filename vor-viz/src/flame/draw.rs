@@ -13,7 +13,7 @@ use vor_capture::units;
 use super::card::{self, HoverTarget, TypicalDurationsOf};
 use super::colors::SpanColors;
 use super::layout::{MIN_HEIGHT, spans_of, track_name};
-use super::{FlameChart, Frame, RULER_HEIGHT, VisibleRow, ruler};
+use super::{FlameChart, Frame, RULER_HEIGHT, VisibleRow, layout, ruler};
 use crate::groups;
 use crate::palette;
 use crate::sketch::{self, Ink, fold_mark};
@@ -21,8 +21,9 @@ use crate::store::{FrameEntry, Store, Track, TrackId, TrackKind};
 use crate::theme::{Theme, text};
 use crate::view::{SpanRef, View};
 
-/// Height of the marks of messages and steps, from the top of a track's first row.
-pub(super) const MARK_HEIGHT: f32 = 8.0;
+/// Height of the marks of messages and steps. They fill the gap above a track, so that they cover no
+/// name.
+const MARK_HEIGHT: f32 = layout::GAP;
 
 /// Minimum heights of a row with small names, and with larger ones.
 const MIN_LABELLED_HEIGHT: f32 = 12.0;
@@ -62,18 +63,6 @@ impl FlameChart {
             stored.add(Shape::mesh(mesh));
         }
         self.draw_labels(&stored, store, theme, frame, shown);
-        for placed in &self.placed {
-            let top = frame.rows.top() + placed.top - self.scroll;
-            if frame.rows.top() - 20.0 <= top && top <= frame.rows.bottom() {
-                draw_marks(
-                    &rows,
-                    &store.shown_tracks()[placed.track],
-                    theme,
-                    frame,
-                    top,
-                );
-            }
-        }
         draw_bookmarks(ui, store, view, theme, frame);
         draw_time_selection(ui, view, theme, frame);
         if let Some((_, ns)) = view
@@ -391,6 +380,20 @@ impl FlameChart {
         chosen
     }
 
+    /// Draws the marks of all tracks.
+    pub(super) fn draw_marks(&self, ui: &Ui, store: &Store, theme: &Theme, frame: &Frame) {
+        // Those of the first track reach into the ruler.
+        let above = frame.rows.with_min_y(frame.rows.top() - MARK_HEIGHT);
+        let painter = ui.painter_at(above);
+        for placed in &self.placed {
+            let top = frame.rows.top() + placed.top - self.scroll;
+            if above.y_range().contains(top) {
+                let track = &store.shown_tracks()[placed.track];
+                draw_marks(&painter, track, theme, frame, top);
+            }
+        }
+    }
+
     /// Draws a scroll bar if not all rows fit.
     pub(super) fn draw_scroll_bar(&self, ui: &Ui, theme: &Theme, frame: &Frame, all_height: f32) {
         let height = frame.rows.height();
@@ -564,7 +567,7 @@ fn name_of_track(
     action
 }
 
-/// Draws a triangle at each message and each step of a task.
+/// Draws a triangle above the first row at each message and each step of a task.
 fn draw_marks(painter: &Painter, track: &Track, theme: &Theme, frame: &Frame, top: f32) {
     let (begin_ns, end_ns) = (frame.time.begin_ns as i64, frame.time.end_ns as i64);
     let mut mesh = Mesh::default();
@@ -576,7 +579,11 @@ fn draw_marks(painter: &Painter, track: &Track, theme: &Theme, frame: &Frame, to
         }
         last_x = x;
         let first = mesh.vertices.len() as u32;
-        for corner in [vec2(-4.0, 0.0), vec2(4.0, 0.0), vec2(0.0, MARK_HEIGHT)] {
+        for corner in [
+            vec2(-3.0, -MARK_HEIGHT),
+            vec2(3.0, -MARK_HEIGHT),
+            Vec2::ZERO,
+        ] {
             mesh.colored_vertex(pos2(x, top) + corner, theme.pin);
         }
         mesh.add_triangle(first, first + 1, first + 2);

@@ -8,7 +8,7 @@ use crate::store::{Store, Track, TrackId};
 use crate::theme::UNIT;
 
 /// Pixels between two tracks.
-const GAP: f32 = UNIT;
+pub(super) const GAP: f32 = UNIT;
 
 /// The order of tracks that the user did not move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

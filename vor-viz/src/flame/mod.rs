@@ -42,6 +42,9 @@ pub(crate) use navigate::{frame_of, seek, seek_moment};
 /// Height of the ruler above the rows.
 const RULER_HEIGHT: f32 = 18.0;
 
+/// Height of the top of a row in which the pointer still is at a mark above it, in points.
+const MARK_REACH: f32 = 3.0;
+
 /// Range of row heights, in points.
 const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 4.0..=32.0;
 
@@ -354,6 +357,7 @@ impl FlameChart {
         self.paint_picture(ui, store, view, theme, &frame, &shown);
         self.draw(ui, store, view, theme, &frame, &shown);
         self.draw_names(ui, store, theme, &frame);
+        self.draw_marks(ui, store, theme, &frame);
         self.draw_scroll_bar(ui, theme, &frame, all_height);
         let next = self.draw_details(ui, store, view, theme, &frame, usual);
         self.go_to(store, view, next);
@@ -596,6 +600,20 @@ impl FlameChart {
         place: egui::Pos2,
     ) -> Option<HoverTarget> {
         let y = place.y - frame.rows.top() + self.scroll;
+        let pixel_ns = frame.time.len_ns() / frame.scale.width() as f64;
+        let ns = frame.ns(place.x);
+        let marks = |shown: &&VisibleRow| {
+            let below = y - shown.top;
+            shown.row == 0 && (-layout::GAP..MARK_REACH).contains(&below)
+        };
+        if let Some(shown) = shown.iter().find(marks) {
+            let track = &store.shown_tracks()[shown.track];
+            let reach_ns = pixel_ns * f64::from(4.0 * frame.pixels_per_point);
+            let texts = draw::texts_near(track, store.catalog(), ns, reach_ns);
+            if !texts.is_empty() {
+                return Some(HoverTarget::Texts(texts));
+            }
+        }
         let shown = shown
             .iter()
             .find(|shown| (shown.top..shown.top + self.row_height).contains(&y))?;
@@ -606,19 +624,6 @@ impl FlameChart {
             row: shown.row,
             span,
         };
-        let pixel_ns = frame.time.len_ns() / frame.scale.width() as f64;
-        let ns = frame.ns(place.x);
-        if shown.row == 0 {
-            let texts = draw::texts_near(
-                track,
-                store.catalog(),
-                ns,
-                pixel_ns * f64::from(4.0 * frame.pixels_per_point),
-            );
-            if !texts.is_empty() && y - shown.top < draw::MARK_HEIGHT {
-                return Some(HoverTarget::Texts(texts));
-            }
-        }
         if let Some(span) = row.span_at(ns.floor() as i64)
             && span.duration_ns as f64 >= pixel_ns
         {

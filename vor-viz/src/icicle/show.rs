@@ -13,7 +13,7 @@ use vor_capture::units;
 use super::boxes::{Boxes, NodeBox, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
 use crate::palette;
-use crate::scopes::{Job, extent_switch, no_spans, scope_caption, waiting_text};
+use crate::scopes::{Job, extent_switch, no_spans, scope_caption, show_progress, show_waiting};
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::{Theme, text};
@@ -176,7 +176,7 @@ impl Icicle {
                 summary(ui, stacks);
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
-                ui.weak(format!("merging {:.0} %", progress * 100.0));
+                show_progress(ui, "merging", progress);
             }
             let copies = ui.button("Copy stacks").on_hover_text(
                 "Copies a line for each stack: its names with `;` between, and the nanoseconds of \
@@ -197,7 +197,7 @@ impl Icicle {
             }
         });
         let Some(stacks) = self.job.output() else {
-            ui.weak(waiting_text(view, scope, "merging"));
+            show_waiting(ui, view, scope, "merging", self.job.progress());
             return;
         };
         if stacks.tree.nodes().len() < 2 {

@@ -51,8 +51,14 @@ impl Header {
     /// Shows the buttons and the field, from right to left.
     fn navigation(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
         let total = replay.frames_total();
-        let current = replay
-            .requested()
+        let requested = replay.requested();
+        // A frame that was asked for may still be on its way.
+        let awaited = requested.filter(|frame| replay.id_of(*frame).is_none());
+        let pinned = replay.panel().view().pinned();
+        let pinned = pinned.and_then(|id| replay.frame_of(id));
+        let current = awaited
+            .or(pinned)
+            .or(requested)
             .unwrap_or_else(|| replay.window().end.saturating_sub(1));
         ui.add_enabled_ui(total > 0 && !replay.is_searching(), |ui| {
             if button(ui, "›", "Next frame").clicked() {
@@ -103,7 +109,7 @@ fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
     let info = replay.info();
     let mut facts = match replay.is_searching() {
         true => "looking for its frames".to_owned(),
-        false => format!("{} frames", units::count(info.frames)),
+        false => units::counted(info.frames, "frame"),
     };
     if info.duration_ns > 0 {
         facts += &format!(", {}", units::duration(info.duration_ns as f64));

@@ -576,7 +576,9 @@ impl ReplayState {
         let was_paused = self.panel.view().pinned().is_some();
         self.whole.choose(&mut self.panel, &mut self.driver);
         self.follow_view();
-        if let Some(frame) = self.panel.show_capture(ui, &self.summary) {
+        let (window, total) = (self.window(), self.frames_total());
+        let chosen = self.panel.show_capture(ui, &self.summary, window, total);
+        if let Some(frame) = chosen {
             self.go_to(frame);
         }
         let is_paused = self.panel.view().pinned().is_some();

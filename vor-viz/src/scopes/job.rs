@@ -255,7 +255,7 @@ impl<G: Gather> Job<G> {
     /// Returns whether the latest result covers other frames than selected.
     #[must_use]
     pub fn is_dimmed(&self) -> bool {
-        self.dimmed && (self.running.is_some() || self.asked.is_some())
+        self.output().is_some() && self.dimmed && (self.running.is_some() || self.asked.is_some())
     }
 
     /// Returns the progress of the running work, from 0 to 1; `None` without running work.

@@ -18,6 +18,7 @@ mod table;
 mod details;
 pub(crate) mod histogram;
 
+use egui::{ProgressBar, Ui};
 use vor_capture::units;
 
 use crate::store::Store;
@@ -70,13 +71,30 @@ pub fn scope_caption(store: &Store, scope: Option<Scope>) -> String {
     }
 }
 
-/// Returns the text in place of a result that is not there yet.
-pub(crate) fn waiting_text(view: &View, scope: Option<Scope>, verb: &str) -> String {
+/// Width of a bar of progress, in points.
+const PROGRESS_WIDTH: f32 = 220.0;
+
+/// Shows what is going on in place of a result that is not there yet. `progress` is that of the work
+/// on it, from 0 to 1.
+pub(crate) fn show_waiting(
+    ui: &mut Ui,
+    view: &View,
+    scope: Option<Scope>,
+    verb: &str,
+    progress: Option<f32>,
+) {
     match (scope, view.whole()) {
-        (None, _) => "Nothing was recorded yet.".to_owned(),
+        (None, _) => _ = ui.weak("Nothing was recorded yet."),
         (Some(Scope::Time { .. } | Scope::Whole), Some(whole)) if whole.progress < 1.0 => {
-            format!("reading the capture {:.0} % …", whole.progress * 100.0)
+            show_progress(ui, "reading the capture", whole.progress);
         }
-        _ => format!("{verb} …"),
+        _ => show_progress(ui, verb, progress.unwrap_or(0.0)),
     }
+}
+
+/// Shows a bar of the work that is done, from 0 to 1.
+pub(crate) fn show_progress(ui: &mut Ui, verb: &str, progress: f32) {
+    let text = format!("{verb} {:.0} %", progress * 100.0);
+    let bar = ProgressBar::new(progress).desired_width(PROGRESS_WIDTH);
+    ui.add(bar.text(text));
 }

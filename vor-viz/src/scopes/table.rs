@@ -14,7 +14,7 @@ use super::job::Job;
 use super::row_order::RowOrder;
 use super::sheet::{Sheet, copy_buttons};
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
-use super::{scope_caption, waiting_text};
+use super::{scope_caption, show_progress, show_waiting};
 use crate::sketch::shortened;
 use crate::store::{Extent, Store, TrackKind};
 use crate::theme::Theme;
@@ -294,7 +294,7 @@ impl ScopeTable {
         self.tools(ui, store, view, scope);
         self.sort_rows();
         let Some(result) = self.job.output() else {
-            ui.weak(waiting_text(view, scope, "counting"));
+            show_waiting(ui, view, scope, "counting", self.job.progress());
             return;
         };
         let rows: Vec<&ScopeRow> = self
@@ -430,7 +430,7 @@ impl ScopeTable {
                     ));
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
-                ui.weak(format!("counting {:.0} %", progress * 100.0));
+                show_progress(ui, "counting", progress);
             }
             filter_field(ui, &mut self.filter, "filter scopes");
             if ui

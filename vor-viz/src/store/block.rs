@@ -69,10 +69,13 @@ pub struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// Returns its duration in milliseconds.
+    /// Returns its duration in milliseconds; NaN if its record was lost, so that nothing is known.
     #[must_use]
     pub fn duration_ms(&self) -> f64 {
-        self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e6
+        match self.end_ns.saturating_sub(self.begin_ns) {
+            0 if self.lost_records > 0 => f64::NAN,
+            length_ns => length_ns as f64 / 1e6,
+        }
     }
 
     /// Adds the measured quantities of another frame.

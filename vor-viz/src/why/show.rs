@@ -11,7 +11,9 @@ use super::cells::{FrameCells, WhyOptions, WhyResult, WhyRow};
 use crate::replay::Summary;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
-use crate::scopes::{Job, copy_buttons, filter_field, percent, signed, waiting_text};
+use crate::scopes::{
+    Job, copy_buttons, filter_field, percent, show_progress, show_waiting, signed,
+};
 use crate::sketch::shortened;
 use crate::store::{FrameId, Store, TrackKind};
 use crate::theme::Theme;
@@ -187,7 +189,7 @@ impl Why {
                 );
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
-                ui.weak(format!("counting {:.0} %", progress * 100.0));
+                show_progress(ui, "counting", progress);
             }
             filter_field(ui, &mut self.filter, "filter explaining scopes");
             copy_buttons(ui, &TITLES, |sheet| {
@@ -199,7 +201,7 @@ impl Why {
             });
         });
         let Some(result) = self.job.output() else {
-            ui.weak(waiting_text(view, Some(scope), "comparing"));
+            show_waiting(ui, view, Some(scope), "comparing", self.job.progress());
             return;
         };
         let generation = self.job.generation();

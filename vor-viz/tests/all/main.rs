@@ -25,6 +25,7 @@ mod ranges;
 mod replay;
 mod scopes;
 mod scopes_data;
+mod steps;
 mod store;
 mod synthetic;
 mod truth;

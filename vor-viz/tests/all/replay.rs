@@ -484,10 +484,8 @@ fn a_lost_frame_keeps_its_place() {
     let store = replay.store();
     let entry = |frame| store.frame(replay.id_of(frame).unwrap()).unwrap();
     for frame in [299, 300] {
-        assert_eq!(
-            (entry(frame).lost_records, entry(frame).duration_ms()),
-            (1, 0.0)
-        );
+        assert_eq!(entry(frame).lost_records, 1);
+        assert!(entry(frame).duration_ms().is_nan());
         assert_eq!(entry(frame).begin_ns, entry(298).end_ns);
         assert_eq!(entry(frame).number, frame + 10);
     }

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use egui::{Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
+use egui::{Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, Role, pos2, vec2};
+use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use vor_fixtures::even::{frame_ns, make};
 use vor_viz::panel::Tab;
@@ -291,4 +292,22 @@ fn a_followed_capture_shows_its_newest_frames() {
     shown.settle();
     assert!(shown.replay.store().layer().is_none());
     assert_eq!(shown.replay.frame_of(FrameId(u64::MAX)), None);
+}
+
+#[test]
+fn a_bar_shows_the_progress_of_counting() {
+    let bytes = make(FRAMES, SPANS, true).bytes;
+    let mut replay = ReplayState::from_bytes(bytes, "game.vor").unwrap();
+    replay.panel_mut().set_tab(Tab::Scopes);
+    let show = |ui: &mut egui::Ui, replay: &mut ReplayState| {
+        egui::CentralPanel::default().show(ui, |ui| replay.show(ui));
+    };
+    let mut viewer = Harness::builder().build_ui_state(show, replay);
+    let bars = |viewer: &Harness<'_, ReplayState>| {
+        let bars = viewer.query_all_by_role(Role::ProgressIndicator);
+        bars.count()
+    };
+    assert_eq!(bars(&viewer), 1);
+    settle(&mut viewer);
+    assert_eq!(bars(&viewer), 0);
 }
