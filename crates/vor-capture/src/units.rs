@@ -68,13 +68,13 @@ pub fn counted(value: u64, thing: &str) -> String {
     }
 }
 
-/// Returns a number of bytes in the unit that fits, in powers of 1024: `999 B`, `1.50 GiB`.
+/// Returns a number of bytes in the unit that fits, in powers of 1000: `999 B`, `1.50 GB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, "B")
 }
 
-/// Returns a metric's value in the unit that fits: `1.50 GiB` for 1 610 612 736 `B`, `12.3 ms` for
+/// Returns a metric's value in the unit that fits: `1.50 GB` for 1 500 000 000 `B`, `12.3 ms` for
 /// 0.0123 `s`. A value in an unknown unit keeps it, and has three digits.
 #[must_use]
 pub fn scaled(value: f64, unit: &str) -> String {
@@ -201,10 +201,10 @@ impl<'a> Scale<'a> {
 /// Units that differ by powers of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Family {
-    /// Bytes in powers of 1024.
-    Bytes,
     /// Bytes in powers of 1000: megabytes of 10⁶ bytes.
-    DecimalBytes,
+    Bytes,
+    /// Bytes in powers of 1024, if that is their unit.
+    BinaryBytes,
     Time,
     Frequency,
 }
@@ -218,7 +218,7 @@ impl Family {
             "bytes" | "byte" => "B",
             unit => unit,
         };
-        let families = [Self::Bytes, Self::DecimalBytes, Self::Time, Self::Frequency];
+        let families = [Self::Bytes, Self::BinaryBytes, Self::Time, Self::Frequency];
         families.into_iter().find_map(|family| {
             let step = family.names().iter().position(|name| *name == unit)?;
             Some((family, step))
@@ -227,8 +227,8 @@ impl Family {
 
     fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Bytes => &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
-            Self::DecimalBytes => &["B", "kB", "MB", "GB", "TB", "PB"],
+            Self::Bytes => &["B", "kB", "MB", "GB", "TB", "PB"],
+            Self::BinaryBytes => &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
             Self::Time => &["ns", "µs", "ms", "s"],
             Self::Frequency => &["Hz", "kHz", "MHz", "GHz"],
         }
@@ -236,7 +236,7 @@ impl Family {
 
     /// Returns how many of the first step one of a step is.
     fn size(self, step: usize) -> f64 {
-        let base: f64 = if self == Self::Bytes { 1024.0 } else { 1000.0 };
+        let base: f64 = if self == Self::BinaryBytes { 1024.0 } else { 1000.0 };
         base.powi(step as i32)
     }
 }
@@ -361,8 +361,8 @@ mod tests {
         assert_eq!(counted(1, "frame"), "1 frame");
         assert_eq!(counted(2_000, "frame"), "2\u{202f}000 frames");
         assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(4_826), "4.71 KiB");
-        assert_eq!(bytes(1_500_000_000), "1.40 GiB");
+        assert_eq!(bytes(4_826), "4.83 kB");
+        assert_eq!(bytes(1_500_000_000), "1.50 GB");
     }
 
     #[test]
@@ -415,11 +415,12 @@ mod tests {
         let cases = [
             (0.0, "B", "0 B"),
             (0.0, "MiB", "0 MiB"),
-            (1023.6, "B", "1.00 KiB"),
+            (999.6, "B", "1.00 kB"),
             (512.0, "B", "512 B"),
-            (1536.0, "B", "1.50 KiB"),
-            (1_610_612_736.0, "B", "1.50 GiB"),
-            (-2048.0, "B/s", "-2.00 KiB/s"),
+            (1536.0, "B", "1.54 kB"),
+            (1536.0, "KiB", "1.50 MiB"),
+            (1_610_612_736.0, "B", "1.61 GB"),
+            (-2048.0, "B/s", "-2.05 kB/s"),
             (815.4, "MB", "815 MB"),
             (0.0154, "MB", "15.4 kB"),
             (2500.0, "MB/s", "2.50 GB/s"),
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(metric(-12_345.0, "faults", true), "-12\u{202f}345 faults");
         assert_eq!(metric(-0.0, "", true), "0");
         assert_eq!(metric(7.0, "B", true), "7 B");
-        assert_eq!(metric(2048.0, "B", true), "2.00 KiB");
+        assert_eq!(metric(2048.0, "B", true), "2.05 kB");
         assert_eq!(metric(-0.4, "", true), "0");
         assert_eq!(
             metric(999_999_999_999_999.0, "", true).matches('9').count(),
@@ -458,9 +459,9 @@ mod tests {
     #[test]
     fn the_values_of_a_scale_share_a_unit() {
         let scale = Scale::of(3e9, "B", false);
-        assert_eq!(scale.unit(), "GiB");
-        assert_eq!(scale.number(1_073_741_824.0), "1.00");
-        assert_eq!(scale.number(107_374_182.4), "0.10");
+        assert_eq!(scale.unit(), "GB");
+        assert_eq!(scale.number(1e9), "1.00");
+        assert_eq!(scale.number(1e8), "0.10");
         let scale = Scale::of(25e6, "items/s", true);
         assert_eq!(
             (scale.number(25e6).as_str(), scale.unit()),

@@ -30,12 +30,12 @@ fn the_leak_comes_first() {
     assert_eq!(
         lines,
         [
-            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.17 KiB live, then 9.18 \
-            KiB",
+            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.20 kB live, then 9.40 \
+            kB",
             "number 3 was taken when the recording ended and is left out; --to 3 includes it",
-            "    bytes  objects  allocated in        at",
-            "+7.81 KiB      +80  request > remember  made.rs:20",
-            "   +200 B       +2  request > render    made.rs:30",
+            "   bytes  objects  allocated in        at",
+            "+8.00 kB      +80  request > remember  made.rs:20",
+            "  +200 B       +2  request > render    made.rs:30",
         ]
     );
 }
@@ -101,7 +101,7 @@ fn snapshots_are_chosen_by_number() {
     assert!(changes[0]["bytes_error"].as_f64().unwrap() > 0.0);
     let shown = run("heap", &path, &["--top", "1"]);
     assert!(
-        shown.stdout.contains("estimated, a sample per 512 KiB"),
+        shown.stdout.contains("estimated, a sample per 524 kB"),
         "{shown:?}"
     );
     assert!(
