@@ -63,6 +63,13 @@ impl Tab {
         (Self::Compare, "Compare"),
         (Self::Find, "Find"),
     ];
+
+    /// Returns the name on the tab.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.into_iter().find(|(tab, _)| *tab == self);
+        found.map_or("", |(_, name)| name)
+    }
 }
 
 /// The frames of a capture beside those of the store, counted from 0.

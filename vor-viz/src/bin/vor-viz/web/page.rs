@@ -16,6 +16,11 @@
 //! | `passMs` | duration of the last pass, without the tessellation and the GPU |
 //! | `fps` | number of passes in the last second |
 //! | `windowSpans` | number of spans in the window |
+//! | `pinned` | the pinned frame, counted from 0, or `null` |
+//! | `shown` | the time of the flame chart, as `[begin, end]` in nanoseconds of its scale |
+//! | `selected` | the selected time in the same form, or `null` |
+//! | `tab` | the name of the tab below the flame chart |
+//! | `help` | whether the table of keys is shown |
 //! | `frameMs` | milliseconds of the pinned frame, else of all frames in the window together |
 //! | `scopes()` | sorted names of the scopes in up to a million spans of the window |
 
@@ -26,7 +31,7 @@ use std::rc::Rc;
 
 use egui::Ui;
 use js_sys::{Array, Object, Reflect};
-use vor_viz::replay::Place;
+use vor_viz::replay::{Place, ReplayState};
 use vor_viz::store::Store;
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -198,6 +203,7 @@ impl Status {
                     .unwrap_or_else(|| store.frames().iter().map(|frame| frame.duration_ms()).sum())
             }),
         );
+        self.set_view(first);
         self.set("name", first.map_or("", |it| it.name()));
         self.set("passes", self.count as f64);
         self.set("fps", self.passes.len() as f64);
@@ -220,6 +226,33 @@ impl Status {
         self.set("passMs", began.elapsed().as_secs_f64() * 1e3);
         // Must be last: when it changes, the other values are up to date.
         self.set("settled", is_settled);
+    }
+
+    /// Updates what is looked at.
+    fn set_view(&self, first: Option<&ReplayState>) {
+        let Some(replay) = first else {
+            for name in ["pinned", "shown", "selected", "tab", "help"] {
+                self.set(name, JsValue::NULL);
+            }
+            return;
+        };
+        let (panel, store) = (replay.panel(), replay.store());
+        let view = panel.view();
+        let zero_ns = view.zero_ns(store);
+        let range = |begin_ns: f64, end_ns: f64| {
+            let times = [begin_ns, end_ns].map(|ns| JsValue::from(ns - zero_ns));
+            JsValue::from(times.iter().collect::<Array>())
+        };
+        let pinned = view.pinned().and_then(|id| replay.frame_of(id));
+        let pinned = pinned.map_or(JsValue::NULL, |frame| JsValue::from(frame as f64));
+        let selected = view.time_selection();
+        let selected = selected.map(|(begin_ns, end_ns)| range(begin_ns as f64, end_ns as f64));
+        let shown = view.flame_axis(store);
+        self.set("pinned", pinned);
+        self.set("shown", range(shown.begin_ns, shown.end_ns));
+        self.set("selected", selected.unwrap_or(JsValue::NULL));
+        self.set("tab", panel.tab().name());
+        self.set("help", panel.shows_help());
     }
 
     fn set(&self, name: &str, value: impl Into<JsValue>) {
