@@ -9,6 +9,7 @@
 //! draws the stacks of two sides with them.
 
 pub mod tree;
+mod callers;
 pub(crate) mod boxes;
 pub(crate) mod show;
 

@@ -11,6 +11,7 @@ use vor_capture::model::catalog::Catalog;
 use vor_capture::units;
 
 use super::boxes::{Boxes, NodeBox, area};
+use super::callers::Callers;
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
 use crate::palette;
 use crate::scopes::{Job, extent_switch, no_spans, scope_caption, show_progress, show_waiting};
@@ -112,6 +113,9 @@ struct SearchHits {
 pub struct Icicle {
     job: Job<Stacks>,
     options: StackOptions,
+    /// Whether stacks are turned around.
+    shows_callers: bool,
+    callers: Callers,
     zoom: Zoom<StackKey>,
     boxes: Boxes,
     found: SearchHits,
@@ -157,6 +161,17 @@ impl Icicle {
         if !view.asks(scope) {
             self.job.finish(store, scope, &self.options);
         }
+        if let Some(stacks) = self.job.output().filter(|_| self.shows_callers) {
+            self.callers.finish(stacks, self.job.generation());
+        }
+    }
+
+    /// Shows each scope with its own time and below it who called it, or the stacks as they are.
+    pub fn set_shows_callers(&mut self, shows_callers: bool) {
+        if self.shows_callers != shows_callers {
+            self.shows_callers = shows_callers;
+            self.zoom = Zoom::default();
+        }
     }
 
     /// Shows the icicle in all available space.
@@ -165,14 +180,32 @@ impl Icicle {
         self.options.extent = view.extent;
         self.job
             .advance(ui, store, view.spans(), scope, &self.options);
-        self.search(store.catalog(), &view.search);
         let catalog = store.catalog();
+        let generation = 2 * self.job.generation() + u64::from(self.shows_callers);
+        let shown = match (self.job.output(), self.shows_callers) {
+            (None, _) => Err(self.job.progress()),
+            (Some(stacks), false) => Ok(stacks),
+            (Some(stacks), true) => self
+                .callers
+                .advance(stacks, self.job.generation())
+                .map_err(Some),
+        };
+        match &shown {
+            Ok(stacks) => self.found.search(stacks, generation, catalog, &view.search),
+            Err(Some(_)) => ui.ctx().request_repaint(),
+            // Nothing was recorded yet.
+            Err(None) => {}
+        }
+        let mut shows_callers = self.shows_callers;
         ui.horizontal_wrapped(|ui| {
             ui.strong(scope_caption(store, scope));
             ui.checkbox(&mut self.options.by_thread, "by thread")
                 .on_hover_text("Keeps the stacks of different threads apart");
+            ui.checkbox(&mut shows_callers, "callers").on_hover_text(
+                "Turns the stacks around: each scope with its own time, and below it who called it",
+            );
             extent_switch(ui, &mut view.extent);
-            if let Some(stacks) = self.job.output() {
+            if let Ok(stacks) = shown {
                 summary(ui, stacks);
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
@@ -183,7 +216,7 @@ impl Icicle {
                  its innermost scope, as flamegraph tools read them",
             );
             if copies.clicked()
-                && let Some(stacks) = self.job.output()
+                && let Ok(stacks) = shown
             {
                 ui.ctx().copy_text(folded(stacks, catalog));
             }
@@ -196,12 +229,17 @@ impl Icicle {
                     );
             }
         });
-        let Some(stacks) = self.job.output() else {
-            show_waiting(ui, view, scope, "merging", self.job.progress());
-            return;
+        let stacks = match shown {
+            Ok(stacks) => stacks,
+            Err(progress) => {
+                show_waiting(ui, view, scope, "merging", progress);
+                self.set_shows_callers(shows_callers);
+                return;
+            }
         };
         if stacks.tree.nodes().len() < 2 {
             ui.weak(no_spans(view.extent));
+            self.set_shows_callers(shows_callers);
             return;
         }
         ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
@@ -252,30 +290,33 @@ impl Icicle {
         };
         let shown = BoxView {
             tree: &stacks.tree,
-            generation: self.job.generation(),
+            generation,
             top,
             colors: color_number(theme, dimmed, &found.made_for, catalog),
             name: "icicle of merged stacks",
         };
         let clicked = shown.show(ui, theme, &mut self.boxes, color, label, |place, ui| {
-            describe(ui, catalog, stacks, place, whole_ns);
+            describe(ui, catalog, stacks, place, whole_ns, self.shows_callers);
         });
         match clicked {
             Click::Nothing => {}
             Click::Once(node) => self.zoom.click(stacks.tree.path(node)),
             Click::Twice => self.zoom.double_click(),
         }
+        self.set_shows_callers(shows_callers);
     }
+}
 
-    /// Finds the nodes that match a search.
-    fn search(&mut self, catalog: &Catalog, search: &str) {
+impl SearchHits {
+    /// Finds the nodes that match a search, unless it was for the same.
+    fn search(&mut self, stacks: &Stacks, generation: u64, catalog: &Catalog, search: &str) {
         let text = search.trim().to_lowercase();
-        let Some(stacks) = self.job.output().filter(|_| !text.is_empty()) else {
-            self.found = SearchHits::default();
+        if text.is_empty() {
+            *self = Self::default();
             return;
-        };
-        let made_for = (self.job.generation(), text);
-        if self.found.made_for.as_ref() == Some(&made_for) {
+        }
+        let made_for = (generation, text);
+        if self.made_for.as_ref() == Some(&made_for) {
             return;
         }
         let matches = |name: &str| name.to_lowercase().contains(&made_for.1);
@@ -306,7 +347,7 @@ impl Icicle {
             .nodes()
             .first()
             .map_or(0, |root| root.sums.total_ns);
-        self.found = SearchHits {
+        *self = Self {
             made_for: Some(made_for),
             nodes,
             share: found_ns as f64 / whole_ns.max(1) as f64,
@@ -382,7 +423,14 @@ fn color_number(
 }
 
 /// Shows the card of the box under the pointer.
-fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &NodeBox, whole_ns: u64) {
+fn describe(
+    ui: &mut Ui,
+    catalog: &Catalog,
+    stacks: &Stacks,
+    place: &NodeBox,
+    whole_ns: u64,
+    shows_callers: bool,
+) {
     let part = |ns: u64| crate::scopes::percent(ns as f64 / whole_ns.max(1) as f64);
     if place.node == NONE {
         let of = stacks
@@ -417,6 +465,20 @@ fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &NodeBox, wh
         self_ns,
         ..
     } = node.sums;
+    if let Some(called) = stacks
+        .tree
+        .upwards(place.node)
+        .last()
+        .filter(|_| shows_callers)
+    {
+        let called = stacks.tree.node(called).map(|node| name(catalog, node.key));
+        let called = shortened(&called.unwrap_or_default()).into_owned();
+        ui.label(format!("{} calls of {called}", units::count(count)));
+        let own = units::duration(total_ns as f64);
+        ui.label(format!("self {own}, {}", part(total_ns)));
+        ui.weak("Click to zoom in, double-click to zoom out.");
+        return;
+    }
     ui.label(format!("{} calls", units::count(count)));
     ui.label(format!(
         "total {}, {}",

@@ -363,3 +363,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn callers_are_below_what_they_call() {
+    let shown = Shown::new(store(60, 1, 0));
+    let mut harness = shown.harness(900.0, 360.0, Shade::Dark, 1.0);
+    harness.run();
+    harness.get_by_label("callers").click();
+    harness.run();
+    harness.snapshot("icicle_callers");
+    // The stacks as they are have other paths.
+    shown.icicle.borrow_mut().zoom_to(vec![scope("update")]);
+    harness.get_by_label("callers").click();
+    harness.run();
+    assert_eq!(shown.zoomed_to(), []);
+}
