@@ -236,7 +236,11 @@ impl Family {
 
     /// Returns how many of the first step one of a step is.
     fn size(self, step: usize) -> f64 {
-        let base: f64 = if self == Self::BinaryBytes { 1024.0 } else { 1000.0 };
+        let base: f64 = if self == Self::BinaryBytes {
+            1024.0
+        } else {
+            1000.0
+        };
         base.powi(step as i32)
     }
 }
