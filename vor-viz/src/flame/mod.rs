@@ -556,6 +556,7 @@ impl FlameChart {
             key,
             version: store.version(),
             scale: frame.scale,
+            ends_with_spans: view.is_following(),
         };
         let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         self.picture.update(

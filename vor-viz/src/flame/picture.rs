@@ -40,6 +40,9 @@ pub(super) struct Source<K> {
     pub(super) version: u64,
     /// The time of the pixels.
     pub(super) scale: PixelScale,
+    /// Whether no span goes on beyond the last pixel. If one did, its label would have to grow when
+    /// the time moves.
+    pub(super) ends_with_spans: bool,
 }
 
 /// What a picture shows.
@@ -110,6 +113,9 @@ impl<K: PartialEq> Painted<K> {
         }
         let moved = usize::try_from(source.scale.pixels_after(&self.scale)?).ok()?;
         let shift = moved.checked_sub(self.moved)?;
+        if shift > 0 && !source.ends_with_spans {
+            return None;
+        }
         let kept = tiling.width.checked_sub(shift)?;
         let from = match self.version == source.version {
             true => kept,
@@ -463,15 +469,18 @@ mod tests {
             scale: scale(5_000.0, 1_000.0),
             moved: 20,
         };
-        let fresh = |key, version, scale, changed_ns| {
-            let source = Source {
-                key,
-                version,
-                scale,
-            };
+        let fresh_of = |source: Source<char>, changed_ns| {
             let fresh = painted.fresh(&source, painted.tiling, |_| changed_ns);
             fresh.map(|fresh| (fresh.shift, fresh.from))
         };
+        let source = |key, version, scale| Source {
+            key,
+            version,
+            scale,
+            ends_with_spans: true,
+        };
+        let fresh =
+            |key, version, scale, changed_ns| fresh_of(source(key, version, scale), changed_ns);
         let moved = |pixels: f64| scale(5_000.0 + 10.0 * pixels, 1_000.0);
         // The spans are the same.
         assert_eq!(fresh('a', 7, moved(20.0), None), Some((0, 100)));
@@ -485,6 +494,12 @@ mod tests {
         ] {
             assert_eq!(fresh('a', 7, other, None), None, "{other:?}");
         }
+        // A label at the last pixel may have to grow.
+        let cut = Source {
+            ends_with_spans: false,
+            ..source('a', 7, moved(25.0))
+        };
+        assert_eq!(fresh_of(cut, None), None);
         // New spans, from the pixel before them on.
         let from = |changed_ns| fresh('a', 8, moved(25.0), changed_ns);
         assert_eq!(from(None), None);
@@ -507,6 +522,7 @@ mod tests {
                 key: (),
                 version: 0,
                 scale: PixelScale::new(0.0, 1e6, 3_000),
+                ends_with_spans: false,
             };
             let paint = |row: usize, _: &PixelScale, pixels: &mut [Color32], _: &mut Vec<_>| {
                 pixels.fill(color(row));

@@ -15,6 +15,9 @@ use vor_viz::view::View;
 
 const SIZE: [usize; 2] = [800, 300];
 
+/// The width of the time axis at that size.
+const AXIS_PIXELS: f64 = 420.0;
+
 /// Pixels of a span's row, one above the other, in a column.
 const ROW_PIXELS: usize = 15;
 
@@ -264,4 +267,27 @@ fn a_chart_follows_again_once_all_is_in_view() {
     let store = pass(&mut view);
     let newest = store.frames().back().unwrap().end_ns as f64;
     assert_eq!(view.flame_axis(&store).end_ns, newest);
+}
+
+#[test]
+fn a_chart_that_is_moved_by_whole_pixels_shows_what_a_new_one_does() {
+    let mut program = Program::new(6, WIDE.1);
+    let mut store = Store::new(WIDE.0, usize::MAX);
+    (0..WIDE.0).for_each(|_| _ = store.push_block(program.frame()));
+    let mut view = View::default();
+    view.follow(true);
+    view.begin_pass(&store);
+    let (mut moved, mut whole) = (Screen::new(), Screen::new());
+    let all = view.flame_axis(&store);
+    let length_ns = all.len_ns() / 8.0;
+    let pixel_ns = length_ns / AXIS_PIXELS;
+    for pixels in (0..200).step_by(4) {
+        let begin_ns = all.begin_ns + f64::from(pixels) * pixel_ns;
+        view.zoom_to(begin_ns, begin_ns + length_ns);
+        let shown = moved.paint(&store, &mut view);
+        whole.chart = FlameChart::default();
+        let expected = whole.paint(&store, &mut view.clone());
+        let pixels = shown.iter().zip(&expected);
+        assert_eq!(pixels.filter(|(a, b)| !are_alike(**a, **b)).count(), 0);
+    }
 }
