@@ -3,48 +3,80 @@
 use super::tree::{NONE, ROOT, StackKey, StackSums, Stacks};
 
 /// Steps in a pass: a look-up of a node each, so a pass takes a few milliseconds.
-const STEPS: usize = 40_000;
+const STEPS: usize = 100_000;
 
-/// The callers of all scopes, made from stacks in several passes.
+/// The callers of all scopes, made from stacks in several passes. The previous result stays until
+/// the next one is complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Callers {
-    /// The generation of the stacks.
-    made_for: Option<u64>,
+    /// The generation of the stacks that were turned around, and the result.
+    done: Option<(u64, Stacks)>,
+    work: Work,
+}
+
+/// Stacks that are being turned around.
+#[derive(Clone, Debug, Default)]
+struct Work {
+    /// The generation of the stacks; `None` for no work.
+    generation: Option<u64>,
     /// Stacks that were turned around, and nodes whose children are in order.
     turned: usize,
     ordered: usize,
-    is_done: bool,
     stacks: Stacks,
 }
 
 impl Callers {
-    /// Does a part of the work. Returns the result once it is complete, and else the progress, from
-    /// 0 to 1.
-    pub(super) fn advance(&mut self, stacks: &Stacks, generation: u64) -> Result<&Stacks, f32> {
-        self.work(stacks, generation, STEPS);
-        match self.is_done {
-            true => Ok(&self.stacks),
-            false => Err(self.turned as f32 / stacks.tree.nodes().len() as f32),
-        }
+    /// Does a part of the work if the result is of another generation. Returns whether it is of
+    /// this one now.
+    pub(super) fn advance(&mut self, stacks: &Stacks, generation: u64) -> bool {
+        self.advance_by(stacks, generation, STEPS)
     }
 
     /// Does all work.
     pub(super) fn finish(&mut self, stacks: &Stacks, generation: u64) {
-        while !self.is_done || self.made_for != Some(generation) {
-            self.work(stacks, generation, usize::MAX);
-        }
+        while !self.advance_by(stacks, generation, usize::MAX) {}
     }
 
-    fn work(&mut self, stacks: &Stacks, generation: u64, steps: usize) {
-        if self.made_for != Some(generation) {
-            *self = Self {
-                made_for: Some(generation),
+    /// Returns the latest result, and the generation of its stacks.
+    pub(super) fn latest(&self) -> Option<(&Stacks, u64)> {
+        self.done
+            .as_ref()
+            .map(|(generation, stacks)| (stacks, *generation))
+    }
+
+    /// Returns the progress of the work on stacks, from 0 to 1.
+    pub(super) fn progress(&self, stacks: &Stacks) -> f32 {
+        self.work.turned as f32 / stacks.tree.nodes().len() as f32
+    }
+
+    fn advance_by(&mut self, stacks: &Stacks, generation: u64, steps: usize) -> bool {
+        if self
+            .done
+            .as_ref()
+            .is_some_and(|(done, _)| *done == generation)
+        {
+            return true;
+        }
+        if self.work.generation != Some(generation) {
+            self.work = Work {
+                generation: Some(generation),
                 // The root is no stack.
                 turned: 1,
-                ..Self::default()
+                ..Work::default()
             };
-            self.stacks.hidden_spans = stacks.hidden_spans;
+            self.work.stacks.hidden_spans = stacks.hidden_spans;
         }
+        let is_done = self.work.advance(stacks, steps);
+        if is_done {
+            self.done = Some((generation, std::mem::take(&mut self.work).stacks));
+        }
+        is_done
+    }
+}
+
+impl Work {
+    /// Does up to about `steps` steps. Returns whether all is done.
+    fn advance(&mut self, stacks: &Stacks, steps: usize) -> bool {
         let mut left = steps;
         let nodes = stacks.tree.nodes();
         while self.turned < nodes.len() {
@@ -52,14 +84,12 @@ impl Callers {
             self.turned += 1;
             match left.checked_sub(depth) {
                 Some(rest) => left = rest,
-                None => return,
+                None => return false,
             }
         }
-        if !self.is_done {
-            let from = self.ordered;
-            self.ordered = from.saturating_add(left.max(1));
-            self.is_done = !self.stacks.tree.put_in_order(from, left.max(1));
-        }
+        let (from, most) = (self.ordered, left.max(1));
+        self.ordered = from.saturating_add(most);
+        !self.stacks.tree.put_in_order(from, most)
     }
 
     /// Adds a stack from its innermost scope outwards. Returns its depth.
@@ -162,10 +192,11 @@ mod tests {
         ) {
             let stacks = stacks(&paths);
             let mut callers = Callers::default();
-            while !callers.is_done {
-                callers.work(&stacks, 7, steps);
+            while !callers.advance_by(&stacks, 7, steps) {
+                prop_assert!(callers.latest().is_none());
             }
-            let turned = &callers.stacks;
+            let (turned, generation) = callers.latest().unwrap();
+            prop_assert_eq!(generation, 7);
             prop_assert_eq!(own(turned, true), own(&stacks, false));
             let mut by_site = BTreeMap::new();
             for (path, self_ns) in own(&stacks, false) {

@@ -181,20 +181,23 @@ impl Icicle {
         self.job
             .advance(ui, store, view.spans(), scope, &self.options);
         let catalog = store.catalog();
-        let generation = 2 * self.job.generation() + u64::from(self.shows_callers);
-        let shown = match (self.job.output(), self.shows_callers) {
+        let merged = self.job.output();
+        if let Some(stacks) = merged.filter(|_| self.shows_callers)
+            && !self.callers.advance(stacks, self.job.generation())
+        {
+            ui.ctx().request_repaint();
+        }
+        // What is shown, with a number that changes whenever it does.
+        let shown = match (merged, self.shows_callers) {
             (None, _) => Err(self.job.progress()),
-            (Some(stacks), false) => Ok(stacks),
-            (Some(stacks), true) => self
-                .callers
-                .advance(stacks, self.job.generation())
-                .map_err(Some),
+            (Some(stacks), false) => Ok((stacks, 2 * self.job.generation())),
+            (Some(stacks), true) => match self.callers.latest() {
+                Some((turned, generation)) => Ok((turned, 2 * generation + 1)),
+                None => Err(Some(self.callers.progress(stacks))),
+            },
         };
-        match &shown {
-            Ok(stacks) => self.found.search(stacks, generation, catalog, &view.search),
-            Err(Some(_)) => ui.ctx().request_repaint(),
-            // Nothing was recorded yet.
-            Err(None) => {}
+        if let Ok((stacks, generation)) = shown {
+            self.found.search(stacks, generation, catalog, &view.search);
         }
         let mut shows_callers = self.shows_callers;
         ui.horizontal_wrapped(|ui| {
@@ -205,7 +208,7 @@ impl Icicle {
                 "Turns the stacks around: each scope with its own time, and below it who called it",
             );
             extent_switch(ui, &mut view.extent);
-            if let Ok(stacks) = shown {
+            if let Ok((stacks, _)) = shown {
                 summary(ui, stacks);
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
@@ -216,7 +219,7 @@ impl Icicle {
                  its innermost scope, as flamegraph tools read them",
             );
             if copies.clicked()
-                && let Ok(stacks) = shown
+                && let Ok((stacks, _)) = shown
             {
                 ui.ctx().copy_text(folded(stacks, catalog));
             }
@@ -229,8 +232,8 @@ impl Icicle {
                     );
             }
         });
-        let stacks = match shown {
-            Ok(stacks) => stacks,
+        let (stacks, generation) = match shown {
+            Ok(shown) => shown,
             Err(progress) => {
                 show_waiting(ui, view, scope, "merging", progress);
                 self.set_shows_callers(shows_callers);
