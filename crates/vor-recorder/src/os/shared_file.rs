@@ -238,6 +238,7 @@ fn create_new(_: &Path) -> io::Result<File> {
 }
 
 /// Returns whether another process holds the lock that [`SharedFile::create`] takes.
+#[cfg(feature = "recovery")]
 pub(crate) fn is_locked(file: &File) -> bool {
     test_lock(file)
 }
@@ -262,7 +263,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-#[cfg(all(unix, not(miri)))]
+#[cfg(all(feature = "recovery", unix, not(miri)))]
 fn test_lock(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     let mut lock = whole_file(libc::F_WRLCK as libc::c_int);
@@ -317,7 +318,7 @@ fn lock(_: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-#[cfg(not(all(unix, not(miri))))]
+#[cfg(all(feature = "recovery", not(all(unix, not(miri)))))]
 fn test_lock(_: &File) -> bool {
     false
 }

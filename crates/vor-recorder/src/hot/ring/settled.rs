@@ -92,6 +92,7 @@ impl SettledPositions {
 
 /// Returns the entry of the newest epoch up to the published one. If the process has gone on by
 /// more than one epoch, the oldest entry is the nearest.
+#[cfg(any(feature = "recovery", all(test, loom)))]
 pub(crate) fn newest(
     entries: impl Iterator<Item = [u64; ENTRY_WORDS]> + Clone,
     epoch: u64,
@@ -103,6 +104,7 @@ pub(crate) fn newest(
 
 /// Returns whether what [`newest`] returned for the epoch `before` was whole, if the published
 /// epoch was `now` afterwards. After the next one is published, the entry may be overwritten.
+#[cfg(any(feature = "recovery", all(test, loom)))]
 pub(crate) fn is_whole(before: u64, now: u64) -> bool {
     now == before
 }

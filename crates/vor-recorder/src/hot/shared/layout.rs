@@ -80,6 +80,7 @@ macro_rules! words {
                 [$(self.$field),*]
             }
 
+            #[cfg(feature = "recovery")]
             pub(crate) fn from_words([$($field),*]: [u64; $count]) -> Self {
                 Self { $($field),* }
             }
