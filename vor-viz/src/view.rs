@@ -396,10 +396,10 @@ impl View {
         };
         let from = self.pinned.and_then(|id| store.index_of(id));
         let to = from.map_or(last, |from| {
-            let to = i64::try_from(from)
-                .unwrap_or(i64::MAX)
-                .saturating_add(frames);
-            usize::try_from(to).unwrap_or(0).min(last)
+            let from = i64::try_from(from).unwrap_or(i64::MAX);
+            // Within the frames before it becomes an index, which has 32 bits in a page.
+            let to = from.saturating_add(frames).clamp(0, last as i64);
+            to as usize
         });
         self.pin(store.id_at(to));
         if self
