@@ -245,6 +245,8 @@ const checks = {
         end - begin,
       );
       console.log('  the wheel zooms');
+      // It goes on smoothly for a moment.
+      await page.waitForTimeout(500);
       await page.keyboard.press('0');
       await becomes('a key shows all again', 'shown', [begin, end]);
       await page.mouse.click(640, 190);
