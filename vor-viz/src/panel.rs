@@ -110,8 +110,6 @@ pub struct Panel {
     /// The frame of the capture that the user chose, counted from 0.
     chosen_frame: Option<u64>,
     beyond: Beyond,
-    /// Whether the frames are of a capture, and not of this program.
-    shows_capture: bool,
     why: Why,
     /// Whether the comparison is of the pinned frame with the median frame.
     explains: bool,
@@ -144,7 +142,6 @@ impl Panel {
             find: Find::default(),
             chosen_frame: None,
             beyond: Beyond::default(),
-            shows_capture: false,
             why: Why::default(),
             explains: false,
             baseline: None,
@@ -288,7 +285,6 @@ impl Panel {
         window: Range<u64>,
         total: u64,
     ) -> Option<u64> {
-        self.shows_capture = true;
         self.beyond = Beyond {
             before: window.start.checked_sub(1),
             after: (window.end < total).then_some(window.end),
@@ -323,7 +319,7 @@ impl Panel {
         let builder = UiBuilder::new().max_rect(area).id_salt(self.id_salt());
         ui.scope_builder(builder, |ui| {
             theme.dress(ui);
-            self.toolbar(ui, &theme);
+            self.toolbar(ui, &theme, summary.is_some());
             let (store, view) = (&self.store, &mut self.view);
             let thresholds = self.budget.limits();
             match summary.filter(|_| view.shows_all_bars(store)) {
@@ -361,7 +357,7 @@ impl Panel {
     }
 
     /// Draws the toolbar.
-    fn toolbar(&mut self, ui: &mut Ui, theme: &Theme) {
+    fn toolbar(&mut self, ui: &mut Ui, theme: &Theme, is_capture: bool) {
         ui.horizontal_wrapped(|ui| {
             let paused = self.view.pinned().is_some();
             let text = if paused { "Resume" } else { "Pause" };
@@ -420,7 +416,7 @@ impl Panel {
             {
                 self.view.reset_zoom();
             }
-            self.load(ui, theme);
+            self.load(ui, theme, is_capture);
             if ui.button("?").on_hover_text("Keys and mouse").clicked() {
                 self.shows_help = true;
             }
@@ -491,9 +487,10 @@ impl Panel {
         }
     }
 
-    /// Draws the switch for vor's own cost, and the cost. It is known only where the program records.
-    fn load(&mut self, ui: &mut Ui, theme: &Theme) {
-        if cfg!(not(feature = "live")) && !self.shows_capture {
+    /// Draws the switch for vor's own cost, and the cost, which is known only where a program
+    /// records.
+    fn load(&mut self, ui: &mut Ui, theme: &Theme, is_capture: bool) {
+        if cfg!(not(feature = "live")) && !is_capture {
             return;
         }
         let mut shows_load = self.view.shows_load;
@@ -509,7 +506,7 @@ impl Panel {
         if !shows_load {
             return;
         }
-        if self.shows_capture {
+        if is_capture {
             let text = "the capture does not say what its recorder cost";
             ui.colored_label(theme.weak_text, text);
             return;
@@ -666,8 +663,8 @@ impl Panel {
         }
     }
 
-    /// Runs a command, and chooses a frame of the capture that the store does not have if the command
-    /// leads to it.
+    /// Runs a command. If it leads to a frame of the capture that the store does not have, chooses
+    /// that frame.
     fn obey(&mut self, command: Command) {
         match self.frame_beyond(command) {
             Some(frame) => {

@@ -184,8 +184,8 @@ impl View {
         self.pointed_ns = self.pointed_next_ns.take();
     }
 
-    /// Sets whether frames come and go, as in the panel of a running program. Then the axis is up to
-    /// a tenth longer than the frames, and empty at its begin, so that its length seldom changes.
+    /// Sets whether frames come and go, as in the panel of a running program. Then the axis is up
+    /// to a tenth longer than the frames and empty at its begin, so its length seldom changes.
     pub fn follow(&mut self, follows: bool) {
         self.followed = follows.then(Followed::default);
     }

@@ -82,7 +82,7 @@
 //! | `percentiles` | yes | [`Histogram`]: distributions of a program's values; [`FrameStats`]: percentiles of durations |
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber enables the level `TRACE` |
-//! | `scheduler` | yes | `Config::scheduler`: when threads ran and who woke them, on Linux |
+//! | `scheduler` | no | `Config::scheduler`: when threads ran and who woke them, on Linux |
 //! | `rules` | yes | `Config::scopes`, `set_scopes`: rules that say which scopes are recorded, also while the program runs |
 //! | `segments` | yes | `Config::segments`: a capture in segments; `Config::last`, `dump`: the newest records in memory, written on demand |
 //! | `shared-memory` | yes | `Config::shared_memory`: rings from which a killed process is recovered |

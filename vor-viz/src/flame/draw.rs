@@ -21,7 +21,7 @@ use crate::store::{FrameEntry, Store, Track, TrackId, TrackKind};
 use crate::theme::{Theme, text};
 use crate::view::{SpanRef, View};
 
-/// Height of the marks of messages and steps. They fill the gap above a track, so that they cover no
+/// Height of the marks of messages and steps. They fill the gap above a track, so they cover no
 /// name.
 const MARK_HEIGHT: f32 = layout::GAP;
 
@@ -51,14 +51,7 @@ impl FlameChart {
         painter.rect_filled(frame.rows, 0.0, theme.ground);
         self.draw_ruler(ui, store, view, theme, frame);
         let rows = ui.painter_at(frame.rows);
-        // Spans of frames that went may still be in the picture.
-        let stored = match store.frames().front().filter(|_| view.is_following()) {
-            Some(first) => {
-                let left = frame.rows.left().max(frame.x(first.begin_ns));
-                rows.with_clip_rect(frame.rows.with_min_x(left))
-            }
-            None => rows.clone(),
-        };
+        let stored = ui.painter_at(frame.stored);
         for mesh in self.rows_meshes(frame, shown) {
             stored.add(Shape::mesh(mesh));
         }

@@ -102,6 +102,9 @@ struct Frame {
     details: Rect,
     ruler: Rect,
     rows: Rect,
+    /// The part of the rows with frames of the store. Spans of frames that went may still be in the
+    /// picture of a running program, before it.
+    stored: Rect,
     time: TimeRange,
     scale: PixelScale,
     pixels_per_point: f32,
@@ -376,11 +379,12 @@ impl FlameChart {
         let width = (rows.width() * pixels_per_point).round().max(1.0) as usize;
         let time = view.flame_axis(store);
         let scale = PixelScale::new(time.begin_ns, time.end_ns, width);
-        Frame {
+        let mut frame = Frame {
             names: Rect::from_min_max(rect.min, pos2(left, rect.bottom())),
             ruler: Rect::from_min_max(pos2(left, rect.top()), pos2(right, top)),
             details: Rect::from_min_max(pos2(right + 8.0, rect.top()), rect.max),
             rows,
+            stored: rows,
             time,
             // A picture that moves by whole pixels is not painted anew.
             scale: match view.is_following() {
@@ -388,7 +392,11 @@ impl FlameChart {
                 false => scale,
             },
             pixels_per_point,
+        };
+        if let Some(first) = store.frames().front().filter(|_| view.is_following()) {
+            frame.stored.min.x = rows.left().max(frame.x(first.begin_ns));
         }
+        frame
     }
 
     /// Zooms, pans and scrolls; returns whether anything changed.
@@ -600,6 +608,9 @@ impl FlameChart {
         shown: &[VisibleRow],
         place: egui::Pos2,
     ) -> Option<HoverTarget> {
+        if place.x < frame.stored.left() {
+            return None;
+        }
         let y = place.y - frame.rows.top() + self.scroll;
         let pixel_ns = frame.time.len_ns() / frame.scale.width() as f64;
         let ns = frame.ns(place.x);

@@ -31,7 +31,7 @@ pub(super) struct Picture<K> {
     labelled: Labelled,
 }
 
-/// What a picture is painted from.
+/// The inputs of a picture.
 #[derive(Clone, Debug)]
 pub(super) struct Source<K> {
     /// All inputs except spans and time.
@@ -45,7 +45,7 @@ pub(super) struct Source<K> {
     pub(super) ends_with_spans: bool,
 }
 
-/// What a picture shows.
+/// The content of a picture.
 struct Painted<K> {
     key: K,
     version: u64,
@@ -244,7 +244,7 @@ impl<K: PartialEq> Picture<K> {
             painted.moved += fresh.shift;
             if fresh.from < width {
                 let first = painted.moved % width;
-                self.extend(&source.scale, fresh, first, paint);
+                self.extend(tiling, &source.scale, fresh, first, paint);
             }
             return;
         }
@@ -278,18 +278,15 @@ impl<K: PartialEq> Picture<K> {
     /// textures.
     fn extend(
         &mut self,
+        tiling: Tiling,
         scale: &PixelScale,
         fresh: Fresh,
         first: usize,
         mut paint: impl FnMut(usize, &PixelScale, &mut [Color32], &mut Vec<WideSpan>),
     ) {
-        let tiling = self
-            .painted
-            .as_ref()
-            .map_or_else(Tiling::default, |painted| painted.tiling);
         let (width, painted_width) = (tiling.width, tiling.width - fresh.from);
         // One more, which is not kept: the first pixel of a picture also shows what ends there.
-        let scale = scale.from_pixel(fresh.from - 1);
+        let scale = scale.starting_at(fresh.from - 1);
         let column = (first + fresh.from) % width;
         let until_end = painted_width.min(width - column);
         let mut pixels = vec![Color32::TRANSPARENT; 1 + painted_width];

@@ -32,11 +32,6 @@ impl Callers {
         self.advance_by(stacks, generation, STEPS)
     }
 
-    /// Does all work.
-    pub(super) fn finish(&mut self, stacks: &Stacks, generation: u64) {
-        while !self.advance_by(stacks, generation, usize::MAX) {}
-    }
-
     /// Returns the latest result, and the generation of its stacks.
     pub(super) fn latest(&self) -> Option<(&Stacks, u64)> {
         self.done

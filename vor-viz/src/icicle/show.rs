@@ -161,17 +161,6 @@ impl Icicle {
         if !view.asks(scope) {
             self.job.finish(store, scope, &self.options);
         }
-        if let Some(stacks) = self.job.output().filter(|_| self.shows_callers) {
-            self.callers.finish(stacks, self.job.generation());
-        }
-    }
-
-    /// Shows each scope with its own time and below it who called it, or the stacks as they are.
-    pub fn set_shows_callers(&mut self, shows_callers: bool) {
-        if self.shows_callers != shows_callers {
-            self.shows_callers = shows_callers;
-            self.zoom = Zoom::default();
-        }
     }
 
     /// Shows the icicle in all available space.
@@ -187,7 +176,7 @@ impl Icicle {
         {
             ui.ctx().request_repaint();
         }
-        // What is shown, with a number that changes whenever it does.
+        // The number changes whenever the shown stacks do.
         let shown = match (merged, self.shows_callers) {
             (None, _) => Err(self.job.progress()),
             (Some(stacks), false) => Ok((stacks, 2 * self.job.generation())),
@@ -196,17 +185,23 @@ impl Icicle {
                 None => Err(Some(self.callers.progress(stacks))),
             },
         };
-        if let Ok((stacks, generation)) = shown {
-            self.found.search(stacks, generation, catalog, &view.search);
+        match shown {
+            Ok((stacks, generation)) => {
+                self.found.search(stacks, generation, catalog, &view.search);
+            }
+            Err(_) => self.found = SearchHits::default(),
         }
-        let mut shows_callers = self.shows_callers;
+        let shows_callers = self.shows_callers;
         ui.horizontal_wrapped(|ui| {
             ui.strong(scope_caption(store, scope));
             ui.checkbox(&mut self.options.by_thread, "by thread")
                 .on_hover_text("Keeps the stacks of different threads apart");
-            ui.checkbox(&mut shows_callers, "callers").on_hover_text(
+            let callers = ui.checkbox(&mut self.shows_callers, "callers").on_hover_text(
                 "Turns the stacks around: each scope with its own time, and below it who called it",
             );
+            if callers.changed() {
+                self.zoom = Zoom::default();
+            }
             extent_switch(ui, &mut view.extent);
             if let Ok((stacks, _)) = shown {
                 summary(ui, stacks);
@@ -236,13 +231,11 @@ impl Icicle {
             Ok(shown) => shown,
             Err(progress) => {
                 show_waiting(ui, view, scope, "merging", progress);
-                self.set_shows_callers(shows_callers);
                 return;
             }
         };
         if stacks.tree.nodes().len() < 2 {
             ui.weak(no_spans(view.extent));
-            self.set_shows_callers(shows_callers);
             return;
         }
         ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
@@ -299,14 +292,13 @@ impl Icicle {
             name: "icicle of merged stacks",
         };
         let clicked = shown.show(ui, theme, &mut self.boxes, color, label, |place, ui| {
-            describe(ui, catalog, stacks, place, whole_ns, self.shows_callers);
+            describe(ui, catalog, stacks, place, whole_ns, shows_callers);
         });
         match clicked {
             Click::Nothing => {}
             Click::Once(node) => self.zoom.click(stacks.tree.path(node)),
             Click::Twice => self.zoom.double_click(),
         }
-        self.set_shows_callers(shows_callers);
     }
 }
 

@@ -74,8 +74,8 @@ pub fn scope_caption(store: &Store, scope: Option<Scope>) -> String {
 /// Width of a bar of progress, in points.
 const PROGRESS_WIDTH: f32 = 220.0;
 
-/// Shows what is going on in place of a result that is not there yet. `progress` is that of the work
-/// on it, from 0 to 1.
+/// Shows the progress of a result that is not there yet: of reading the capture, or that of the
+/// work, which `progress` gives from 0 to 1.
 pub(crate) fn show_waiting(
     ui: &mut Ui,
     view: &View,

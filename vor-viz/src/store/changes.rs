@@ -1,4 +1,4 @@
-//! What changed since a picture of the spans was painted.
+//! The changes of the spans since a picture of them was painted.
 
 use std::collections::VecDeque;
 

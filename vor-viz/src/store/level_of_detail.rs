@@ -57,8 +57,7 @@ impl PixelScale {
     }
 
     /// Returns the scale of the pixels from `pixel` on.
-    #[must_use]
-    pub fn from_pixel(&self, pixel: usize) -> Self {
+    pub(crate) fn starting_at(&self, pixel: usize) -> Self {
         Self {
             begin_ns: self.ns(pixel as f64),
             width: self.width.saturating_sub(pixel),
@@ -68,8 +67,7 @@ impl PixelScale {
 
     /// Returns by how many pixels this scale begins after another one of the same pixels; `None`
     /// if its pixels are others.
-    #[must_use]
-    pub fn pixels_after(&self, other: &Self) -> Option<i64> {
+    pub(crate) fn pixels_after(&self, other: &Self) -> Option<i64> {
         let pixels = (self.begin_ns - other.begin_ns) * self.pixels_per_ns;
         let stretched = (self.pixels_per_ns / other.pixels_per_ns - 1.0).abs();
         let is_same = self.width == other.width
@@ -81,8 +79,7 @@ impl PixelScale {
 
     /// Moves the begin to the left by less than a pixel, so that pixels are those of every scale
     /// with the same resolution that was aligned.
-    #[must_use]
-    pub fn aligned(&self) -> Self {
+    pub(crate) fn aligned(&self) -> Self {
         let pixels = (self.begin_ns * self.pixels_per_ns).floor();
         Self {
             begin_ns: pixels / self.pixels_per_ns,

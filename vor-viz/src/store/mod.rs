@@ -106,8 +106,7 @@ impl Store {
 
     /// Returns the begin of the first span that was added or moved to another row since a version,
     /// at or before it; `i64::MAX` if there is none. `None` if any span may have changed.
-    #[must_use]
-    pub fn first_change_since(&self, version: u64) -> Option<i64> {
+    pub(crate) fn first_change_since(&self, version: u64) -> Option<i64> {
         self.changes.first_since(version)
     }
 

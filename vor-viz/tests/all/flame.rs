@@ -17,12 +17,12 @@ use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, TrackOrder, TypicalDurations};
 use vor_viz::store::{
-    FrameBlock, FrameEntry, Message, RowBlock, Span, Store, ThreadBlock, TrackId, TrackKind,
+    FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackId, TrackKind,
 };
 use vor_viz::theme::Theme;
 use vor_viz::view::{SpanRef, View};
 
-struct App {
+pub(crate) struct App {
     store: Store,
     view: View,
     chart: FlameChart,
@@ -32,7 +32,7 @@ fn harness(dark: bool) -> Harness<'static, App> {
     harness_of(crate::synthetic::rich_store(), dark)
 }
 
-fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
+pub(crate) fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
     let app = App {
         store,
         view: View::default(),
@@ -880,30 +880,4 @@ fn threads_of_a_pool_collapse() {
     assert!(app.chart.go_to_match(&app.store, &mut app.view));
     harness.run();
     assert_eq!(threads(&harness), [0, 2, 4, 1, 3]);
-}
-
-#[test]
-fn marks_of_messages_cover_no_spans() {
-    let picture = |has_messages: bool| {
-        let mut store = Store::new(64, usize::MAX);
-        for mut block in crate::synthetic::blocks(8, 400, 3) {
-            if has_messages {
-                let begin_ns = block.frame.begin_ns;
-                let messages = (0..5).map(|i| Message {
-                    ns: begin_ns + i * 3_000_000,
-                    text: "loaded".into(),
-                });
-                block.threads[1].messages.extend(messages);
-            }
-            store.push_block(block);
-        }
-        harness_of(store, true).render().unwrap()
-    };
-    let (with, without) = (picture(true), picture(false));
-    let width = with.width();
-    let differs = |y: &u32| (0..width).any(|x| with.get_pixel(x, *y) != without.get_pixel(x, *y));
-    let lines: Vec<u32> = (0..with.height()).filter(differs).collect();
-    // Those of the gap between the first track and the second.
-    let (first, last) = (lines.first().unwrap(), lines.last().unwrap());
-    assert!(last - first < 4, "{lines:?}");
 }

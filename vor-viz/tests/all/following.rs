@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::synthetic::{Random, catalog};
 use egui::epaint::ClippedPrimitive;
-use egui::{Color32, Context, RawInput, Rect, TextureFilter, pos2, vec2};
+use egui::{Color32, Context, Event, Pos2, RawInput, Rect, TextureFilter, pos2, vec2};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::flame::FlameChart;
 use vor_viz::raster::Canvas;
@@ -15,8 +15,9 @@ use vor_viz::view::View;
 
 const SIZE: [usize; 2] = [800, 300];
 
-/// The width of the time axis at that size.
+/// The width of the time axis at that size, and its left end.
 const AXIS_PIXELS: f64 = 420.0;
+const AXIS_LEFT: f64 = 156.0;
 
 /// Pixels of a span's row, one above the other, in a column.
 const ROW_PIXELS: usize = 15;
@@ -26,6 +27,7 @@ struct Screen {
     ctx: Context,
     canvas: Canvas,
     chart: FlameChart,
+    pointer: Option<Pos2>,
     /// Texels that were painted in the last pass.
     painted: usize,
 }
@@ -38,6 +40,7 @@ impl Screen {
             ctx,
             canvas: Canvas::new(SIZE[0], SIZE[1], Color32::BLACK),
             chart: FlameChart::default(),
+            pointer: None,
             painted: 0,
         };
         // The first two passes of egui make fonts and layouts.
@@ -52,6 +55,7 @@ impl Screen {
         let input = RawInput {
             screen_rect: Some(Rect::from_min_size(pos2(0.0, 0.0), vec2(width, height))),
             max_texture_side: Some(2048),
+            events: self.pointer.map(Event::PointerMoved).into_iter().collect(),
             ..RawInput::default()
         };
         let mut output = self.ctx.run_ui(input, |ui| {
@@ -170,8 +174,8 @@ impl Program {
     }
 }
 
-/// Returns whether two pixels have the same colour. Edges of letters depend on their place among all
-/// that were written.
+/// Returns whether two pixels have nearly the same colour. The edges of a letter depend on its
+/// place in the texture of letters.
 fn are_alike(a: Color32, b: Color32) -> bool {
     let channels = a.to_array().into_iter().zip(b.to_array());
     channels.into_iter().all(|(a, b)| a.abs_diff(b) <= 2)
@@ -289,5 +293,36 @@ fn a_chart_that_is_moved_by_whole_pixels_shows_what_a_new_one_does() {
         let expected = whole.paint(&store, &mut view.clone());
         let pixels = shown.iter().zip(&expected);
         assert_eq!(pixels.filter(|(a, b)| !are_alike(**a, **b)).count(), 0);
+    }
+}
+
+#[test]
+fn spans_of_frames_that_went_have_no_card() {
+    let mut program = Program::new(7, 0);
+    // All spans are in the last chunks of their rows, so none leaves with its frame.
+    let mut store = Store::new(40, usize::MAX);
+    let mut view = View::default();
+    view.follow(true);
+    let mut screen = Screen::new();
+    for _ in 0..80 {
+        store.push_block(program.frame());
+        view.begin_pass(&store);
+        screen.pass(&store, &mut view);
+    }
+    let axis = view.flame_axis(&store);
+    let empty_ns = store.frames().front().unwrap().begin_ns as f64 - axis.begin_ns;
+    let empty = empty_ns / axis.len_ns();
+    assert!(empty > 0.01, "{empty} of the axis has no frames");
+    let mut layers = |pointer: Option<Pos2>| {
+        screen.pointer = pointer;
+        let passes = (0..5).map(|_| screen.pass(&store, &mut view).len());
+        passes.last().unwrap()
+    };
+    let without = layers(None);
+    let at = |share: f64| pos2((AXIS_LEFT + share * AXIS_PIXELS) as f32, 27.0);
+    assert!(layers(Some(at(0.9))) > without, "there is a card");
+    for part in 1..40 {
+        let share = empty * f64::from(part) / 40.0;
+        assert_eq!(layers(Some(at(share))), without, "at {share}");
     }
 }

@@ -15,6 +15,7 @@ mod icicle;
 mod live;
 mod live_marks;
 mod looks;
+mod marks;
 mod numbers;
 mod numbers_pyramid;
 mod opened;

@@ -85,6 +85,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock for the duration of a fork; [`release_after_fork`](Self::release_after_fork)
     /// releases it, in the parent and in the child.
+    // Out of line, because a loop over all shards would be unrolled with a copy in each step.
     #[cfg(unix)]
     #[inline(never)]
     pub(crate) fn take_for_fork(&self) {

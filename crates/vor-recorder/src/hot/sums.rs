@@ -96,6 +96,7 @@ impl Sums {
 
     /// Returns the duration at a quantile, in ticks: the middle of the bucket that holds the scope
     /// of that rank.
+    // Out of line, because each of the percentiles of a row would get a copy of the loop.
     #[inline(never)]
     fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
