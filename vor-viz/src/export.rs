@@ -123,7 +123,9 @@ fn write(
     // Ticks are nanoseconds here; an empty timeline expresses that.
     let catalog = Arc::new(filled!(Catalog {
         timeline: Arc::new(Timeline::default()),
-        machine: Arc::new(MachineInfo::default()),
+        machine: Arc::new(filled!(MachineInfo {
+            scope_ps: store.catalog().machine.scope_ps
+        })),
         ..Catalog::clone(store.catalog())
     }));
     let last = last.min(store.frames().len().saturating_sub(1));

@@ -487,8 +487,8 @@ impl Panel {
         }
     }
 
-    /// Draws the switch for vor's own cost, and the cost, which is known only where a program
-    /// records.
+    /// Draws the switch for vor's own cost, and the cost: that of this machine where a program
+    /// records, otherwise the one in the capture.
     fn load(&mut self, ui: &mut Ui, theme: &Theme, is_capture: bool) {
         if cfg!(not(feature = "live")) && !is_capture {
             return;
@@ -506,29 +506,46 @@ impl Panel {
         if !shows_load {
             return;
         }
-        if is_capture {
-            let text = "the capture does not say what its recorder cost";
+        let scope_ns = if is_capture {
+            self.store.catalog().machine.scope_ps as f64 / 1e3
+        } else {
+            scope_cost_ns() as f64
+        };
+        if let Some(text) = self.load_text(scope_ns, is_capture) {
             ui.colored_label(theme.weak_text, text);
-            return;
         }
-        let scope_ns = scope_cost_ns();
+    }
+
+    /// Returns what an empty scope of `scope_ns` cost the pinned frame, or the newest one of a
+    /// running program.
+    fn load_text(&self, scope_ns: f64, is_capture: bool) -> Option<String> {
+        if is_capture && scope_ns == 0.0 {
+            return Some("the capture does not say what its recorder cost".into());
+        }
         let pinned = self.view.pinned().and_then(|id| self.store.frame(id));
         // The newest frames may not have been delivered yet.
         let delivered = |frame: &&FrameEntry| frame.span_count > 0;
-        if let Some(frame) =
-            pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered))
-        {
-            let cost_ns = frame.span_count as f64 * scope_ns as f64;
-            let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
-            let text = format!(
-                "frame_ms {} of which vor {} ({:.2} %), panel {}",
-                units::three_digits(frame.duration_ms()),
-                units::duration(cost_ns),
-                100.0 * cost_ns / frame_ns,
-                units::duration(self.pass.as_nanos() as f64)
-            );
-            ui.colored_label(theme.weak_text, text);
+        let newest = || self.store.frames().iter().rev().take(16).find(delivered);
+        let frame = match pinned {
+            None if is_capture => {
+                let scope = units::duration(scope_ns);
+                return Some(format!("an empty scope took {scope} when recording began"));
+            }
+            None => newest()?,
+            Some(frame) => frame,
+        };
+        let cost_ns = frame.span_count as f64 * scope_ns;
+        let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
+        let mut text = format!(
+            "frame_ms {} of which vor {} ({:.2} %)",
+            units::three_digits(frame.duration_ms()),
+            units::duration(cost_ns),
+            100.0 * cost_ns / frame_ns,
+        );
+        if !is_capture {
+            text += &format!(", panel {}", units::duration(self.pass.as_nanos() as f64));
         }
+        Some(text)
     }
 
     /// Draws the draggable divider below the flame chart.

@@ -308,6 +308,7 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
             monotonic_ns: 77,
             boottime_ns: 99,
         })),
+        scope_ps: 19_300,
     }));
     let segment = filled!(SegmentInfo { run: 7, number: 2 });
     catalog.segment = Some(segment);

@@ -6,7 +6,7 @@ use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{
-    Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    Catalog, Column, MachineInfo, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
@@ -64,7 +64,8 @@ pub fn catalog() -> Arc<Catalog> {
     }))
 }
 
-/// Begins a capture that keeps spans: its header, and what its catalog declares.
+/// Begins a capture that keeps spans: its header, and what its catalog declares. A machine that is
+/// not known has no record.
 pub fn begin(catalog: &Catalog) -> (Encoder, Vec<u8>) {
     let mut encoder = Encoder::new(Header {
         file_id: 77,
@@ -92,6 +93,9 @@ pub fn begin(catalog: &Catalog) -> (Encoder, Vec<u8>) {
     for record in declarations.into_iter().take(declared) {
         encoder.encode(record, &mut bytes);
     }
+    if *catalog.machine != MachineInfo::default() {
+        encoder.encode(RecordRef::Machine(&catalog.machine), &mut bytes);
+    }
     (encoder, bytes)
 }
 
@@ -99,8 +103,12 @@ pub fn begin(catalog: &Catalog) -> (Encoder, Vec<u8>) {
 /// side inside a third. Frame numbers are the frame's place plus ten. Every thousandth frame has
 /// dropped 7 spans; `loss` is in every second frame.
 pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
-    let catalog = catalog();
-    let (mut encoder, bytes) = begin(&catalog);
+    make_with(&catalog(), frames, spans, close)
+}
+
+/// The same with a catalog like that of [`catalog`].
+pub fn make_with(catalog: &Arc<Catalog>, frames: u64, spans: u32, close: bool) -> TestCapture {
+    let (mut encoder, bytes) = begin(catalog);
     let mut made = TestCapture {
         bytes,
         frame_ends: Vec::new(),
@@ -125,7 +133,7 @@ pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
         }
         let dropped_spans = batch.dropped_spans;
         let batch = filled!(SpanBatch {
-            catalog: Arc::clone(&catalog),
+            catalog: Arc::clone(catalog),
             threads: vec![batch],
         });
         encoder.encode(RecordRef::Batch(&batch), bytes);
@@ -135,7 +143,7 @@ pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
             metrics.push(value(1, frame as f64 / 8.0));
         }
         let snapshot = filled!(FrameSnapshot {
-            catalog: Arc::clone(&catalog),
+            catalog: Arc::clone(catalog),
             index: frame + 10,
             start_ticks,
             end_ticks: start_ticks + length,
@@ -148,7 +156,7 @@ pub fn make(frames: u64, spans: u32, close: bool) -> TestCapture {
         start_ticks += length;
     }
     if close {
-        encoder.close(&catalog, bytes);
+        encoder.close(catalog, bytes);
     }
     made
 }

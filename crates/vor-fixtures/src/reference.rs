@@ -313,11 +313,13 @@ fn machine(bytes: &mut Bytes<'_>) -> Judged<MachineInfo> {
             boottime_ns: bytes.zigzag()?,
         }));
     }
+    let scope_ps = if flags & 4 != 0 { bytes.varint()? } else { 0 };
     Ok(filled!(MachineInfo {
         host,
         boot_id,
         hardware_ticks: flags & 1 != 0,
         clocks,
+        scope_ps,
     }))
 }
 

@@ -5,6 +5,7 @@
 mod block;
 mod clipped;
 mod compare;
+mod cost;
 mod export;
 mod export_traces;
 mod find;

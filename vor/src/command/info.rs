@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::{MachineInfo, ThreadId};
 use vor_capture::units;
 use vor_export::thread_label;
 
@@ -39,6 +39,8 @@ struct InfoJson {
     process: ProcessJson,
     start_unix_ns: Option<i64>,
     duration_ns: u64,
+    /// The time that an empty scope cost its thread, if it was measured.
+    scope_ns: Option<f64>,
     dump: Option<DumpJson>,
     frames: u64,
     frame_sets: Vec<String>,
@@ -106,6 +108,7 @@ fn gather(source: &Source) -> InfoJson {
         // A version-2 file without spans has durations only.
         start_unix_ns: catalog.timeline.syncs().first().map(|sync| sync.unix_ns),
         duration_ns: info.duration_ns,
+        scope_ns: scope_ns(&catalog.machine),
         dump: catalog.dump.as_ref().map(|dump| DumpJson {
             reason: dump.reason.clone(),
             unix_ns: catalog.timeline.unix_ns(dump.ticks),
@@ -188,6 +191,9 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         line("frame sets", &names.join(", "))?;
     }
     line("spans", &spans(info))?;
+    if let Some(ns) = info.scope_ns {
+        line("cost", &cost(ns, info.spans))?;
+    }
     line(
         "threads",
         &names(info.threads.iter().map(|thread| thread.name.as_str())),
@@ -209,6 +215,18 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         (lost, _) => format!("in {}; see `vor check`", units::counted(lost, "place")),
     };
     line("damage", &known)
+}
+
+fn scope_ns(machine: &MachineInfo) -> Option<f64> {
+    (machine.scope_ps > 0).then_some(machine.scope_ps as f64 / 1000.0)
+}
+
+fn cost(scope_ns: f64, spans: u64) -> String {
+    format!(
+        "an empty scope took {} when recording began; so many spans took {}",
+        units::duration(scope_ns),
+        units::duration(scope_ns * spans as f64)
+    )
 }
 
 fn dumped(dump: &DumpJson) -> String {

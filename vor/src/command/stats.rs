@@ -14,7 +14,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
-use vor_capture::model::catalog::Catalog;
+use vor_capture::model::catalog::{Catalog, MachineInfo};
 use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::reader::Piece;
 use vor_capture::stats::{FrameStats, ScopeStats, StatsBuilder};
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
     /// Subtracts the cost of each scope: --corrected=19 subtracts 19 nanoseconds, --corrected alone
-    /// measures the cost on this machine.
+    /// what the capture says, or in an older capture, what a scope costs on this machine.
     #[arg(long, value_name = "NS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "auto")]
     corrected: Option<Correction>,
@@ -233,7 +233,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let names = rows.iter().map(|row| row.name.as_str());
     expect_matches(&args.name, names, "scope", |what| source.failure(what))?;
     rows.retain(|row| is_selected(&args.name, &row.name));
-    let corrected_ns = args.corrected.map(cost_ns).transpose()?;
+    let machine = &source.capture.catalog().machine;
+    let cost = args
+        .corrected
+        .map(|correction| cost_ns(correction, machine));
+    let corrected_ns = cost.transpose()?;
     if let Some(cost_ns) = corrected_ns {
         for row in &mut rows {
             *row = row.corrected(cost_ns);
@@ -357,9 +361,11 @@ fn no_rows(args: &Args, stats: &SelectedStats) -> String {
     }
 }
 
-fn cost_ns(correction: Correction) -> Result<u64, Failure> {
+/// Returns the cost of a scope: the given one, that in the capture, or else that on this machine.
+fn cost_ns(correction: Correction, machine: &MachineInfo) -> Result<u64, Failure> {
     match correction {
         Correction::Ns(ns) => Ok(ns),
+        Correction::Auto if machine.scope_ps > 0 => Ok(machine.scope_ps.div_ceil(1000)),
         Correction::Auto => {
             calibrate();
             match empty_span_ns() {

@@ -31,6 +31,7 @@ pub(super) const MAX_INDEXED_SETS: usize = MAX_FRAME_SETS as usize;
 /// Flags of a machine.
 const HARDWARE_TICKS: u8 = 1;
 const CLOCKS: u8 = 2;
+const SCOPE_COST: u8 = 4;
 
 const SHAPE_INTEGER: u64 = 0;
 const SHAPE_F32: u64 = 1;
@@ -54,11 +55,17 @@ pub(super) fn put_machine(out: &mut Vec<u8>, machine: &MachineInfo) {
     if machine.clocks.is_some() {
         flags |= CLOCKS;
     }
+    if machine.scope_ps != 0 {
+        flags |= SCOPE_COST;
+    }
     out.push(flags);
     if let Some(clocks) = &machine.clocks {
         put_varint(out, clocks.ticks);
         put_varint(out, zigzag(clocks.monotonic_ns));
         put_varint(out, zigzag(clocks.boottime_ns));
+    }
+    if machine.scope_ps != 0 {
+        put_varint(out, machine.scope_ps);
     }
 }
 
@@ -142,11 +149,16 @@ fn get_machine(cursor: &mut Cursor<'_>) -> Result<MachineInfo, Error> {
             boottime_ns: unzigzag(cursor.varint()?),
         })
     };
+    let scope_ps = match flags & SCOPE_COST {
+        0 => 0,
+        _ => cursor.varint()?,
+    };
     Ok(MachineInfo {
         host,
         boot_id,
         hardware_ticks: flags & HARDWARE_TICKS != 0,
         clocks,
+        scope_ps,
     })
 }
 

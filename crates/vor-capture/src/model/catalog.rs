@@ -88,6 +88,9 @@ pub struct MachineInfo {
     pub hardware_ticks: bool,
     /// Readings of the system's clocks when recording began, where it has such clocks.
     pub clocks: Option<ClockSnapshot>,
+    /// Picoseconds that an empty scope cost its thread when recording began; 0 if that was not
+    /// measured.
+    pub scope_ps: u64,
 }
 
 /// The place of a capture among those of one run that is recorded in several, one after the other.

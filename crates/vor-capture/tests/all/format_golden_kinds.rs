@@ -31,7 +31,8 @@ const SEGMENT: &[u8] = include_bytes!("../data/golden_v3_segment.vor");
 const DUMP: &[u8] = include_bytes!("../data/golden_v3_dump.vor");
 /// Events of the scheduler.
 const SCHEDULER: &[u8] = include_bytes!("../data/golden_v3_scheduler.vor");
-
+/// Machines with the cost of a scope, with and without clocks.
+const COST: &[u8] = include_bytes!("../data/golden_v3_cost.vor");
 /// Changes of the modes of call sites.
 const MODES: &[u8] = include_bytes!("../data/golden_v3_modes.vor");
 
@@ -267,6 +268,27 @@ fn the_golden_scheduler_is_written_and_reads_unchanged() {
 }
 
 #[test]
+fn the_golden_costs_are_written_and_read_unchanged() {
+    let measured = |mut machine: MachineInfo| {
+        machine.scope_ps = 19_300;
+        machine
+    };
+    let (first, last) = (measured(MachineInfo::default()), measured(machine()));
+    let catalog = filled!(Catalog {
+        machine: Arc::new(last.clone())
+    });
+    assert_written(
+        COST,
+        HEADER,
+        vec![RecordRef::Machine(&first), RecordRef::Machine(&last)],
+        &catalog,
+    );
+    let found: Vec<Record> = records(COST).map(|(_, record)| record).take(4).collect();
+    let [first, last] = [first, last].map(Record::Machine);
+    assert_eq!(found, [first.clone(), first, last.clone(), last]);
+}
+
+#[test]
 fn the_golden_modes_are_written_and_read_unchanged() {
     let modes = scope_modes();
     let catalog = filled!(Catalog {
@@ -308,7 +330,7 @@ fn a_change_to_an_unknown_mode_is_left_out() {
 #[test]
 fn every_kind_is_in_a_golden_file() {
     let mut kinds = BTreeSet::new();
-    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, MODES, SCHEDULER] {
+    for golden in [FIRST, GOLDEN, SEGMENT, DUMP, COST, MODES, SCHEDULER] {
         let records = Sealed::of(golden).records;
         kinds.extend(records.iter().map(|record| record.kind));
     }
@@ -326,6 +348,7 @@ const GOLDEN_FILES: &[(&str, usize, u32)] = &[
     ("every3_threads.vor", 4826, 0xc32cf1cc),
     ("flame.vor", 5814, 0x7bf85162),
     ("golden_v3.vor", 3571, 0xb930e8a1),
+    ("golden_v3_cost.vor", 409, 0x83b3acab),
     ("golden_v3_dump.vor", 263, 0xe88317e4),
     ("golden_v3_kinds.vor", 692, 0xeb6198c4),
     ("golden_v3_modes.vor", 287, 0xe766d4b5),

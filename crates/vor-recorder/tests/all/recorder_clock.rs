@@ -117,3 +117,25 @@ fn the_clock_is_compared_again_while_the_program_records() {
     assert!(drain::close_capture().is_some());
     is_captured(Capture::open(&path).unwrap().catalog(), "closed");
 }
+
+#[test]
+fn a_capture_has_the_cost_of_a_scope_and_no_scopes_of_its_measurement() {
+    own_process!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    Config::new().capture(&path).enable();
+    {
+        profile_scope!("work");
+    }
+    assert!(drain::close_capture().is_some());
+    let capture = Capture::open(&path).unwrap();
+    assert_eq!(capture.info().spans, 1);
+    let machine = &capture.catalog().machine;
+    // A scope reads the clock twice, and no clock takes less than a nanosecond or a millisecond.
+    let plausible = if machine.hardware_ticks {
+        1_000..1_000_000_000
+    } else {
+        0..1
+    };
+    assert!(plausible.contains(&machine.scope_ps), "{machine:?}");
+}

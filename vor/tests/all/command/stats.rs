@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use vor_capture::filled;
+use vor_capture::model::catalog::{MachineInfo, ProcessInfo};
 
-use crate::command::made::{ScopeSpec, scope, spans};
+use crate::command::made::{ScopeSpec, scope, spans, unclosed};
 use crate::command::recording::{ACROSS, FRAMES, RecordedSpan, Recording, recording};
 use crate::command::{Run, run, v2, v2_expected, vor};
 
@@ -211,6 +213,23 @@ fn the_cost_of_the_scopes_is_subtracted_on_request() {
         "measured here: {}",
         json["corrected_ns"]
     );
+}
+
+#[test]
+fn the_cost_of_the_scopes_is_the_one_in_the_capture() {
+    let machine = filled!(MachineInfo {
+        scope_ps: 123_456_001
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("elsewhere.vor");
+    unclosed(&path, ProcessInfo::default(), machine, 3);
+    let said = run("info", &path, &[]).stdout;
+    let expected = "an empty scope took 123 µs when recording began; so many spans took 370 µs";
+    assert!(said.contains(expected), "{said}");
+    let info = run("info", &path, &["--json"]).json();
+    assert_eq!(info["scope_ns"], 123_456.001);
+    let stats = run("stats", &path, &["--json", "--corrected"]).json();
+    assert_eq!(stats["corrected_ns"], 123_457);
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! The module `slow` holds one function for each operation that leaves this path. It selects the
 //! module `counted`, `measured`, `nvtx` or `mixed` by the mode in which scopes are recorded.
 
+mod cost;
 mod record;
 mod slow;
 mod counted;
@@ -37,6 +38,7 @@ use crate::hot::ring::{SITE_BITS, Slot};
 use crate::hot::thread::{self, ThreadState};
 use crate::hot::{modes, record_state, tracing_out};
 
+pub(crate) use cost::measured_ps;
 pub use cpu::{CpuScope, open_cpu};
 pub(crate) use measured::{Baseline, Baselines, own_baselines};
 pub use message::message;
@@ -167,15 +169,21 @@ impl<const ARGS: usize> Scope<ARGS> {
     /// Opens a scope at a registered site, with the hardware's clock.
     #[inline(always)]
     fn begin(id: u32, words: [u64; ARGS]) -> Self {
-        let state = thread::hot();
+        match Self::begin_in(thread::hot(), id, words) {
+            Some(scope) => scope,
+            None => Self::from_opened(begin_slow(id), words),
+        }
+    }
+
+    /// Opens a scope in the state of its thread, unless that is busy or has no room.
+    #[inline(always)]
+    fn begin_in(state: &ThreadState, id: u32, words: [u64; ARGS]) -> Option<Self> {
         // The clock is read first: a reading waits for the loads before it, and the program does
         // not wait for the loads after it.
         let start_ticks = clock::hardware_ticks();
-        if let Some(place) = state.free_place() {
-            state.push_open_at(place, id, start_ticks);
-            return Self::new(start_ticks, id, place, words);
-        }
-        Self::from_opened(begin_slow(id), words)
+        let place = state.free_place()?;
+        state.push_open_at(place, id, start_ticks);
+        Some(Self::new(start_ticks, id, place, words))
     }
 
     /// Returns the site's id and the start in ticks, unless nothing is being recorded or the scope
@@ -236,18 +244,10 @@ impl<const ARGS: usize> Scope<ARGS> {
     /// recorded.
     #[inline(always)]
     fn end(&self) -> Option<u64> {
-        if self.site > 0 {
-            let state = thread::hot();
-            if state.begin_close(self.place)
-                && let Some(record) = self.reserve_record(state)
-                && let end = Halves::read()
-                && let (low, false) = end.since(self.start_ticks)
-            {
-                commit_record(state, record, low);
-                state.release(self.place);
-                return Some(end.ticks());
-            }
-            // The place stays claimed: `end_slow` takes over the claim.
+        if self.site > 0
+            && let Some(end) = self.end_in(thread::hot())
+        {
+            return Some(end.ticks());
         }
         if self.site == 0 {
             return None;
@@ -258,6 +258,22 @@ impl<const ARGS: usize> Scope<ARGS> {
             0 => None,
             end_ticks => Some(end_ticks),
         }
+    }
+
+    /// Records the span in the state of its thread, as ending now. If that is impossible, the place
+    /// stays claimed where it was the innermost: [`end_slow`] takes over the claim.
+    #[inline(always)]
+    fn end_in(&self, state: &ThreadState) -> Option<Halves> {
+        if state.begin_close(self.place)
+            && let Some(record) = self.reserve_record(state)
+            && let end = Halves::read()
+            && let (low, false) = end.since(self.start_ticks)
+        {
+            commit_record(state, record, low);
+            state.release(self.place);
+            return Some(end);
+        }
+        None
     }
 
     #[inline(always)]
