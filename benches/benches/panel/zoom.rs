@@ -49,6 +49,16 @@ struct Screen {
 }
 
 impl Screen {
+    fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut screen = Self {
+            headless: Headless::new(),
+            replay: ReplayState::open_keeping(path)?,
+            passes: Vec::new(),
+        };
+        screen.replay.panel_mut().set_tab(Tab::Metrics);
+        Ok(screen)
+    }
+
     fn pass(&mut self) {
         let (headless, replay) = (&mut self.headless, &mut self.replay);
         let begin = Instant::now();
@@ -87,12 +97,7 @@ impl Screen {
 fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let before_kib = resident_kib().unwrap_or(0);
     let begin = Instant::now();
-    let mut screen = Screen {
-        headless: Headless::new(),
-        replay: ReplayState::open(path)?,
-        passes: Vec::new(),
-    };
-    screen.replay.panel_mut().set_tab(Tab::Metrics);
+    let mut screen = Screen::open(path)?;
     screen.until("a picture", |replay| {
         let layer = replay.panel().store().layer();
         let mut tracks = layer.into_iter().flat_map(|layer| layer.tracks());
@@ -144,5 +149,26 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
         memory_mb(resident_kib().unwrap_or(0)),
         memory_mb(peak_resident_kib().unwrap_or(0)),
     );
+    drop(screen);
+    open_again(path)?;
     Ok(median)
+}
+
+/// Opens the capture again, with the survey that was kept beside it, and prints the times.
+fn open_again(path: &Path) -> Result<(), Box<dyn Error>> {
+    let survey = path.with_extension("vor.survey");
+    let begin = Instant::now();
+    while !survey.exists() && begin.elapsed() < TIMEOUT {
+        std::thread::sleep(PAUSE);
+    }
+    let bytes = std::fs::metadata(survey)?.len();
+    let begin = Instant::now();
+    let mut screen = Screen::open(path)?;
+    screen.until("the picture of all, kept", |replay| replay.is_settled())?;
+    eprintln!(
+        "zoom: opened again, all of it after {:.1?}; the survey beside it has {:.0} MB",
+        begin.elapsed(),
+        bytes as f64 / 1e6
+    );
+    Ok(())
 }

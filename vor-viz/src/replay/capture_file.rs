@@ -76,6 +76,14 @@ impl Origin {
         }
     }
 
+    /// Returns the path of the capture, if it is a file.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(&file.path),
+            Self::Arriving(_) => None,
+        }
+    }
+
     /// Opens what is there now, with its new identity.
     pub(crate) fn reopen(&self) -> Option<(Capture, Self)> {
         match self {

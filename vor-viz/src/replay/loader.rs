@@ -23,6 +23,7 @@ use super::capture_file::Origin;
 use super::summary::FrameSummaryRow;
 use super::whole_work::{PictureRequest, Surveyed, WholeRequest, WholeWork};
 use crate::store::{FrameBlock, FrameEntry, Layer, Store};
+use crate::whole::SurveyFile;
 
 /// Frames that are summarised in one step. They take about 2 ms. Frames of a version-2 capture must
 /// be read whole.
@@ -354,7 +355,8 @@ impl Loader {
             && let Some(request) = self.whole_request.take()
         {
             let origin_ns = self.origin_ns(0);
-            match WholeWork::new(request, &mut self.capture, origin_ns) {
+            let file = self.survey_file(&request, origin_ns);
+            match WholeWork::new(request, &mut self.capture, origin_ns, file) {
                 Ok(whole) => self.whole = Some(Box::new(whole)),
                 Err(error) => return Step::Delivered(self.fail(&error)),
             }
@@ -365,6 +367,21 @@ impl Loader {
         match whole.step(&mut self.capture) {
             Ok(step) => step,
             Err(error) => Step::Delivered(self.fail(&error)),
+        }
+    }
+
+    /// Returns the file in which the survey is kept, if it is.
+    fn survey_file(&self, request: &WholeRequest, origin_ns: i64) -> Option<SurveyFile> {
+        cfg_select! {
+            target_arch = "wasm32" => {
+                let _ = (request, origin_ns);
+                None
+            }
+            _ => {
+                let path = self.origin.as_ref().and_then(Origin::path)?;
+                let file = || SurveyFile::of(path.to_owned(), origin_ns, request.max_spans);
+                request.keeps_survey.then(file)
+            }
         }
     }
 

@@ -117,7 +117,21 @@ impl ReplayState {
     ///
     /// The file cannot be read, or is no capture; the text is one line and names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref();
+        Self::open_file(path.as_ref(), false)
+    }
+
+    /// Opens a capture as [`open`](Self::open) does, and keeps the levels of detail of a large one
+    /// in a file beside it, such as `run.vor.survey`. The next opening reads this file and not the
+    /// whole capture. Nothing happens if the file cannot be written.
+    ///
+    /// # Errors
+    ///
+    /// As for `open`.
+    pub fn open_keeping(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::open_file(path.as_ref(), true)
+    }
+
+    fn open_file(path: &Path, keeps_survey: bool) -> io::Result<Self> {
         // The identity is taken before the file is opened, so that it cannot belong to a later
         // file.
         let file = CaptureFile::new(path).ok();
@@ -127,6 +141,7 @@ impl ReplayState {
         let mut replay = Self::of(capture, origin, name.to_string_lossy().into_owned());
         replay.path = Some(path.to_owned());
         replay.may_grow = true;
+        replay.whole.keep_survey(keeps_survey);
         replay.set_follow(!replay.info.closed);
         if !replay.following {
             replay.request(0, Side::After, true);

@@ -38,9 +38,15 @@ pub(super) struct WholeState {
     /// The bin of the last request. A picture with too many spans gets a wider one.
     asked_bin_ns: u64,
     losses: u64,
+    keeps_survey: bool,
 }
 
 impl WholeState {
+    /// Sets whether the survey of a large capture is kept beside its file.
+    pub(super) fn keep_survey(&mut self, keeps_survey: bool) {
+        self.keeps_survey = keeps_survey;
+    }
+
     /// Begins to read the whole capture, which takes about `length_ns`. Pictures have up to
     /// `max_spans` spans.
     pub(super) fn begin(
@@ -61,6 +67,7 @@ impl WholeState {
             generation: self.generation,
             spans: Arc::clone(&self.spans),
             max_spans,
+            keeps_survey: self.keeps_survey,
         }));
         self.tell(panel);
     }
@@ -77,6 +84,7 @@ impl WholeState {
         layers.for_each(|layer| driver.drop_layer(layer));
         *self = Self {
             generation: self.generation,
+            keeps_survey: self.keeps_survey,
             ..Self::default()
         };
         panel.view_mut().set_whole(None);

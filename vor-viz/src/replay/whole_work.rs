@@ -14,7 +14,9 @@ use web_time::Instant;
 
 use super::loader::{Delivery, Step};
 use crate::store::Layer;
-use crate::whole::{Archive, PictureReader, Question, RangeRead, Spans, Survey};
+use crate::whole::{
+    Archive, PictureReader, Question, RangeRead, Spans, Stamp, Survey, SurveyFile, Thinned,
+};
 
 /// Time until the first picture of an incomplete survey, and between two of them. A picture takes
 /// some ten milliseconds.
@@ -29,6 +31,8 @@ pub(crate) struct WholeRequest {
     pub(crate) spans: Arc<Spans>,
     /// Maximum number of spans of a picture; more are thinned.
     pub(crate) max_spans: usize,
+    /// Whether the survey of a large capture is kept beside its file.
+    pub(crate) keeps_survey: bool,
 }
 
 /// A range of time to be drawn, with bins of at most `bin_ns`.
@@ -62,6 +66,10 @@ pub(crate) struct WholeWork {
     archive: Archive,
     /// The survey, until it is complete.
     survey: Option<Survey>,
+    /// The picture of a survey that was kept, until it is delivered.
+    kept: Option<Thinned>,
+    /// Where the survey will be kept, and the stamp of the capture before it.
+    keep: Option<(SurveyFile, Stamp)>,
     began: Instant,
     pictured: Duration,
     picture: Option<(PictureRequest, RangeRead, PictureReader)>,
@@ -70,21 +78,33 @@ pub(crate) struct WholeWork {
 }
 
 impl WholeWork {
-    /// Begins a survey.
+    /// Begins a survey, unless the one in `file` is of this capture.
     pub(crate) fn new(
         request: WholeRequest,
         capture: &mut Capture,
         origin_ns: i64,
+        file: Option<SurveyFile>,
     ) -> Result<Self, Error> {
-        let mut archive = Archive::default();
-        archive.find(capture)?;
-        let survey = archive.survey(capture.info().duration_ns, request.max_spans);
+        let began = Instant::now();
+        let keep = file.and_then(|file| Some((file.clone(), file.stamp()?)));
+        let found = keep.as_ref().and_then(|(file, stamp)| file.read(stamp));
+        let (archive, survey, kept, keep) = match found {
+            Some((archive, thinned)) => (archive, None, Some(thinned), None),
+            None => {
+                let mut archive = Archive::default();
+                archive.find(capture)?;
+                let survey = archive.survey(capture.info().duration_ns, request.max_spans);
+                (archive, Some(survey), None, keep)
+            }
+        };
         Ok(Self {
             request,
             origin_ns,
             archive,
-            survey: Some(survey),
-            began: Instant::now(),
+            survey,
+            kept,
+            keep,
+            began,
             pictured: Duration::ZERO,
             picture: None,
             question: None,
@@ -125,6 +145,10 @@ impl WholeWork {
     fn try_step(&mut self, capture: &mut Capture) -> Result<Step, Error> {
         if let Some(survey) = self.survey.take() {
             return self.survey(survey, capture);
+        }
+        if let Some(thinned) = self.kept.take() {
+            let layer = self.archive.kept_layer(&thinned, capture.catalog());
+            return Ok(self.surveyed(layer));
         }
         if let Some((request, mut range, mut reader)) = self.picture.take() {
             let (archive, origin_ns) = (&self.archive, self.origin_ns);
@@ -176,13 +200,24 @@ impl WholeWork {
             return Ok(delivery.map_or(Step::Working, Step::Delivered));
         }
         self.archive.take(&mut survey);
-        Ok(Step::Delivered(Delivery::Surveyed(Surveyed {
+        let layer = survey.layer(capture.catalog());
+        if let Some((file, stamp)) = self.keep.take()
+            && SurveyFile::is_worth(self.began.elapsed())
+        {
+            _ = file.write(stamp, &self.archive, survey.into_thinned());
+        }
+        Ok(self.surveyed(layer))
+    }
+
+    /// Delivers the picture of a complete survey.
+    fn surveyed(&self, layer: Layer) -> Step {
+        Step::Delivered(Delivery::Surveyed(Surveyed {
             generation: self.request.generation,
-            layer: Some(Box::new(survey.layer(capture.catalog()))),
+            layer: Some(Box::new(layer)),
             bounds_ns: self.archive.bounds_ns(),
             progress: 1.0,
             losses: self.archive.losses(),
-        })))
+        }))
     }
 
     /// Returns a picture of what was surveyed so far, from time to time.
@@ -205,5 +240,67 @@ impl WholeWork {
             progress: 1.0 - survey.left() as f32 / all as f32,
             losses: self.archive.losses(),
         }))
+    }
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::io::Cursor;
+
+    use vor_fixtures::even::make;
+
+    use super::*;
+
+    const MAX_SPANS: usize = 1000;
+
+    /// Does all steps. Returns the number of steps, and the last result.
+    fn finish(work: &mut WholeWork, capture: &mut Capture) -> (u32, Surveyed) {
+        let (mut steps, mut last) = (0, None);
+        loop {
+            match work.step(capture).unwrap() {
+                Step::Idle => return (steps, last.unwrap()),
+                Step::Delivered(Delivery::Surveyed(surveyed)) => last = Some(surveyed),
+                _ => {}
+            }
+            steps += 1;
+        }
+    }
+
+    #[test]
+    fn the_second_opening_reads_the_survey_and_not_the_capture() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        let bytes = make(2_000, 100, true).bytes;
+        std::fs::write(&path, &bytes).unwrap();
+        let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+        let request = || WholeRequest {
+            generation: 3,
+            spans: Arc::default(),
+            max_spans: MAX_SPANS,
+            keeps_survey: true,
+        };
+        let file = SurveyFile::of(path.clone(), 0, MAX_SPANS);
+        let mut begin = |file| WholeWork::new(request(), &mut capture, 0, file).unwrap();
+        let (mut first, mut none) = (begin(Some(file.clone())), begin(None));
+        let (steps, expected) = finish(&mut first, &mut capture);
+        assert!(steps > 1 && expected.progress == 1.0);
+        let began = Instant::now();
+        while !path.with_extension("vor.survey").exists() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut second = WholeWork::new(request(), &mut capture, 0, Some(file)).unwrap();
+        assert!(second.survey.is_none() && second.keep.is_none());
+        let (steps, kept) = finish(&mut second, &mut capture);
+        assert_eq!(steps, 1);
+        assert_eq!(
+            (kept.generation, kept.progress, kept.losses, kept.bounds_ns),
+            (3, 1.0, 0, expected.bounds_ns)
+        );
+        assert_eq!(format!("{:?}", kept.layer), format!("{:?}", expected.layer));
+        // Without a file, the capture is surveyed.
+        assert!(finish(&mut none, &mut capture).0 > 1);
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use vor_capture::model::batch::{
     self, ArgValue, AsyncSpan, FlowStage, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -100,7 +101,7 @@ impl FrameEntry {
 }
 
 /// One thread's share of a block.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ThreadBlock {
     /// The thread that recorded.
     pub thread: ThreadId,
@@ -119,7 +120,7 @@ pub struct ThreadBlock {
 }
 
 /// A text at a moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Message {
     /// Time of the message.
     pub ns: i64,
@@ -128,7 +129,7 @@ pub struct Message {
 }
 
 /// A moment at which something that goes from thread to thread passes a span.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct FlowPoint {
     /// The flow's id.
     pub flow: u64,
@@ -139,7 +140,7 @@ pub struct FlowPoint {
 }
 
 /// An asynchronous task from begin to end.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Task {
     /// Unique among the tasks of the run.
     pub id: u64,
@@ -152,7 +153,7 @@ pub struct Task {
 }
 
 /// The begin of a task that has a number from the program.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct TaskBegin {
     /// The task's id.
     pub task: u64,
@@ -161,7 +162,7 @@ pub struct TaskBegin {
 }
 
 /// A named point within a task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Step {
     /// The task's id.
     pub task: u64,
@@ -172,7 +173,7 @@ pub struct Step {
 }
 
 /// Spans of one thread at one depth, ascending and without overlap. The columns have equal length.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct RowBlock {
     /// The begin of each span.
     pub begin_ns: Vec<i64>,

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Most bins of a series: enough for a zoom into some part of a capture before that part is read.
 const MAX_BINS: i64 = 1 << 16;
 
@@ -13,7 +15,7 @@ const MAX_BINS: i64 = 1 << 16;
 const MAX_CELLS: usize = 1 << 21;
 
 /// Minimum, maximum and sum of some values.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ValueSummary {
     /// The least value; infinite without values.
     pub min: f64,
@@ -101,7 +103,7 @@ pub struct MetricBin {
 }
 
 /// The values of all series.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct MetricBins {
     /// A bin is two to the power of this, in nanoseconds.
     shift: u32,

@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
 
@@ -27,7 +28,7 @@ pub(super) const FANOUT: usize = 16;
 pub(super) const LEVELS: usize = 3;
 
 /// A span in an unpacked form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub struct Span {
     /// Begin, in nanoseconds since the store's origin.
     pub begin_ns: i64,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
 use super::block::{FlowPoint, Message, Step, Task, ThreadBlock};
@@ -23,7 +24,7 @@ pub enum TrackKind {
 }
 
 /// Identifies a track, even when others come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum TrackId {
     /// The tasks that ended on a thread, which tables count. They are not drawn.
     Ended(ThreadId),

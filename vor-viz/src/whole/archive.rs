@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use vor_capture::Error;
 use vor_capture::model::batch::SpanArgs;
 use vor_capture::model::catalog::{Catalog, ThreadId};
@@ -25,8 +26,10 @@ const BINS: u64 = 1 << 17;
 const MAX_ACROSS: usize = 1 << 20;
 
 /// The parts of a capture.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Archive {
+    /// Used up when the parts are found.
+    #[serde(skip)]
     scan: PartScan,
     parts: Vec<PartEntry>,
     /// Spans around the ends of earlier parts, by the part in which they end.
@@ -41,7 +44,7 @@ pub(crate) struct Archive {
 }
 
 /// A part, and the time of its spans.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct PartEntry {
     part: Part,
     /// The earliest begin of its spans, without those that are listed as being across.
@@ -53,7 +56,7 @@ struct PartEntry {
 }
 
 /// A span that is around the end of a part before that in which it ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct Across {
     thread: ThreadId,
     span: Span,
@@ -252,6 +255,11 @@ impl Archive {
         Ok(range.left > 0)
     }
 
+    /// Returns the picture of a survey that was kept.
+    pub(crate) fn kept_layer(&self, thinned: &Thinned, catalog: &Arc<Catalog>) -> Layer {
+        thinned.layer(catalog, &self.totals)
+    }
+
     /// Returns what was read of a range as a picture. It has the rows of the whole capture.
     pub(crate) fn layer(&self, picture: &PictureReader, catalog: &Arc<Catalog>) -> Layer {
         picture.thinned.layer(catalog, &self.totals)
@@ -267,6 +275,11 @@ impl Survey {
     /// Returns the picture so far.
     pub(crate) fn layer(&self, catalog: &Arc<Catalog>) -> Layer {
         self.thinned.layer(catalog, &self.thinned.totals())
+    }
+
+    /// Returns the picture itself, to be kept.
+    pub(crate) fn into_thinned(self) -> Thinned {
+        self.thinned
     }
 
     /// Returns the begin and the end of what was read so far.

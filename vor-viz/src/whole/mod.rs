@@ -8,15 +8,28 @@
 //! Capture ─▶ parts, the last first ─▶ Backwards ─▶ Thinned ─▶ Layer of the store ─▶ flame chart
 //!                                        └──────▶ RangeGather ─▶ Ticket ─▶ tables, flame graph
 //! ```
+//!
+//! The survey of a large capture may be kept in a [file](SurveyFile) beside it.
 
 mod archive;
 mod backwards;
 mod gathering;
 mod thinned;
+cfg_select! {
+    target_arch = "wasm32" => {
+        mod survey_file_stub;
+        use survey_file_stub as survey_file;
+    }
+    _ => {
+        mod survey_file;
+    }
+}
 
 pub(crate) use archive::{Archive, PictureReader, RangeRead, Survey};
 pub use gathering::Spans;
 pub(crate) use gathering::{Question, RangeScope, Ticket, overlaps};
+pub(crate) use survey_file::{Stamp, SurveyFile};
+pub(crate) use thinned::Thinned;
 
 #[cfg(test)]
 mod tests;

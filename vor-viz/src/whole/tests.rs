@@ -16,6 +16,7 @@ use vor_fixtures::even::begin;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
+mod kept;
 mod messages;
 mod tasks;
 mod why;
@@ -133,18 +134,29 @@ struct Opened {
     layer: Layer,
 }
 
-fn opened(bytes: Vec<u8>, origin_ns: i64, part_bytes: Option<u64>) -> Opened {
+/// Surveys a capture.
+fn surveyed(
+    bytes: Vec<u8>,
+    origin_ns: i64,
+    part_bytes: Option<u64>,
+    max_spans: usize,
+) -> (Capture, Archive, Survey) {
     let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
     let mut archive = part_bytes.map_or_else(Archive::default, Archive::with_part_bytes);
     archive.find(&mut capture).unwrap();
-    let mut survey = archive.survey(capture.info().duration_ns, MAX_SPANS);
+    let mut survey = archive.survey(capture.info().duration_ns, max_spans);
     while archive
         .survey_part(&mut survey, &mut capture, origin_ns)
         .unwrap()
     {}
     archive.take(&mut survey);
-    let layer = survey.layer(capture.catalog());
     assert_eq!(archive.losses(), 0);
+    (capture, archive, survey)
+}
+
+fn opened(bytes: Vec<u8>, origin_ns: i64, part_bytes: Option<u64>) -> Opened {
+    let (capture, archive, survey) = surveyed(bytes, origin_ns, part_bytes, MAX_SPANS);
+    let layer = survey.layer(capture.catalog());
     Opened {
         capture,
         archive,

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use vor_capture::model::batch::SpanArgs;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::reader::PartFrame;
@@ -21,7 +22,7 @@ use crate::store::{
 };
 
 /// Spans, and what else a chart shows, thinned when it is too much.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Thinned {
     /// A bin is two to the power of this, in nanoseconds; `None` keeps everything.
     bin: Option<u32>,
@@ -38,7 +39,7 @@ pub(crate) struct Thinned {
 }
 
 /// The kept spans and tasks of a thread, the last first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Lanes {
     rows: Vec<Lane>,
     tasks: FxHashMap<SiteId, Tasks>,
@@ -47,7 +48,7 @@ struct Lanes {
 }
 
 /// The kept tasks of a call site, the last first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Tasks {
     kept: Vec<Task>,
     /// The longest short task of the last bin.
@@ -55,7 +56,7 @@ struct Tasks {
     count: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Lane {
     kept: RowBlock,
     /// The longest short span of the last bin.

@@ -67,6 +67,7 @@ pub struct SpanArgs {
 /// The value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub enum ArgValue {
     /// A truth value.
     Bool(bool),
@@ -196,6 +197,7 @@ pub struct FlowPoint {
 
 /// The place of a [`FlowPoint`] in its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub enum FlowStage {
     /// The first.
     #[default]

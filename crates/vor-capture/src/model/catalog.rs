@@ -17,10 +17,12 @@ use super::timeline::{ClockSnapshot, Timeline};
 /// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no
 /// site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct SiteId(pub u32);
 
 /// Identifies a recorded thread within one process run or capture. Dense from 0, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct ThreadId(pub u32);
 
 /// A call site: the name of a scope, and its place in the source.

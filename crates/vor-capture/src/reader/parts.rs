@@ -23,6 +23,7 @@ const HEADS_BYTES: usize = 16 << 10;
 ///
 /// Parts are numbered in the order of the file, which is the order in which their spans ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct Part {
     /// Bytes of a version-3 file, or frames of a version-2 file.
     pub(super) begin: u64,

@@ -131,7 +131,7 @@ fn run(args: Args) -> Result<(), String> {
                 "{path}: a folder; `vor view {path}` shows its captures as one"
             ));
         }
-        let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
+        let mut replay = ReplayState::open_keeping(path).map_err(|error| error.to_string())?;
         if let Some(frame) = args.frame {
             // A second capture that ends earlier shows its last frame instead. So does a file
             // without an index, whose frames are not known yet.

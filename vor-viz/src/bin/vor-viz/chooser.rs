@@ -60,7 +60,7 @@ impl Chooser {
 
     /// Opens captures.
     pub(crate) fn open(&mut self, paths: &[PathBuf]) -> Opened {
-        let opened: Result<Vec<_>, _> = paths.iter().map(ReplayState::open).collect();
+        let opened: Result<Vec<_>, _> = paths.iter().map(ReplayState::open_keeping).collect();
         let opened = opened.map_err(|error| error.to_string())?;
         paths.iter().rev().for_each(|path| self.recent.add(path));
         self.typed.clear();
