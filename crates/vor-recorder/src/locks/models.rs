@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use vor_capture::model::catalog::SiteId;
 
@@ -154,6 +155,35 @@ fn a_lane_that_changes_hands_loses_no_message() {
             sender.join().unwrap();
         }
         assert_eq!(depth.read(), 4);
+    });
+}
+
+/// A message that is counted is in the channel, so its receiver does not wait.
+#[test]
+fn a_counted_message_is_there() {
+    loom::model(|| {
+        let depth = Arc::new(Depth::<Alone>::new());
+        let channel = Arc::new(AtomicU64::new(0));
+        let send = |me: u64| {
+            let (depth, channel) = (Arc::clone(&depth), Arc::clone(&channel));
+            thread::spawn(move || {
+                channel.fetch_add(1, Ordering::Relaxed);
+                depth.add_sent(me);
+            })
+        };
+        let senders = [send(1), send(2)];
+        let mut received = 0;
+        for _ in 0..2 {
+            if depth.has_message() {
+                assert!(channel.load(Ordering::Relaxed) > received);
+                received += 1;
+                depth.add_received(3, 1);
+            }
+        }
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        assert_eq!(depth.has_message(), received < 2);
     });
 }
 

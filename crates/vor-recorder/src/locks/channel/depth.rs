@@ -12,10 +12,11 @@
 //! Where several threads receive, there are such lanes for them too. Where one thread at a time
 //! receives, the count of received messages is a plain number.
 //!
-//! A message is counted after it was sent and after it was received. A reader may see a message
-//! received that is not counted as sent yet, so it takes a negative depth for 0. It reads again if
-//! a message was received meanwhile, for example because it lost its core. In a channel that is
-//! never still, it misses the messages of the moment.
+//! A message is counted after it was sent and after it was received. So a message that is counted
+//! as sent is there, and the one thread that receives does not wait for it. Another reader may see
+//! a message received that is not counted as sent yet, so it takes a negative depth for 0. It reads
+//! again if a message was received meanwhile, for example because it lost its core. In a channel
+//! that is never still, it misses the messages of the moment.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, array};
 
@@ -32,16 +33,16 @@ const TRIES: u32 = 8;
 /// of a channel down, nor does it make the allocation larger than what glibc keeps per thread.
 #[derive(Debug)]
 #[repr(C)]
-struct Apart<T> {
+struct Apart<T, const SPACE: usize = 7> {
     value: T,
-    _space: [u64; 7],
+    _space: [u64; SPACE],
 }
 
-impl<T> Apart<T> {
+impl<T, const SPACE: usize> Apart<T, SPACE> {
     const fn new(value: T) -> Self {
         Self {
             value,
-            _space: [0; 7],
+            _space: [0; SPACE],
         }
     }
 }
@@ -56,15 +57,24 @@ pub(in crate::locks) struct Lanes {
     ///
     /// Apart from the counts: every thread reads them for each message, and few writes change them.
     owners: Apart<[AtomicU64; LANES]>,
-    /// Written by the lane's owner, read by anyone, relaxed.
-    counts: [Apart<AtomicU64>; LANES],
-    /// Messages of threads without a lane. Relaxed.
-    others: Apart<AtomicU64>,
+    /// Written by the lane's owner, and the last by threads without a lane (release, so that who
+    /// sees a message counted finds it in the channel). Read by anyone.
+    counts: [Apart<AtomicU64>; LANES + 1],
 }
 
-/// A count of messages to which one thread at a time adds, and any thread reads. Relaxed.
+/// A count of messages to which one thread at a time adds, and any thread reads; and what the
+/// receiver knows of the messages that were sent.
 #[derive(Debug)]
-pub(in crate::locks) struct Alone(Apart<AtomicU64>);
+pub(in crate::locks) struct Alone(Apart<ReceivedAlone, 5>);
+
+/// Written by the thread that receives, relaxed.
+#[derive(Debug)]
+struct ReceivedAlone {
+    received: AtomicU64,
+    /// The lane of the last sender, and the messages of all others when that was found.
+    lane: AtomicU64,
+    elsewhere: AtomicU64,
+}
 
 /// The count of received messages.
 pub(in crate::locks) trait Received: Send + Sync + 'static {
@@ -109,7 +119,11 @@ impl Lanes {
         let mut lanes = (first..first + LANES).map(|lane| lane % LANES);
         match lanes.find(|lane| self.is_owned(*lane, me)) {
             Some(lane) => add_alone(&self.counts[lane].value, messages),
-            None => _ = self.others.value.fetch_add(messages, Ordering::Relaxed),
+            None => {
+                _ = self.counts[LANES]
+                    .value
+                    .fetch_add(messages, Ordering::Release)
+            }
         }
     }
 
@@ -130,8 +144,7 @@ impl Received for Lanes {
     fn new() -> Self {
         Self {
             owners: Apart::new(array![AtomicU64::new(0); LANES]),
-            counts: array![Apart::new(AtomicU64::new(0)); LANES],
-            others: Apart::new(AtomicU64::new(0)),
+            counts: array![Apart::new(AtomicU64::new(0)); LANES + 1],
         }
     }
 
@@ -155,26 +168,62 @@ impl Received for Lanes {
 
     fn sum(&self) -> u64 {
         let counts = self.counts.iter();
-        let in_lanes = counts.map(|count| count.value.load(Ordering::Acquire));
-        let others = self.others.value.load(Ordering::Acquire);
-        in_lanes.fold(others, u64::wrapping_add)
+        let counts = counts.map(|count| count.value.load(Ordering::Acquire));
+        counts.fold(0, u64::wrapping_add)
     }
 }
 
 impl Received for Alone {
     fn new() -> Self {
-        Self(Apart::new(AtomicU64::new(0)))
+        Self(Apart::new(ReceivedAlone {
+            received: AtomicU64::new(0),
+            lane: AtomicU64::new(0),
+            elsewhere: AtomicU64::new(0),
+        }))
     }
 
     #[inline(always)]
     fn add(&self, _me: u64, messages: u64) {
-        add_alone(&self.0.value, messages);
+        add_alone(&self.0.value.received, messages);
     }
 
     fn leave(&self, _me: u64) {}
 
     fn sum(&self) -> u64 {
-        self.0.value.load(Ordering::Acquire)
+        self.0.value.received.load(Ordering::Acquire)
+    }
+}
+
+impl Depth<Alone> {
+    /// Returns whether the channel has a message. Called by the thread that receives. A message
+    /// that is not counted yet may be there nonetheless.
+    #[inline(always)]
+    pub(in crate::locks) fn has_message(&self) -> bool {
+        let known = &self.received.0.value;
+        let lane = known.lane.load(Ordering::Relaxed) as usize;
+        let elsewhere = known.elsewhere.load(Ordering::Relaxed);
+        let received = known.received.load(Ordering::Relaxed);
+        self.sent.counts.get(lane).is_some_and(|count| {
+            elsewhere.wrapping_add(count.value.load(Ordering::Acquire)) > received
+        }) || self.finds_message(received)
+    }
+
+    /// Reads all lanes, and returns whether the channel has a message.
+    #[cold]
+    #[inline(never)]
+    fn finds_message(&self, received: u64) -> bool {
+        let known = &self.received.0.value;
+        let (mut sum, mut most, mut busiest) = (0_u64, 0, 0);
+        for (lane, count) in self.sent.counts.iter().enumerate() {
+            let count = count.value.load(Ordering::Acquire);
+            sum = sum.wrapping_add(count);
+            if count >= most {
+                (most, busiest) = (count, lane);
+            }
+        }
+        known.lane.store(busiest as u64, Ordering::Relaxed);
+        known.elsewhere.store(sum - most, Ordering::Relaxed);
+        sum > received
     }
 }
 
@@ -245,7 +294,7 @@ impl<R: Received> Depth<R> {
 #[inline(always)]
 fn add_alone(count: &AtomicU64, messages: u64) {
     let next = count.load(Ordering::Relaxed).wrapping_add(messages);
-    count.store(next, Ordering::Relaxed);
+    count.store(next, Ordering::Release);
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,11 +1,11 @@
 //! The methods that the ends of several kinds of channels have in common.
 
-/// Declares the receiver of a channel of the crate or module `$lib`, and its iterators. `$Counts`
-/// counts the messages that were received, and `$gone` is the error if there will be none.
+/// Declares the receiver of a channel of the crate or module `$lib`, without `recv`, and its
+/// iterators. `$Counts` counts the messages that were received.
 macro_rules! receiver {
     (
         $(#[$meta:meta])*
-        $lib:path, $Counts:ty, $gone:expr
+        $lib:path, $Counts:ty
     ) => {
         use $lib as receiver_lib;
 
@@ -42,20 +42,6 @@ macro_rules! receiver {
             #[inline]
             pub fn try_recv(&self) -> Result<T, TryRecvError> {
                 self.inner.try_recv().map(|message| self.open(message))
-            }
-
-            /// Receives a message, and waits until there is one.
-            ///
-            /// # Errors
-            ///
-            /// Returns an error if the channel is empty and all senders are gone.
-            #[inline]
-            pub fn recv(&self) -> Result<T, RecvError> {
-                match self.try_recv() {
-                    Ok(message) => Ok(message),
-                    Err(TryRecvError::Disconnected) => Err($gone),
-                    Err(TryRecvError::Empty) => self.recv_blocked(receiver_lib::Receiver::recv),
-                }
             }
 
             /// Receives a message, and waits until there is one, but no longer than about
@@ -185,8 +171,8 @@ macro_rules! blocking_sender {
         /// A thread that finds the channel full while recording is on opens a scope
         /// `wait: NAME to send` until there is room.
         pub struct $Sender<T, F = Untracked> {
-            inner: InnerSender<Message<T, F>>,
             link: SenderLink<$Counts>,
+            inner: InnerSender<Message<T, F>>,
         }
 
         impl<T, F: Track> $Sender<T, F> {
@@ -219,7 +205,12 @@ macro_rules! blocking_sender {
                 block: impl FnOnce(&InnerSender<Message<T, F>>) -> Result<(), E>,
             ) -> Result<(), E> {
                 let _scope = self.link.wait();
-                block(&self.inner).inspect(|()| self.link.count())
+                let is_counted = self.link.count_offer();
+                block(&self.inner)?;
+                if !is_counted {
+                    self.link.count();
+                }
+                Ok(())
             }
 
             /// Sends a message if there is room for it.
@@ -308,7 +299,7 @@ macro_rules! channels_of_many_receivers {
                 "The receiving end of a channel, with the interface of `", $crate_name,
                 "::Receiver`."
             )]
-            $lib, Lanes, $gone
+            $lib, Lanes
         }
 
         /// Makes an unbounded channel, whose name is the place of this call.
@@ -503,6 +494,20 @@ macro_rules! channels_of_many_receivers {
         }
 
         impl<T, F: Track> Receiver<T, F> {
+            /// Receives a message, and waits until there is one.
+            ///
+            /// # Errors
+            ///
+            /// Returns an error if the channel is empty and all senders are gone.
+            #[inline]
+            pub fn recv(&self) -> Result<T, RecvError> {
+                match self.try_recv() {
+                    Ok(message) => Ok(message),
+                    Err(TryRecvError::Disconnected) => Err($gone),
+                    Err(TryRecvError::Empty) => self.recv_blocked(receiver_lib::Receiver::recv),
+                }
+            }
+
             /// Receives a message, and waits until there is one, but no longer than until
             /// `deadline`.
             ///

@@ -3,18 +3,23 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
-use super::depth::{Depth, Received};
+use super::depth::{Alone, Depth, Received};
 use crate::hot::named_site::{NamedSite, ValueName};
 use crate::hot::scope::Scope;
 use crate::locks::blocked::{TO_RECEIVE, TO_SEND, begin_wait};
 use crate::metrics::{self, Gauge, GaugeRegistration, LastCount};
 use crate::sync::Ordering;
 
+/// How often a receiver looks for a message before it waits: some hundred nanoseconds.
+const LOOKS: u32 = 4;
+
 /// The parts that the ends of a channel share. `R` counts the messages that were received.
 #[derive(Debug)]
 pub(in crate::locks) struct ChannelInfo<R> {
     pub(in crate::locks) name: ValueName,
     depth: Depth<R>,
+    /// Whether the channel has no room: a sender counts a message when it offers it.
+    hands_over: bool,
     pub(in crate::locks) to_receive: NamedSite,
     pub(in crate::locks) to_send: NamedSite,
     /// Receivers that are there. The last one to go sees the others gone (acquire and release).
@@ -38,9 +43,21 @@ pub(in crate::locks) struct ReceiverLink<R: Received> {
 
 /// Makes the parts of a channel with one sender and one receiver.
 pub(in crate::locks) fn link<R: Received>(name: ValueName) -> (SenderLink<R>, ReceiverLink<R>) {
+    linked(name, false)
+}
+
+/// The same for a channel that has no room.
+pub(in crate::locks) fn link_without_room<R: Received>(
+    name: ValueName,
+) -> (SenderLink<R>, ReceiverLink<R>) {
+    linked(name, true)
+}
+
+fn linked<R: Received>(name: ValueName, hands_over: bool) -> (SenderLink<R>, ReceiverLink<R>) {
     let info = Arc::new_cyclic(|info: &Weak<ChannelInfo<R>>| ChannelInfo {
         name,
         depth: Depth::new(),
+        hands_over,
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
         live_receivers: AtomicUsize::new(1),
@@ -60,6 +77,9 @@ impl<R: Received> Gauge for ChannelInfo<R> {
     }
 
     fn read(&self) -> f64 {
+        if self.hands_over {
+            return 0.0;
+        }
         self.depth.read() as f64
     }
 
@@ -97,6 +117,16 @@ impl<R: Received> SenderLink<R> {
         }
     }
 
+    /// Counts a message that this thread will offer to a receiver, if the channel has no room.
+    /// Returns whether it did.
+    pub(in crate::locks) fn count_offer(&self) -> bool {
+        let hands_over = self.info.hands_over;
+        if hands_over {
+            self.count();
+        }
+        hands_over
+    }
+
     /// Opens the scope of a wait for room.
     pub(in crate::locks) fn wait(&self) -> Scope {
         begin_wait(&self.info.to_send, self.info.name)
@@ -122,6 +152,33 @@ impl<R: Received> ReceiverLink<R> {
     /// Opens the scope of a wait for a message.
     pub(in crate::locks) fn wait(&self) -> Scope {
         begin_wait(&self.info.to_receive, self.info.name)
+    }
+}
+
+impl ReceiverLink<Alone> {
+    /// Opens the scope of a wait for a message, unless there is a message or there are no senders.
+    #[inline(always)]
+    pub(in crate::locks) fn wait_for_message(&self) -> Option<Scope> {
+        if cfg!(feature = "off") || self.info.depth.has_message() {
+            return None;
+        }
+        self.wait_unless_ready()
+    }
+
+    /// The same for a channel in which no message is counted.
+    #[cold]
+    #[inline(never)]
+    fn wait_unless_ready(&self) -> Option<Scope> {
+        // A sender counts a message some instructions after it put it into the channel, and the
+        // drain has a link of its own for a moment.
+        for _ in 0..LOOKS {
+            // A sender loses its link before it leaves the channel.
+            if Arc::strong_count(&self.info) == 1 || self.info.depth.has_message() {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        Some(self.wait())
     }
 }
 

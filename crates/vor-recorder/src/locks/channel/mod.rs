@@ -10,6 +10,9 @@
 //!               └─ empty ─────▶ open `wait: NAME to receive` ── the blocking call ── close ── …
 //! ```
 //!
+//! The standard library's channels have one receiver, so the count says whether there is a message,
+//! and `recv` tries nothing before it.
+//!
 //! The items here are those of [`std::sync::mpsc`].
 //!
 //! | module | holds |
