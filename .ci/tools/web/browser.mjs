@@ -5,7 +5,13 @@ import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 
-const kinds = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
+const kinds = {
+  '.css': 'text/css',
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.json': 'application/json',
+  '.wasm': 'application/wasm',
+};
 
 /**
  * Serves a folder on loopback, as a plain static server does, and starts Chromium.
