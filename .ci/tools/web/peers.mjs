@@ -175,7 +175,7 @@ async function open(name, round) {
 
   const frames = await judge(loading, chart);
   const all = frames.at(-1).coloured;
-  if (all < 1000) throw new Error(`${name}: no spans appear`);
+  if (all < 1000) throw new Error('no spans appear');
   const first = since(frames, ({ coloured }) => coloured >= all / 10) - navigated;
   const whole = since(frames, ({ fromLast }) => fromLast < 0.005) - navigated;
 
@@ -185,7 +185,7 @@ async function open(name, round) {
     const changed = moved.filter(
       (frame) => frame.at >= at && frame.at < until && frame.fromBefore > 0.01,
     );
-    if (changed.length === 0) throw new Error(`${name}: step ${i} moves nothing`);
+    if (changed.length === 0) throw new Error(`step ${i} moves nothing`);
     return { begun: changed[0].at - at, done: changed.at(-1).at - at };
   });
   return { first, whole, steps };
@@ -200,7 +200,9 @@ try {
     const names = Object.keys(contestants);
     if (round % 2 === 1) names.reverse();
     for (const name of names) {
-      const result = await open(name, round);
+      const result = await open(name, round).catch((error) => {
+        throw new Error(`${name}: ${error.message}`);
+      });
       results[name].push(result);
       const ms = (value) => value.toFixed(0);
       const begun = result.steps.map((step) => step.begun);

@@ -98,7 +98,7 @@ class Screen:
         self.x11.XSync(self.connection, 0)
 
     def pixels(self, chart):
-        """Returns some pixels of a rectangle, as bytes of blue, green, red and nothing."""
+        """Return some pixels of a rectangle, as bytes of blue, green, red and nothing."""
         x, y, width, height = chart
         rows = []
         for row in range(y, y + height, STRIDE):
@@ -116,20 +116,20 @@ class Screen:
 
 
 def coloured(pixels):
-    """Returns how many of some pixels are coloured, not grey."""
+    """Return how many of some pixels are coloured, not grey."""
     parts = zip(pixels[:: 4 * STRIDE], pixels[1 :: 4 * STRIDE], pixels[2 :: 4 * STRIDE])
     return sum(max(part) - min(part) > 40 for part in parts)
 
 
 def difference(one, other):
-    """Returns the share of pixels that differ."""
+    """Return the share of pixels that differ."""
     # Green says enough.
     pairs = list(zip(one[1 :: 4 * STRIDE], other[1 :: 4 * STRIDE]))
     return sum(abs(a - b) > 40 for a, b in pairs) / len(pairs)
 
 
 def watch(screen, chart, still_s, is_enough=lambda pixels: True):
-    """Collects the pictures that differ from the one before, until none comes for a while."""
+    """Collect the pictures that differ from the one before, until none comes for a while."""
     begin = time.monotonic()
     shown = [(begin, screen.pixels(chart))]
     while True:
@@ -145,7 +145,7 @@ def watch(screen, chart, still_s, is_enough=lambda pixels: True):
 
 
 def since(shown, is_so):
-    """Returns the time of the first picture from which on all pictures are as they should be."""
+    """Return the time of the first picture from which on all pictures are as they should be."""
     at = shown[-1][0]
     for time_s, pixels in reversed(shown):
         if not is_so(pixels):
@@ -155,7 +155,7 @@ def since(shown, is_so):
 
 
 def show(screen, contestant, picture):
-    """Returns the milliseconds until the first and the whole picture, and those of steps."""
+    """Return the milliseconds until the first and the whole picture, and those of steps."""
     home = tempfile.mkdtemp()
     environment = {**os.environ, "DISPLAY": screen.display, "HOME": home}
     environment |= {"XDG_RUNTIME_DIR": home, "LIBGL_ALWAYS_SOFTWARE": "1"}
