@@ -23,13 +23,14 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 WIDTH, HEIGHT = 1440, 1000
 # Every so many pixels of a row, and every so many rows, are looked at.
 STRIDE = 3
 PATIENCE_S = 120
-STILL_LOADING_S = 2.5
+STILL_LOADING_S = 10
 STILL_PANNING_S = 0.35
 STEPS = 40
 STEP = 30
@@ -39,7 +40,7 @@ TURNS = 3
 CONTROL, WHEEL_UP = 37, 4
 # x, y, width and height of the rows of spans.
 VOR_CHART = (165, 231, 1040, 95)
-PUFFIN_CHART = (10, 400, 1300, 100)
+PUFFIN_CHART = (10, 206, 1380, 116)
 
 
 @dataclass
@@ -128,6 +129,10 @@ def difference(one, other):
     return sum(abs(a - b) > 40 for a, b in pairs) / len(pairs)
 
 
+def differs(one, other):
+    return difference(one, other) > 0.01
+
+
 def watch(screen, chart, still_s, is_enough=lambda pixels: True):
     """Collect the pictures that differ from the one before, until none comes for a while."""
     begin = time.monotonic()
@@ -140,7 +145,7 @@ def watch(screen, chart, still_s, is_enough=lambda pixels: True):
         if now - shown[-1][0] > still_s and is_enough(shown[-1][1]):
             return shown
         if now - begin > PATIENCE_S:
-            raise RuntimeError("no spans appear")
+            raise RuntimeError("no spans appear, or they do not move")
         time.sleep(0.002)
 
 
@@ -201,10 +206,9 @@ def pan(screen, contestant):
         before = screen.pixels(chart)
         sent = time.monotonic()
         screen.move(x, contestant.hand)
-        shown = watch(screen, chart, STILL_PANNING_S)
-        moved = [at for at, pixels in shown if difference(pixels, before) > 0.01]
-        if not moved:
-            raise RuntimeError(f"step {step} moves nothing")
+        has_moved = partial(differs, before)
+        shown = watch(screen, chart, STILL_PANNING_S, has_moved)
+        moved = [at for at, pixels in shown if has_moved(pixels)]
         steps.append((moved[0] - sent) * 1e3)
     screen.button(False)
     return steps
