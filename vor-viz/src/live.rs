@@ -255,7 +255,6 @@ impl PanelState {
                     *sum = sum.saturating_add(came);
                 }
                 entry.metrics = came.metrics;
-                entry.add_measured(&came.measured);
             });
             if ticks == frame.end_ticks {
                 self.pending.pop_front();

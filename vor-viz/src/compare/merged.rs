@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
-use vor_capture::model::measures::Measured;
 use vor_capture::stats::Histogram;
 
 use super::Side;
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
 use crate::scopes::{Gather, ScopeRows, ScopeSums};
-use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
 use crate::view::Scope;
 
 /// The computation for a side: sums per call site, and stacks.
@@ -69,17 +68,8 @@ impl Gather for SideWork {
         }
     }
 
-    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
-        self.scopes.begin_frames(store, frames.clone());
-        self.stacks.begin_frames(store, frames);
-    }
-
-    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
-        self.scopes.begin_range(until_ns, is_measured);
-    }
-
-    fn measure(&mut self, span: &Span, measured: Measured) {
-        self.scopes.measure(span, measured);
+    fn begin_range(&mut self, time_ns: Range<i64>) {
+        self.scopes.begin_range(time_ns);
     }
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {

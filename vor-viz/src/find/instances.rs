@@ -157,10 +157,6 @@ impl Gather for Instances {
         options.extent
     }
 
-    fn needs_args(_: &FindOptions) -> bool {
-        true
-    }
-
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
         true

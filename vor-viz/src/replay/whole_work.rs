@@ -186,7 +186,6 @@ impl WholeWork {
         let range = self
             .archive
             .read(question.scope.begin_ns, question.scope.end_ns);
-        let range = range.with_args(question.needs_args);
         Some((question, range))
     }
 

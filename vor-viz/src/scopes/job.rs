@@ -25,7 +25,8 @@ use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::Measured;
 
 use crate::store::{
-    Extent, FrameId, Message, Span, SpanPart, SpanVisitor, Store, Track, TrackId, TrackKind, Walk,
+    Extent, FrameId, MeasuredArgs, Message, Span, SpanPart, SpanVisitor, Store, TrackId, TrackKind,
+    Walk,
 };
 use crate::view::Scope;
 use crate::whole::{RangeScope, Spans, Ticket};
@@ -55,6 +56,9 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     /// Whether it reads spans. Otherwise it gets messages only.
     const READS_SPANS: bool = true;
 
+    /// Whether it takes [measured](Self::measure) values.
+    const MEASURES: bool = false;
+
     /// Makes an empty one.
     fn new(options: &Self::Options) -> Self;
 
@@ -71,28 +75,15 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     /// Settles up to `most` gathered entries; returns whether there is more to do.
     fn settle(&mut self, catalog: &Catalog, most: usize) -> bool;
 
-    /// Announces the frames before their first span.
-    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
-        let _ = (store, frames);
+    /// Announces the time that the spans are of, before the first of them.
+    fn begin_range(&mut self, time_ns: Range<i64>) {
+        let _ = time_ns;
     }
 
-    /// Announces a range of time that ends at `until_ns`, before its first span, and whether
-    /// [`measure`](Self::measure) is called for it.
-    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
-        let _ = (until_ns, is_measured);
-    }
-
-    /// Takes what a span of a range of time measured beside its duration, before the span is
-    /// entered.
+    /// Takes what a scope measured beside its duration, before the span is entered. Spans that
+    /// measured nothing are left out.
     fn measure(&mut self, span: &Span, measured: Measured) {
         let _ = (span, measured);
-    }
-
-    /// Returns whether it needs the arguments of the spans that it [wants](Self::wants), also of
-    /// those that end after a range of time.
-    fn needs_args(options: &Self::Options) -> bool {
-        let _ = options;
-        false
     }
 
     /// Returns whether a span of the current track is to be [visited](Self::visit).
@@ -199,6 +190,7 @@ struct JobProgress<G: Gather> {
     tracks: std::vec::IntoIter<TrackId>,
     walk: Option<(TrackId, Walk)>,
     gather: G,
+    measured: MeasuredArgs,
     /// Number of spans processed, and the approximate total.
     processed: usize,
     expected: usize,
@@ -439,21 +431,18 @@ impl<G: Gather> JobProgress<G> {
         let (frames, time) = match selection {
             Selection::Frames { first, last, .. } => {
                 let (first, last) = (store.index_of(first)?, store.index_of(last)?);
-                gather.begin_frames(store, first..last + 1);
                 (last - first + 1, store.time_of(first..last + 1)?)
             }
-            Selection::Time { begin_ns, end_ns } => {
-                // The store has what spans measured by frame only.
-                gather.begin_range(end_ns, false);
-                (1, begin_ns..end_ns)
-            }
+            Selection::Time { begin_ns, end_ns } => (1, begin_ns..end_ns),
         };
+        gather.begin_range(time.clone());
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let tracks = store.tracks().iter().map(|track| track.id);
         Some(Self {
             selection,
             version: store.version(),
             gather,
+            measured: MeasuredArgs::default(),
             options,
             begin_ns: time.start,
             end_ns: time.end,
@@ -484,7 +473,9 @@ impl<G: Gather> JobProgress<G> {
             {
                 let mut counted = SpanCounter {
                     gather: &mut self.gather,
-                    track,
+                    catalog: store.catalog(),
+                    measured: &mut self.measured,
+                    is_of_scopes: track.id.kind() == TrackKind::Scopes,
                     spans: 0,
                 };
                 let more = walk.resume(track, STEP_SPANS.min(most), &mut counted);
@@ -523,32 +514,36 @@ impl<G: Gather> JobProgress<G> {
 /// Counts spans and forwards them.
 struct SpanCounter<'a, G> {
     gather: &'a mut G,
-    track: &'a Track,
+    catalog: &'a Catalog,
+    measured: &'a mut MeasuredArgs,
+    /// The store's arguments of a task are vor's own.
+    is_of_scopes: bool,
     spans: usize,
 }
 
 impl<G: Gather> SpanCounter<'_, G> {
-    #[cold]
-    fn visit(&mut self, span: &Span, depth: usize) {
-        let rows = self.track.rows.iter();
-        let mut found = rows
-            .map(|row| row.args(span))
-            .filter(|args| !args.is_empty());
-        let args = match self.track.id.kind() {
-            TrackKind::Scopes => found.next().unwrap_or_default(),
-            // The store's arguments of a task are vor's own.
-            TrackKind::Tasks => &[],
-        };
-        self.gather.visit(span, depth, args);
+    fn measure(&mut self, span: &Span, args: &[ArgValue]) {
+        if let Some(measured) = self.measured.read(self.catalog, span.site, args) {
+            self.gather.measure(span, measured);
+        }
     }
 }
 
 impl<G: Gather> SpanVisitor for SpanCounter<'_, G> {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize) {
+        self.enter_with(span, depth, &[]);
+    }
+
+    #[inline]
+    fn enter_with(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
         self.spans += 1;
+        let args = if self.is_of_scopes { args } else { &[] };
+        if G::MEASURES && !args.is_empty() {
+            self.measure(span, args);
+        }
         if self.gather.wants(span) {
-            self.visit(span, depth);
+            self.gather.visit(span, depth, args);
         }
         self.gather.enter(span, depth);
     }

@@ -11,6 +11,7 @@
 
 pub mod job;
 pub mod sums;
+mod measured_parts;
 pub(crate) mod grid;
 pub(crate) mod row_order;
 mod sheet;

@@ -5,9 +5,9 @@
 //! busy a thread was, and they have no self time.
 //!
 //! Totals and self times are those of the measured [parts](SpanPart) of spans. The distribution and
-//! the slowest calls are those of whole calls: a clipped duration is no property of a call. The
-//! measured quantities are those of the spans that ended in the frames, since they cannot be
-//! clipped either.
+//! the slowest calls are those of whole calls: a clipped duration is no property of a call. Measured
+//! times are those of the [parts](super::measured_parts), too. Switches and allocations are those of
+//! the spans that ended in the frames.
 
 use std::ops::Range;
 
@@ -17,7 +17,8 @@ use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::Histogram;
 
 use super::job::Gather;
-use crate::store::{Extent, Span, SpanPart, SpanVisitor, Store, TrackKind};
+use super::measured_parts::MeasuredSum;
+use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
 
 /// Ids below this are in a table, the others in a map: a single wrong id in a damaged capture must
 /// not cost gigabytes.
@@ -64,9 +65,6 @@ pub struct ScopeRow {
     pub self_ns: u64,
     /// Number of visited spans that ended in the frames.
     pub ended_count: u64,
-    /// Total duration of those that ended in the frames, in nanoseconds. A recursive call adds
-    /// nothing to one around it that ended in the frames as well.
-    pub ended_ns: u64,
     /// Sum of the durations of all visited spans in nanoseconds, including recursive calls.
     pub durations_ns: u64,
     /// Shortest duration in nanoseconds.
@@ -81,9 +79,13 @@ pub struct ScopeRow {
     pub max_ns: u64,
     /// The quantities measured beside the duration; none for tasks.
     pub measures: Measures,
-    /// Sums of the measured quantities, including spans inside. Within a frame, a recursive call
-    /// adds nothing to the call around it.
+    /// Sums of the measured quantities, including spans inside: the times of the measured parts,
+    /// and the numbers of the spans that ended in the frames. A recursive call adds nothing to the
+    /// call around it.
     pub measured: Measured,
+    /// Number of calls that the ends of the frames cut and that did not run all the time. Their
+    /// part of the measured times is an estimate.
+    pub estimates: u64,
     /// The distribution of the durations.
     pub histogram: Histogram,
     /// The slowest calls, at most ten, the slowest first.
@@ -97,22 +99,23 @@ impl ScopeRow {
         self.durations_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns the CPU time of the spans that ended in the frames in nanoseconds, including spans
+    /// Returns the part of the total in which the spans ran, in nanoseconds, including spans
     /// inside, or `None` if it was not measured.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.measured.off_cpu_ns;
-        self.has_measured(Measures::CPU)
-            .then(|| self.ended_ns.saturating_sub(off_cpu_ns))
+        self.measures
+            .has(Measures::CPU)
+            .then(|| self.total_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns the part of the rest of their time in which the spans that ended in the frames were
-    /// runnable and had no processor, and the part in which they were blocked, both in nanoseconds,
-    /// or `None` if it was not measured.
+    /// Returns the part of the total in which the spans were runnable and had no processor, and the
+    /// part in which they were blocked, both in nanoseconds, or `None` if it was not measured.
     #[must_use]
     pub fn waits_ns(&self) -> Option<[u64; 2]> {
         let queued_ns = self.measured.run_queue_ns.min(self.measured.off_cpu_ns);
-        self.has_measured(Measures::WAIT)
+        self.measures
+            .has(Measures::WAIT)
             .then(|| [queued_ns, self.measured.off_cpu_ns - queued_ns])
     }
 
@@ -120,7 +123,7 @@ impl ScopeRow {
     /// or `None` if it was not counted.
     #[must_use]
     pub fn switches(&self) -> Option<u64> {
-        self.has_measured(Measures::SWITCHES)
+        self.has_counted(Measures::SWITCHES)
             .then_some(self.measured.context_switches)
     }
 
@@ -128,12 +131,12 @@ impl ScopeRow {
     /// or `None` if not counted.
     #[must_use]
     pub fn alloc_bytes(&self) -> Option<u64> {
-        self.has_measured(Measures::ALLOC)
+        self.has_counted(Measures::ALLOC)
             .then_some(self.measured.alloc_bytes)
     }
 
-    /// Returns whether a span with measured quantities ended in the frames.
-    fn has_measured(&self, measures: Measures) -> bool {
+    /// Returns whether a span that counts something ended in the frames.
+    fn has_counted(&self, measures: Measures) -> bool {
         self.ended_count > 0 && self.measures.has(measures)
     }
 
@@ -162,12 +165,11 @@ pub struct ScopeRows {
 pub struct ScopeSums {
     scopes: Sites,
     tasks: Sites,
-    /// Measured quantities of scopes, over all frames.
-    measured: FxHashMap<SiteId, Measured>,
-    /// Whether the measured quantities are known.
-    is_measured: bool,
-    /// The end of the frames.
-    until_ns: i64,
+    /// Measured quantities of scopes.
+    measured: FxHashMap<SiteId, MeasuredSum>,
+    extent: Extent,
+    /// The time of the frames.
+    time_ns: Range<i64>,
     kind: TrackKind,
     thread: ThreadId,
     /// Call sites of the open spans.
@@ -192,12 +194,9 @@ struct Sums {
     total_ns: u64,
     self_ns: u64,
     ended_count: u64,
-    ended_ns: u64,
     durations_ns: u64,
     /// Number of open spans.
     open: u32,
-    /// Number of those that end after the frames. They are around the others.
-    open_late: u32,
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
@@ -212,10 +211,8 @@ impl Default for Sums {
             total_ns: 0,
             self_ns: 0,
             ended_count: 0,
-            ended_ns: 0,
             durations_ns: 0,
             open: 0,
-            open_late: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             histogram: Histogram::default(),
@@ -240,12 +237,7 @@ impl Sums {
         }
         self.self_ns = self.self_ns.wrapping_add(part.self_ns());
         let ns = span.duration_ns;
-        if ends {
-            self.ended_count += 1;
-            if self.open == self.open_late {
-                self.ended_ns = self.ended_ns.wrapping_add(ns);
-            }
-        }
+        self.ended_count += u64::from(ends);
         self.durations_ns = self.durations_ns.wrapping_add(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -300,7 +292,6 @@ impl Sums {
             total_ns: self.total_ns,
             self_ns: self.self_ns,
             ended_count: self.ended_count,
-            ended_ns: self.ended_ns,
             durations_ns: self.durations_ns,
             min_ns: self.min_ns,
             p50_ns: percentile(0.50),
@@ -309,6 +300,7 @@ impl Sums {
             max_ns: self.max_ns,
             measures: Measures::NONE,
             measured: Measured::default(),
+            estimates: 0,
             histogram: self.histogram,
             slowest: self.slowest,
         }
@@ -339,22 +331,18 @@ impl SpanVisitor for ScopeSums {
     #[inline]
     fn enter(&mut self, span: &Span, _: usize) {
         if self.kind == TrackKind::Scopes {
-            let is_late = span.end_ns() > self.until_ns;
-            let sums = self.scopes.get(span.site);
-            sums.open += 1;
-            sums.open_late += u32::from(is_late);
+            self.scopes.get(span.site).open += 1;
             self.open_sites.push(span.site);
         }
     }
 
     #[inline]
     fn leave(&mut self, span: &Span, _: usize, mut part: SpanPart) {
-        let ends = span.end_ns() <= self.until_ns;
+        let ends = span.end_ns() <= self.time_ns.end;
         let sums = if self.kind == TrackKind::Scopes {
             self.open_sites.pop();
             let sums = self.scopes.get(span.site);
             sums.open = sums.open.saturating_sub(1);
-            sums.open_late = sums.open_late.saturating_sub(u32::from(!ends));
             sums
         } else {
             // Tasks have no self time.
@@ -370,17 +358,19 @@ impl Gather for ScopeSums {
     type Options = Extent;
     type Output = ScopeRows;
 
+    const MEASURES: bool = true;
+
     fn extent(extent: &Extent) -> Extent {
         *extent
     }
 
-    fn new(_: &Extent) -> Self {
+    fn new(extent: &Extent) -> Self {
         Self {
             scopes: Sites::default(),
             tasks: Sites::default(),
             measured: FxHashMap::default(),
-            is_measured: true,
-            until_ns: i64::MAX,
+            extent: *extent,
+            time_ns: i64::MIN..i64::MAX,
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
             open_sites: Vec::new(),
@@ -390,31 +380,22 @@ impl Gather for ScopeSums {
         }
     }
 
-    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
-        if let Some(time) = store.time_of(frames.clone()) {
-            self.until_ns = time.end;
-        }
-        for (site, measured) in store
-            .frames()
-            .range(frames)
-            .flat_map(|frame| &frame.measured)
-        {
-            let sum = self.measured.entry(*site).or_default();
-            *sum = sum.plus(*measured);
-        }
-    }
-
-    fn begin_range(&mut self, until_ns: i64, is_measured: bool) {
-        self.until_ns = until_ns;
-        self.is_measured = is_measured;
+    fn begin_range(&mut self, time_ns: Range<i64>) {
+        self.time_ns = time_ns;
     }
 
     fn measure(&mut self, span: &Span, measured: Measured) {
-        let sums = self.scopes.get(span.site);
-        // A recursive call adds nothing to one around it that is measured.
-        if span.end_ns() <= self.until_ns && sums.open == sums.open_late {
-            let sum = self.measured.entry(span.site).or_default();
-            *sum = sum.plus(measured);
+        // A recursive call adds nothing to the one around it.
+        if self.scopes.get(span.site).open > 0 {
+            return;
+        }
+        let sum = self.measured.entry(span.site).or_default();
+        match self.extent {
+            Extent::Clipped => sum.add_times(span, &self.time_ns, &measured),
+            Extent::Whole => sum.add_times(span, &(i64::MIN..i64::MAX), &measured),
+        }
+        if span.end_ns() <= self.time_ns.end {
+            sum.add_counts(measured);
         }
     }
 
@@ -422,8 +403,7 @@ impl Gather for ScopeSums {
         (self.thread, self.kind) = (thread, kind);
         // A track that was removed from the store during the walk leaves spans open.
         for site in self.open_sites.drain(..) {
-            let sums = self.scopes.get(site);
-            (sums.open, sums.open_late) = (0, 0);
+            self.scopes.get(site).open = 0;
         }
         true
     }
@@ -441,9 +421,10 @@ impl Gather for ScopeSums {
         let rows = unsettled.by_ref().take(most);
         self.rows.extend(rows.map(|(site, kind, sums)| {
             let mut row = sums.row(site, kind, catalog.site_name(site));
-            if kind == TrackKind::Scopes && self.is_measured {
+            if kind == TrackKind::Scopes {
                 row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
-                row.measured = self.measured.get(&site).copied().unwrap_or_default();
+                let measured = self.measured.get(&site).copied().unwrap_or_default();
+                (row.measured, row.estimates) = (measured.values, measured.estimates);
             }
             row
         }));

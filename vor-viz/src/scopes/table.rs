@@ -97,20 +97,20 @@ const WHOLE_HINTS: [(usize, &str); 4] = [
 /// Columns of other measured quantities, shown if measured.
 const CPU: Column = Column {
     title: "cpu",
-    hint: "How long its spans ran on a processor, with all inside them: those that ended in these \
-        frames, from begin to end",
+    hint: "How long its spans ran on a processor in these frames, with all inside them; a call \
+        across the ends of the frames counts in proportion to its time in them",
     digits: 9.0,
 };
 const QUEUED: Column = Column {
     title: "queued",
-    hint: "How long its spans were runnable and had no processor, with all inside them: those that \
-        ended in these frames, from begin to end",
+    hint: "How long its spans were runnable and had no processor in these frames, with all inside \
+        them; a call across the ends of the frames counts in proportion to its time in them",
     digits: 9.0,
 };
 const BLOCKED: Column = Column {
     title: "blocked",
-    hint: "How long its spans waited for something else than a processor, with all inside them: \
-        those that ended in these frames, from begin to end",
+    hint: "How long its spans waited for something else than a processor in these frames, with all \
+        inside them; a call across the ends of the frames counts in proportion to its time in them",
     digits: 9.0,
 };
 const SWITCHES: Column = Column {
@@ -125,6 +125,14 @@ const ALLOC: Column = Column {
         from begin to end",
     digits: 10.0,
 };
+
+/// Hints of measured times if whole spans are switched on.
+const WHOLE_CPU: &str = "How long those of its spans that ended in these frames ran on a \
+    processor, with all inside them";
+const WHOLE_QUEUED: &str = "How long those of its spans that ended in these frames were runnable \
+    and had no processor, with all inside them";
+const WHOLE_BLOCKED: &str = "How long those of its spans that ended in these frames waited for \
+    something else than a processor, with all inside them";
 
 /// A quantity that some scopes measure beside their duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,13 +169,20 @@ impl Quantity {
         }
     }
 
-    fn column(self) -> Column {
-        match self {
-            Self::Cpu => CPU,
-            Self::Queued => QUEUED,
-            Self::Blocked => BLOCKED,
-            Self::Switches => SWITCHES,
-            Self::Alloc => ALLOC,
+    fn column(self, extent: Extent) -> Column {
+        let (column, whole_hint) = match self {
+            Self::Cpu => (CPU, WHOLE_CPU),
+            Self::Queued => (QUEUED, WHOLE_QUEUED),
+            Self::Blocked => (BLOCKED, WHOLE_BLOCKED),
+            Self::Switches => (SWITCHES, SWITCHES.hint),
+            Self::Alloc => (ALLOC, ALLOC.hint),
+        };
+        match extent {
+            Extent::Clipped => column,
+            Extent::Whole => Column {
+                hint: whole_hint,
+                ..column
+            },
         }
     }
 
@@ -199,7 +214,7 @@ fn columns(quantities: &[Quantity], extent: Extent) -> Vec<Column> {
             columns[column].hint = hint;
         }
     }
-    let measured = quantities.iter().map(|quantity| quantity.column());
+    let measured = quantities.iter().map(|quantity| quantity.column(extent));
     columns.into_iter().chain(measured).collect()
 }
 
@@ -608,6 +623,19 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// Returns the note of a row whose measured times contain estimates.
+fn estimate_note(row: &ScopeRow) -> String {
+    let times = match row.measures.has(Measures::WAIT) {
+        true => "cpu, queued and blocked are estimates",
+        false => "cpu is an estimate",
+    };
+    let calls = match row.estimates {
+        1 => "1 call goes".to_owned(),
+        calls => format!("{} calls go", units::count(calls)),
+    };
+    format!("{times}: {calls} beyond these frames and count in proportion to the time in them.")
+}
+
 /// Shows the tooltip of a row.
 fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
     ui.strong(shortened(&row.name));
@@ -627,6 +655,9 @@ fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
     let late = row.count.saturating_sub(row.ended_count);
     if late > 0 {
         ui.label(format!("{} of them end later", units::count(late)));
+    }
+    if row.estimates > 0 {
+        ui.label(estimate_note(row));
     }
     ui.weak("Click for its histogram and its slowest calls.");
 }

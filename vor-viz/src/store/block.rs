@@ -13,11 +13,9 @@ use vor_capture::model::batch::{
 };
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
-use vor_capture::model::measures::Measured;
 use vor_capture::model::timeline::TickMapper;
 
 use super::depths;
-use super::frame_sums::FrameSums;
 
 /// A finished frame in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,9 +62,6 @@ pub struct FrameEntry {
     pub lost_records: u64,
     /// Its metrics, in ascending order of columns.
     pub metrics: Vec<MetricValue>,
-    /// The quantities that its scopes measured beside the duration, including spans inside: sums
-    /// per call site, ascending.
-    pub measured: Vec<(SiteId, Measured)>,
 }
 
 impl FrameEntry {
@@ -76,17 +71,6 @@ impl FrameEntry {
         match self.end_ns.saturating_sub(self.begin_ns) {
             0 if self.lost_records > 0 => f64::NAN,
             length_ns => length_ns as f64 / 1e6,
-        }
-    }
-
-    /// Adds the measured quantities of another frame.
-    #[cfg(feature = "live")]
-    pub(crate) fn add_measured(&mut self, measured: &[(SiteId, Measured)]) {
-        for &(site, measured) in measured {
-            match self.measured.binary_search_by_key(&site, |(site, _)| *site) {
-                Ok(at) => self.measured[at].1 = self.measured[at].1.plus(measured),
-                Err(at) => self.measured.insert(at, (site, measured)),
-            }
         }
     }
 
@@ -269,7 +253,6 @@ impl FrameBlock {
             merged_marks: snapshot.merged_marks,
             lost_records: 0,
             metrics: snapshot.metrics.clone(),
-            measured: measured(snapshot, &batches),
         };
         let trees = snapshot
             .threads
@@ -319,37 +302,6 @@ impl Clock<'_> {
         let end = self.ns(end_ticks);
         (begin, u64::try_from(end.saturating_sub(begin)).unwrap_or(0))
     }
-}
-
-/// Returns the measured quantities of a frame's scopes, from its trees and from batches.
-fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, Measured)> {
-    let mut sums = FrameSums::new(&snapshot.catalog);
-    for tree in snapshot
-        .threads
-        .iter()
-        .filter(|tree| !tree.arg_values.is_empty())
-    {
-        sums.begin_thread();
-        // In reverse order, the spans inside a span come before it.
-        for span in tree.spans.iter().rev() {
-            let ticks = span.start_ticks..span.end_ticks();
-            sums.add(span.site, ticks, tree.args(span));
-        }
-    }
-    let mut thread = None;
-    for batch in batches {
-        if thread.replace(batch.thread) != Some(batch.thread) {
-            sums.begin_thread();
-        }
-        for args in &batch.args {
-            let at = args.span as usize;
-            if at < batch.len() {
-                let ticks = batch.start_ticks[at]..batch.end_ticks(at);
-                sums.add(batch.sites[at], ticks, &args.values);
-            }
-        }
-    }
-    sums.finish()
 }
 
 fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {

@@ -7,7 +7,7 @@
 
 mod block;
 mod changes;
-mod frame_sums;
+mod measured_args;
 mod depths;
 mod layer;
 mod metric_bins;
@@ -32,6 +32,7 @@ pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
 pub(crate) use level_of_detail::MIN_LABELLED_PX;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
+pub(crate) use measured_args::MeasuredArgs;
 pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 use open_tasks::OpenTasks;
 pub use open_tasks::TaskArgs;

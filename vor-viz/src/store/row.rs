@@ -93,7 +93,7 @@ pub(super) struct Chunk {
     pub(super) duration_ns: Vec<u32>,
     pub(super) sites: Vec<SiteId>,
     pub(super) long_ns: Vec<(u32, u64)>,
-    args: Vec<(u32, Box<[ArgValue]>)>,
+    pub(super) args: Vec<(u32, Box<[ArgValue]>)>,
     pub(super) levels: [Vec<Node>; LEVELS],
 }
 

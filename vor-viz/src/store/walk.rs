@@ -11,6 +11,8 @@
 //! In clipped walks over adjacent ranges, the [parts](SpanPart) of a span add up to its duration. A
 //! span of zero duration between two ranges belongs to the earlier one.
 
+use vor_capture::model::batch::ArgValue;
+
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
 
@@ -48,6 +50,13 @@ impl SpanPart {
 pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
+
+    /// As [`enter`](Self::enter), with the span's arguments; empty if it has none.
+    #[inline]
+    fn enter_with(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
+        let _ = args;
+        self.enter(span, depth);
+    }
 
     /// The innermost open span ends.
     fn leave(&mut self, span: &Span, depth: usize, part: SpanPart);
@@ -128,7 +137,7 @@ impl Walk {
         };
         for _ in 0..most {
             // The next span inside the innermost open span, or outside all of them.
-            let (at, span, end_ns) = loop {
+            let (at, span, end_ns, args) = loop {
                 let (at, by_ns) = match self.open.last() {
                     None => (self.base, outermost_by_ns),
                     Some(around) if nests => (self.base + self.open.len(), around.end_ns),
@@ -140,7 +149,7 @@ impl Walk {
                 if let Some(row) = rows.get_mut(at)
                     && let Some((span, end_ns)) = row.next_within(begin_ns, until_ns, by_ns)
                 {
-                    break (at, span, end_ns);
+                    break (at, span, end_ns, row.args());
                 }
                 if !self.leave(visitor) {
                     self.base += 1;
@@ -155,7 +164,7 @@ impl Walk {
                 let inside = rows.get(at + 1);
                 inside_ns = inside.map_or(0, |inside| sum_ns(inside.row, span.begin_ns, begin_ns));
             }
-            visitor.enter(&span, self.open.len());
+            visitor.enter_with(&span, self.open.len(), args);
             self.open.push(Open {
                 span,
                 end_ns,
@@ -205,6 +214,8 @@ struct Cursor<'a> {
     chunk_at: usize,
     /// Index of the next span within the chunk.
     at: usize,
+    /// Index of the next arguments within the chunk.
+    args_at: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -214,11 +225,14 @@ impl<'a> Cursor<'a> {
         let chunk_at = row.chunks.partition_point(|chunk| end(chunk) <= number);
         let chunk = row.chunks.get(chunk_at);
         let first = chunk.map_or(0, |chunk| chunk.first_number);
+        let at = number.saturating_sub(first) as usize;
+        let args = chunk.map_or(&[][..], |chunk| &chunk.args);
         Self {
             row,
             chunk,
             chunk_at,
-            at: number.saturating_sub(first) as usize,
+            at,
+            args_at: args.partition_point(|args| (args.0 as usize) < at),
         }
     }
 
@@ -257,11 +271,31 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Returns the arguments of the span that was returned last.
+    #[inline]
+    fn args(&mut self) -> &'a [ArgValue] {
+        let Some(chunk) = self.chunk.filter(|chunk| !chunk.args.is_empty()) else {
+            return &[];
+        };
+        while let Some((of, args)) = chunk.args.get(self.args_at) {
+            let of = *of as usize + 1;
+            if of > self.at {
+                break;
+            }
+            self.args_at += 1;
+            if of == self.at {
+                return args;
+            }
+        }
+        &[]
+    }
+
     #[cold]
     fn next_chunk(&mut self) {
         self.chunk_at += 1;
         self.chunk = self.row.chunks.get(self.chunk_at);
         self.at = 0;
+        self.args_at = 0;
     }
 }
 

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use vor_capture::Error;
-use vor_capture::model::batch::SpanArgs;
+use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::timeline::TickMapper;
-use vor_capture::reader::{Capture, Part, PartFrame, PartScan};
+use vor_capture::reader::{Capture, Part, PartContents, PartFrame, PartScan};
 
-use super::backwards::{Backwards, Moment, Opened, Visitor};
+use super::backwards::{Backwards, Moment, Opened, Visitor, args_of};
 use super::thinned::Thinned;
 use crate::store::{Clock, Layer, LayerTotals, Span, Task, TrackKind};
 
@@ -56,10 +56,11 @@ struct PartEntry {
 }
 
 /// A span that is around the end of a part before that in which it ends.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Across {
     thread: ThreadId,
     span: Span,
+    args: Box<[ArgValue]>,
     /// The total duration of the spans directly inside.
     inside_ns: u64,
 }
@@ -160,7 +161,7 @@ impl Archive {
         survey.at = at as u32;
         let mut walk = std::mem::take(&mut survey.walk);
         walk.part(&contents, &mut clock, survey);
-        walk.list_open(survey);
+        walk.list_open(survey, &contents, &mut clock);
         survey.walk = walk;
         let range = |from: usize, to: usize| (from as u32, to as u32);
         let entry = &mut self.parts[at];
@@ -194,7 +195,6 @@ impl Archive {
             begin_ns,
             end_ns,
             left: self.parts.len(),
-            needs_args: false,
             read: 0,
             expected: overlapping.count(),
         }
@@ -225,15 +225,11 @@ impl Archive {
             let slice = |(from, to): (u32, u32)| from as usize..to as usize;
             let across = &self.across[slice(entry.across)];
             let tasks = &self.tasks_across[slice(entry.tasks_across)];
-            // A span that ends within the range needs its arguments.
-            let ends_later = |one: &Across| match range.needs_args {
-                true => one.span.begin_ns > range.end_ns,
-                false => one.span.end_ns() > range.end_ns,
-            };
+            let ends_later = |one: &Across| one.span.end_ns() > range.end_ns;
             if entry.begin_ns > range.end_ns && across.iter().all(ends_later) {
                 let reaches = |begin_ns: i64| begin_ns <= range.end_ns;
                 for one in across.iter().filter(|one| reaches(one.span.begin_ns)) {
-                    reader.span(one.thread, one.span, one.inside_ns);
+                    reader.span(one.thread, one.span, &one.args, one.inside_ns);
                 }
                 for (_, thread, task) in tasks.iter().filter(|(.., task)| reaches(task.begin_ns)) {
                     reader.task(*thread, *task);
@@ -295,7 +291,7 @@ impl Survey {
 }
 
 /// Returns when the first span or task of a part ended.
-fn first_end_ns(contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>) -> i64 {
+fn first_end_ns(contents: &PartContents, clock: &mut Clock<'_>) -> i64 {
     let threads = contents.threads.iter();
     let ends = threads.flat_map(|batch| {
         let spans = (!batch.sites.is_empty()).then(|| batch.end_ticks(0));
@@ -307,13 +303,14 @@ fn first_end_ns(contents: &vor_capture::reader::PartContents, clock: &mut Clock<
 
 impl Backwards {
     /// Lists the spans that are open at the begin of the part that was read and end in it.
-    fn list_open(&mut self, survey: &mut Survey) {
+    fn list_open(&mut self, survey: &mut Survey, contents: &PartContents, clock: &mut Clock<'_>) {
         self.for_each_open(|thread, opened| {
             if opened.tag == PENDING {
                 opened.tag = survey.across.len() as u32;
                 survey.across.push(Across {
                     thread,
                     span: opened.span,
+                    args: args_of(contents, clock, thread, &opened.span).into(),
                     inside_ns: 0,
                 });
             }
@@ -331,7 +328,7 @@ impl Visitor for Survey {
     }
 
     #[inline]
-    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32 {
+    fn enter(&mut self, span: &Span, depth: usize, args: &[ArgValue]) -> u32 {
         self.cover(span.begin_ns, span.end_ns());
         self.thinned.enter(span, depth, args);
         PENDING
@@ -385,18 +382,11 @@ pub(crate) struct RangeRead {
     begin_ns: i64,
     end_ns: i64,
     left: usize,
-    /// Whether the arguments of spans that end after the range are needed.
-    needs_args: bool,
     read: usize,
     expected: usize,
 }
 
 impl RangeRead {
-    /// Reads also the arguments of spans that end after the range, if they are needed.
-    pub(crate) fn with_args(self, needs_args: bool) -> Self {
-        Self { needs_args, ..self }
-    }
-
     /// Returns the part that is done, from 0 to 1.
     pub(crate) fn progress(&self) -> f32 {
         (self.read as f32 / self.expected.max(1) as f32).min(1.0)
@@ -414,11 +404,11 @@ pub(crate) trait PartReader: Send + std::fmt::Debug {
     }
 
     /// A part.
-    fn part(&mut self, contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>);
+    fn part(&mut self, contents: &PartContents, clock: &mut Clock<'_>);
 
-    /// A span that reaches into the range, of a part that is not read, and the total duration of
-    /// the spans inside.
-    fn span(&mut self, thread: ThreadId, span: Span, inside_ns: u64);
+    /// A span that reaches into the range, of a part that is not read, with its arguments and the
+    /// total duration of the spans inside.
+    fn span(&mut self, thread: ThreadId, span: Span, args: &[ArgValue], inside_ns: u64);
 
     /// A task that reaches into the range, of a part that is not read.
     fn task(&mut self, thread: ThreadId, task: Task);
@@ -443,12 +433,12 @@ impl PictureReader {
 }
 
 impl PartReader for PictureReader {
-    fn part(&mut self, contents: &vor_capture::reader::PartContents, clock: &mut Clock<'_>) {
+    fn part(&mut self, contents: &PartContents, clock: &mut Clock<'_>) {
         self.walk.part(contents, clock, &mut self.thinned);
     }
 
-    fn span(&mut self, thread: ThreadId, span: Span, _: u64) {
-        self.walk.span(thread, span, &mut self.thinned);
+    fn span(&mut self, thread: ThreadId, span: Span, args: &[ArgValue], _: u64) {
+        self.walk.span(thread, span, args, &mut self.thinned);
     }
 
     fn task(&mut self, thread: ThreadId, task: Task) {

@@ -6,7 +6,7 @@
 //! known when it comes, however large the capture is, and memory follows the depth.
 
 use rustc_hash::FxHashMap;
-use vor_capture::model::batch::{SpanArgs, TaskEventKind, ThreadBatch};
+use vor_capture::model::batch::{ArgValue, SpanArgs, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::ThreadId;
 use vor_capture::reader::{PartContents, PartFrame};
 
@@ -40,8 +40,9 @@ pub(crate) trait Visitor {
         span.duration_ns
     }
 
-    /// A span begins; `depth` is the number of spans around it. Returns its tag.
-    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32;
+    /// A span begins; `depth` is the number of spans around it, and `args` is empty if it has no
+    /// arguments. Returns its tag.
+    fn enter(&mut self, span: &Span, depth: usize, args: &[ArgValue]) -> u32;
 
     /// Returns the total of the measured parts of the spans inside a span, if it is known.
     fn inside_ns(&self, thread: ThreadId, span: &Span) -> Option<u64> {
@@ -88,7 +89,7 @@ impl Stack {
         &mut self,
         thread: ThreadId,
         span: Span,
-        args: Option<&SpanArgs>,
+        args: &[ArgValue],
         visitor: &mut impl Visitor,
     ) {
         while let Some(top) = self.open.last()
@@ -153,10 +154,16 @@ impl Backwards {
     }
 
     /// Visits a span of a later part without the rest of that part.
-    pub(crate) fn span(&mut self, thread: ThreadId, span: Span, visitor: &mut impl Visitor) {
+    pub(crate) fn span(
+        &mut self,
+        thread: ThreadId,
+        span: Span,
+        args: &[ArgValue],
+        visitor: &mut impl Visitor,
+    ) {
         let stack = self.threads.entry(thread).or_default();
         if visitor.reads_spans() && visitor.begin_track(thread, TrackKind::Scopes, &stack.open) {
-            stack.add(thread, span, None, visitor);
+            stack.add(thread, span, args, visitor);
         }
     }
 
@@ -192,6 +199,7 @@ impl Backwards {
             for i in (0..len).rev() {
                 while args.next_if(|args| args.span as usize > i).is_some() {}
                 let args = args.next_if(|args| args.span as usize == i);
+                let args = args.map_or(&[][..], |args| &args.values);
                 stack.add(thread, span_of(batch, i, clock), args, visitor);
             }
         } else {
@@ -200,6 +208,7 @@ impl Backwards {
             order.sort_by_key(|&i| (batch.end_ticks(i), std::cmp::Reverse(batch.start_ticks[i])));
             for &i in order.iter().rev() {
                 let args = batch.args.iter().find(|args| args.span as usize == i);
+                let args = args.map_or(&[][..], |args| &args.values);
                 stack.add(thread, span_of(batch, i, clock), args, visitor);
             }
         }
@@ -227,6 +236,37 @@ impl Backwards {
             }
         }
     }
+}
+
+/// Returns the arguments of a span that ended in a part; empty if it has none.
+pub(crate) fn args_of<'a>(
+    contents: &'a PartContents,
+    clock: &mut Clock<'_>,
+    thread: ThreadId,
+    span: &Span,
+) -> &'a [ArgValue] {
+    for batch in contents
+        .threads
+        .iter()
+        .filter(|batch| batch.thread == thread)
+    {
+        let of = |args: &SpanArgs, clock: &mut Clock<'_>| match args.span as usize {
+            at if at < batch.len() => Some(span_of(batch, at, clock)),
+            _ => None,
+        };
+        // Spans are in the order of their ends.
+        let first = batch.args.partition_point(|args| {
+            of(args, clock).is_some_and(|other| other.end_ns() < span.end_ns())
+        });
+        for args in &batch.args[first..] {
+            match of(args, clock) {
+                Some(other) if other == *span => return &args.values,
+                Some(other) if other.end_ns() == span.end_ns() => {}
+                _ => break,
+            }
+        }
+    }
+    &[]
 }
 
 #[inline]

@@ -10,16 +10,14 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
-use vor_capture::model::batch::SpanArgs;
-use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
-use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::reader::PartContents;
 
 use super::archive::{PartReader, Settled};
 use super::backwards::{Backwards, Moment, Opened, Visitor};
 use crate::scopes::Gather;
-use crate::store::{Clock, Extent, Span, SpanPart, Task, TrackKind};
+use crate::store::{Clock, Extent, MeasuredArgs, Span, SpanPart, Task, TrackKind};
 
 /// A range of time, in nanoseconds since the begin of the first frame, and what of its spans is
 /// measured.
@@ -42,8 +40,6 @@ pub struct Spans {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) scope: RangeScope,
-    /// Whether the arguments of spans that end after the range are needed.
-    pub(crate) needs_args: bool,
     pub(crate) work: Box<dyn Answering>,
     shared: Arc<Shared>,
     _unanswered: Arc<()>,
@@ -111,7 +107,6 @@ impl Spans {
         let shared = Arc::new(Shared::default());
         locked(&self.questions).push_back(Question {
             scope,
-            needs_args: G::needs_args(options),
             work: Box::new(RangeGather::<G>::new(scope, options, catalog)),
             shared: Arc::clone(&shared),
             _unanswered: Arc::clone(&self.unanswered),
@@ -162,8 +157,7 @@ struct RangeSums<G> {
     scope: RangeScope,
     gather: G,
     catalog: Arc<Catalog>,
-    /// Number of a site's own arguments; `None` if the site measures nothing.
-    own_args: FxHashMap<SiteId, Option<usize>>,
+    measured: MeasuredArgs,
     early: Settled,
     /// Number of visited spans around the next one.
     depth: usize,
@@ -175,14 +169,14 @@ const VISITED: u32 = 1;
 impl<G: Gather> RangeGather<G> {
     fn new(scope: RangeScope, options: &G::Options, catalog: &Arc<Catalog>) -> Self {
         let mut gather = G::new(options);
-        gather.begin_range(scope.end_ns, true);
+        gather.begin_range(scope.begin_ns..scope.end_ns);
         Self {
             walk: Backwards::default(),
             sums: RangeSums {
                 scope,
                 gather,
                 catalog: Arc::clone(catalog),
-                own_args: FxHashMap::default(),
+                measured: MeasuredArgs::default(),
                 early: Settled::default(),
                 depth: 0,
             },
@@ -223,11 +217,11 @@ impl<G: Gather> PartReader for RangeGather<G> {
         self.walk.part(contents, clock, &mut self.sums);
     }
 
-    fn span(&mut self, thread: ThreadId, span: Span, inside_ns: u64) {
+    fn span(&mut self, thread: ThreadId, span: Span, args: &[ArgValue], inside_ns: u64) {
         if self.sums.scope.extent == Extent::Whole {
             self.sums.early.insert((thread, span), inside_ns);
         }
-        self.walk.span(thread, span, &mut self.sums);
+        self.walk.span(thread, span, args, &mut self.sums);
     }
 
     fn task(&mut self, thread: ThreadId, task: Task) {
@@ -253,19 +247,6 @@ impl<G: Gather> RangeSums<G> {
             Extent::Whole => end_ns > scope.begin_ns && end_ns <= scope.end_ns,
             Extent::Clipped => overlaps((begin_ns, end_ns), (scope.begin_ns, scope.end_ns)),
         }
-    }
-
-    /// Returns what a span measured beside its duration; `None` if its site measures nothing.
-    fn measured(&mut self, site: SiteId, args: &SpanArgs) -> Option<Measured> {
-        let info = self.catalog.site(site)?;
-        let own_args = *self.own_args.entry(site).or_insert_with(|| {
-            let measures = Measures::of(info);
-            let count = measures.arg_names().count();
-            (!measures.is_none()).then(|| info.arg_names.len().saturating_sub(count))
-        });
-        own_args
-            .is_some_and(|own_args| args.values.len() > own_args)
-            .then(|| Measured::of(info, &args.values))
     }
 }
 
@@ -320,15 +301,16 @@ impl<G: Gather> Visitor for RangeSums<G> {
     }
 
     #[inline]
-    fn enter(&mut self, span: &Span, _: usize, args: Option<&SpanArgs>) -> u32 {
+    fn enter(&mut self, span: &Span, _: usize, args: &[ArgValue]) -> u32 {
         if !self.visits(span.begin_ns, span.end_ns()) {
             return 0;
         }
-        if let Some(measured) = args.and_then(|args| self.measured(span.site, args)) {
+        if G::MEASURES
+            && let Some(measured) = self.measured.read(&self.catalog, span.site, args)
+        {
             self.gather.measure(span, measured);
         }
         if self.gather.wants(span) {
-            let args = args.map_or(&[][..], |args| &args.values);
             self.gather.visit(span, self.depth, args);
         }
         self.gather.enter(span, self.depth);

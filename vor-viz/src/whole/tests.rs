@@ -11,12 +11,14 @@ use vor_capture::filled;
 use vor_capture::format::RecordRef;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::measures::Measures;
 use vor_capture::reader::Capture;
 use vor_fixtures::even::begin;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
 mod kept;
+mod measured;
 mod messages;
 mod tasks;
 mod why;
@@ -41,8 +43,8 @@ struct Given {
     begin_ns: i64,
     duration_ns: u64,
     site: SiteId,
-    /// Its off-CPU time.
-    measured: u64,
+    /// Its off-CPU time, the part of it in the run queue, and its context switches.
+    measured: [u64; 3],
     parent: Option<usize>,
 }
 
@@ -71,11 +73,14 @@ fn encoded(catalog: &Catalog, batches: &[SpanBatch]) -> Vec<u8> {
 fn made(seed: u64, shape: Shape) -> Made {
     let mut batches = run(seed, shape).batches;
     let mut catalog = Catalog::clone(&batches[0].catalog);
-    // Every second site measures the time without a processor.
+    // Every second site measures its waits.
     let sites = catalog.sites.iter().enumerate().map(|(i, site)| {
         let info = SiteInfo::clone(site.as_ref().unwrap());
         let arg_names = match i % 2 {
-            0 => vec!["own".into(), "off_cpu_ns".into()],
+            0 => std::iter::once("own")
+                .chain(Measures::WAITS.arg_names())
+                .map(Into::into)
+                .collect(),
             _ => Vec::new(),
         };
         Some(Arc::new(filled!(SiteInfo { arg_names, ..info })))
@@ -91,10 +96,13 @@ fn made(seed: u64, shape: Shape) -> Made {
                 let begin_ns = catalog.timeline.unix_ns(thread.start_ticks[i]) - origin_ns;
                 let end_ns = catalog.timeline.unix_ns(thread.end_ticks(i)) - origin_ns;
                 let (site, duration_ns) = (thread.sites[i], (end_ns - begin_ns) as u64);
-                let mut measured = 0;
+                let mut measured = [0; 3];
                 if site.0 % 2 == 1 {
-                    measured = duration_ns / 3;
-                    let values = vec![ArgValue::U64(7), ArgValue::U64(measured)];
+                    let off_cpu_ns = duration_ns * (i as u64 % 5) / 4;
+                    let switches = duration_ns.min(i as u64 % 7);
+                    measured = [off_cpu_ns, off_cpu_ns / 3, switches];
+                    let own = std::iter::once(7);
+                    let values = own.chain(measured).map(ArgValue::U64).collect();
                     thread.args.push(filled!(SpanArgs {
                         span: i as u32,
                         values
@@ -170,8 +178,7 @@ impl Opened {
         let spans = Spans::default();
         let ticket = spans.ask::<G>(scope, options, self.capture.catalog());
         let mut question = spans.next().unwrap();
-        let range = self.archive.read(scope.begin_ns, scope.end_ns);
-        let mut range = range.with_args(question.needs_args);
+        let mut range = self.archive.read(scope.begin_ns, scope.end_ns);
         while self
             .archive
             .read_part(
@@ -206,7 +213,7 @@ impl Opened {
     }
 }
 
-/// Count, total, self, sum and extremes of the durations, and off-CPU time.
+/// Count, total, self, sum and extremes of the durations, and context switches.
 type Sums = (u64, u64, u64, u64, u64, u64, u64);
 
 fn sums_of(rows: &ScopeRows) -> BTreeMap<u32, Sums> {
@@ -218,7 +225,7 @@ fn sums_of(rows: &ScopeRows) -> BTreeMap<u32, Sums> {
             row.durations_ns,
             row.min_ns,
             row.max_ns,
-            row.measured.off_cpu_ns,
+            row.measured.context_switches,
         );
         (row.site.0, sums)
     });
@@ -248,29 +255,21 @@ fn expected(spans: &[Given], scope: RangeScope) -> BTreeMap<u32, Sums> {
     }
     let mut sums: BTreeMap<u32, Sums> = BTreeMap::new();
     for (i, span) in spans.iter().enumerate().filter(|(_, span)| visited(span)) {
-        let around = |wanted: &dyn Fn(&Given) -> bool| {
-            let mut next = span.parent;
-            while let Some(at) = next {
-                if spans[at].site == span.site && wanted(&spans[at]) {
-                    return true;
-                }
-                next = spans[at].parent;
-            }
-            false
-        };
+        let mut around = std::iter::successors(span.parent, |&at| spans[at].parent);
+        let is_inner = around.any(|at| spans[at].site == span.site && visited(&spans[at]));
         let sum = sums
             .entry(span.site.0)
             .or_insert((0, 0, 0, 0, u64::MAX, 0, 0));
         sum.0 += 1;
-        if !around(&visited) {
+        if !is_inner {
             sum.1 += part(span);
         }
         sum.2 += part(span) - inside[i];
         sum.3 += span.duration_ns;
         sum.4 = sum.4.min(span.duration_ns);
         sum.5 = sum.5.max(span.duration_ns);
-        if span.end_ns() <= to && !around(&|other| visited(other) && other.end_ns() <= to) {
-            sum.6 += span.measured;
+        if span.end_ns() <= to && !is_inner {
+            sum.6 += span.measured[2];
         }
     }
     sums

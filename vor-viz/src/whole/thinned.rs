@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use vor_capture::model::batch::SpanArgs;
+use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::reader::PartFrame;
 
@@ -66,12 +66,11 @@ struct Lane {
 impl Lane {
     /// Adds a span; returns how many more are kept.
     #[inline]
-    fn add(&mut self, span: &Span, args: Option<&SpanArgs>, bin: Option<u32>) -> usize {
+    fn add(&mut self, span: &Span, args: &[ArgValue], bin: Option<u32>) -> usize {
         let Some(bin) = bin.filter(|&bin| span.duration_ns < 1 << bin) else {
             let flushed = self.flush();
-            if let Some(args) = args.filter(|args| !args.values.is_empty()) {
-                let at = self.kept.len() as u32;
-                self.kept.args.push((at, args.values.as_slice().into()));
+            if !args.is_empty() {
+                self.kept.args.push((self.kept.len() as u32, args.into()));
             }
             self.kept.push(span.begin_ns, span.duration_ns, span.site);
             return flushed + 1;
@@ -118,7 +117,7 @@ impl Lane {
             };
             let args = args.next_if(|(at, _)| *at as usize == i);
             let is_long = duration_ns >= 1 << bin;
-            let added = self.add(&span, None, Some(bin));
+            let added = self.add(&span, &[], Some(bin));
             if is_long && let Some((_, values)) = args {
                 self.kept.args.push((self.kept.len() as u32 - 1, values));
             }
@@ -322,7 +321,7 @@ impl Visitor for Thinned {
     }
 
     #[inline]
-    fn enter(&mut self, span: &Span, depth: usize, args: Option<&SpanArgs>) -> u32 {
+    fn enter(&mut self, span: &Span, depth: usize, args: &[ArgValue]) -> u32 {
         let (bin, is_within) = (self.bin, self.is_within(span.begin_ns, span.end_ns()));
         let lanes = &mut self.current.1;
         lanes.spans += 1;
@@ -426,7 +425,7 @@ mod tests {
             let mut thinned = Thinned::new((i64::MIN, i64::MAX), 1, max_spans);
             for span in spans.iter().rev() {
                 thinned.begin_track(ThreadId(0), TrackKind::Scopes, &[]);
-                thinned.enter(span, 0, None);
+                thinned.enter(span, 0, &[]);
             }
             thinned.keep_to_limit();
             let layer = thinned.layer(&Arc::default(), &Arc::default());

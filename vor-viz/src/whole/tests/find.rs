@@ -80,7 +80,7 @@ proptest! {
             let of_site = of_site.filter(|span| visits(span, scope));
             let all = of_site.clone().count() as u64;
             let has_text = |span: &Given| {
-                let args = format!("off_cpu_ns = {}", span.measured);
+                let args = format!("off_cpu_ns = {}", span.measured[0]);
                 text.is_empty() || (site.0 % 2 == 1 && args.starts_with(&*options.args))
             };
             let passing = of_site.filter(|span| {
