@@ -15,6 +15,7 @@ pub mod pyramid;
 pub mod frame_axis;
 mod sketch;
 mod groups;
+mod holder;
 pub mod bars;
 pub mod bookmarks;
 pub mod budget;
@@ -39,6 +40,7 @@ mod feed;
 pub mod live;
 pub mod replay;
 
+pub use holder::Holder;
 #[cfg(feature = "live")]
 pub use live::{PanelConfig, PanelState, show};
 pub use metric::Metric;

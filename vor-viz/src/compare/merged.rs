@@ -68,8 +68,8 @@ impl Gather for SideWork {
         }
     }
 
-    fn begin_range(&mut self, time_ns: Range<i64>) {
-        self.scopes.begin_range(time_ns);
+    fn begin_range(&mut self, catalog: &Catalog, time_ns: Range<i64>) {
+        self.scopes.begin_range(catalog, time_ns);
     }
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {

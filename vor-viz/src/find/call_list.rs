@@ -18,7 +18,7 @@ use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
 use crate::view::{Scope, View};
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     Column {
         title: "arguments",
         hint: "The values that the call recorded",
@@ -39,11 +39,18 @@ const COLUMNS: [Column; 4] = [
         hint: "How long it took from its begin to its end",
         digits: 10.0,
     },
+    // Only in the list of the waits for a lock.
+    Column {
+        title: "held by",
+        hint: "The scope and the thread that held the lock when the wait began",
+        digits: 26.0,
+    },
 ];
 
 /// The columns by which calls are sorted.
 const BEGIN: usize = 2;
 const DURATION: usize = 3;
+const HELD_BY: usize = 4;
 
 /// Width of the histogram beside the list, as a share, and the least of it in points.
 const HISTOGRAM_SHARE: f32 = 0.32;
@@ -147,7 +154,15 @@ impl CallList {
             if let Some(found) = self.paged.output() {
                 copy_buttons(
                     ui,
-                    &["scope", "kind", "thread", "begin_ns", "ns", "arguments"],
+                    &[
+                        "scope",
+                        "kind",
+                        "thread",
+                        "begin_ns",
+                        "ns",
+                        "arguments",
+                        "held_by",
+                    ],
                     |sheet| {
                         let zero_ns = view.zero_ns(store) as i64;
                         for call in &found.listed {
@@ -161,6 +176,7 @@ impl CallList {
                                 &call.span.begin_ns.saturating_sub(zero_ns).to_string(),
                                 &call.span.duration_ns.to_string(),
                                 &call.args,
+                                &call.holder,
                             ]);
                         }
                     },
@@ -213,9 +229,11 @@ impl CallList {
         let catalog = store.catalog();
         let zero_ns = view.zero_ns(store);
         let begin = |call: &Instance| units::duration(call.span.begin_ns as f64 - zero_ns);
+        let has_holders = found.listed.iter().any(|call| !call.holder.is_empty());
+        let columns = COLUMNS.len() - usize::from(!has_holders);
         let grid = Grid {
             id: ui.scope_id().with("calls"),
-            columns: &COLUMNS,
+            columns: &COLUMNS[..columns],
             rows: found.listed.len(),
             selected: self.selected.and_then(|id| position(found, id)),
             dimmed: self.paged.is_dimmed(),
@@ -238,6 +256,9 @@ impl CallList {
                 cells.number(&thread_name(call.thread, catalog));
                 cells.number(&begin(call));
                 cells.number(&units::duration(call.span.duration_ns as f64));
+                if has_holders {
+                    cells.number(&call.holder);
+                }
             },
             |i, ui| {
                 let call = &found.listed[i];
@@ -281,6 +302,9 @@ fn sort_of(order: Order) -> Sort {
         Order::Shortest => (DURATION, false),
         Order::Latest => (BEGIN, true),
         Order::Earliest => (BEGIN, false),
+        // A first click on a title sorts in descending order; names begin with a.
+        Order::Holder => (HELD_BY, true),
+        Order::HolderReversed => (HELD_BY, false),
     };
     Sort { column, descending }
 }
@@ -292,6 +316,8 @@ fn order_of(sort: Sort) -> Option<Order> {
         (DURATION, false) => Some(Order::Shortest),
         (BEGIN, true) => Some(Order::Latest),
         (BEGIN, false) => Some(Order::Earliest),
+        (HELD_BY, true) => Some(Order::Holder),
+        (HELD_BY, false) => Some(Order::HolderReversed),
         _ => None,
     }
 }

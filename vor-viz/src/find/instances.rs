@@ -8,6 +8,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::stats::Histogram;
 
 use super::page::{Order, PAGE, Page, Rank};
+use crate::holder::{Holder, has_holder};
 use crate::scopes::Gather;
 use crate::sketch::shortened;
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
@@ -22,6 +23,8 @@ pub struct FindOptions {
     pub site: SiteId,
     /// The names of its arguments.
     pub arg_names: Arc<[Box<str>]>,
+    /// Whether its calls are waits with a holder.
+    pub has_holder: bool,
     /// Which spans belong to a range.
     pub extent: Extent,
     /// The shortest and the longest duration, in nanoseconds.
@@ -42,9 +45,11 @@ impl FindOptions {
     /// Returns the options for all calls of a scope.
     #[must_use]
     pub fn all_of(site: SiteId, catalog: &Catalog) -> Self {
-        let names = catalog.site(site).map_or(&[][..], |site| &site.arg_names);
+        let info = catalog.site(site);
+        let names = info.map_or(&[][..], |site| &site.arg_names);
         Self {
             site,
+            has_holder: info.is_some_and(has_holder),
             arg_names: names.iter().map(|name| Box::from(&**name)).collect(),
             extent: Extent::default(),
             durations_ns: (0, u64::MAX),
@@ -80,6 +85,8 @@ pub struct Instance {
     pub span: Span,
     /// Its arguments as text, shortened; empty without arguments.
     pub args: Box<str>,
+    /// The holder of the lock as text, shortened; empty if the call is no wait for one.
+    pub holder: Box<str>,
     /// Its place in the order.
     pub rank: Rank,
 }
@@ -192,12 +199,19 @@ impl Gather for Instances {
         found.min_ns = found.min_ns.min(ns);
         found.max_ns = found.max_ns.max(ns);
         let (thread, kind) = (self.thread, self.kind);
+        let holder = match options.has_holder {
+            true => Holder::of(args).map(|holder| holder.to_string()),
+            false => None,
+        };
+        let holder = holder.unwrap_or_default();
         let rank = Rank::of_span(options.order, thread, kind, span, depth);
+        let rank = rank.with_holder(options.order, &holder);
         self.page.offer(rank, || Instance {
             kind,
             thread,
             span: *span,
             args: shortened(&options.text(args)).into(),
+            holder: shortened(&holder).into(),
             rank,
         });
     }

@@ -3,7 +3,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::BuildHasher;
 
+use rustc_hash::FxBuildHasher;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use crate::store::{Span, TrackKind};
@@ -23,11 +25,36 @@ pub enum Order {
     Earliest,
     /// In the reverse order of their begins.
     Latest,
+    /// Waits by the names of their holders, the longest first of each.
+    Holder,
+    /// Waits in the reverse order of the names of their holders.
+    HolderReversed,
+}
+
+/// The place of a name among others: its first 16 bytes in their order, and names that differ
+/// later by a hash, so that equal names are together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct NamePlace(u128, u64);
+
+impl NamePlace {
+    fn of(name: &str) -> Self {
+        let mut first = [0; 16];
+        first
+            .iter_mut()
+            .zip(name.bytes())
+            .for_each(|(to, byte)| *to = byte.to_ascii_lowercase());
+        Self(u128::from_be_bytes(first), FxBuildHasher.hash_one(name))
+    }
+
+    fn reversed(self) -> Self {
+        Self(!self.0, !self.1)
+    }
 }
 
 /// The place of an item in an order; it is smaller for an earlier place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    holder: NamePlace,
     main: u64,
     begin_ns: i64,
     thread: ThreadId,
@@ -49,8 +76,9 @@ impl Rank {
         // Signed numbers in the order of unsigned ones.
         let begin = (span.begin_ns as u64) ^ (1 << 63);
         Self {
+            holder: NamePlace::default(),
             main: match order {
-                Order::Longest => !span.duration_ns,
+                Order::Longest | Order::Holder | Order::HolderReversed => !span.duration_ns,
                 Order::Shortest => span.duration_ns,
                 Order::Earliest => begin,
                 Order::Latest => !begin,
@@ -61,6 +89,16 @@ impl Rank {
             nth: depth,
             duration_ns: Reverse(span.duration_ns),
         }
+    }
+
+    /// Returns the place of a wait with a holder.
+    pub(super) fn with_holder(self, order: Order, holder: &str) -> Self {
+        let holder = match order {
+            Order::Holder => NamePlace::of(holder),
+            Order::HolderReversed => NamePlace::of(holder).reversed(),
+            _ => return self,
+        };
+        Self { holder, ..self }
     }
 
     /// Returns the place of a message; `nth` is its number among those of one thread and moment.

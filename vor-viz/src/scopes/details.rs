@@ -81,7 +81,7 @@ pub(super) fn show(
 fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool {
     let mut clicked = false;
     Grid::new("slowest calls")
-        .num_columns(4)
+        .num_columns(5)
         .striped(true)
         .show(ui, |ui| {
             for (i, call) in row.slowest.iter().enumerate() {
@@ -110,6 +110,7 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
                 ui.weak(if after_ns < 0.0 { at } else { format!("+{at}") })
                     .on_hover_text("When it began, from the begin of the frame in which it ended");
                 ui.label(thread_name(store, call));
+                show_holder(ui, call);
                 ui.end_row();
             }
         });
@@ -136,6 +137,15 @@ fn show_in_whole(
     }
     ui.strong(units::duration(call.span.duration_ns as f64));
     ui.label(thread_name(store, call));
+    show_holder(ui, call);
+}
+
+/// Shows the holder of the lock that a call waited for.
+fn show_holder(ui: &mut Ui, call: &SlowCall) {
+    if let Some(holder) = &call.holder {
+        let holder = format!("held by {holder}");
+        ui.label(shortened(&holder));
+    }
 }
 
 fn thread_name(store: &Store, call: &SlowCall) -> String {

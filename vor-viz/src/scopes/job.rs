@@ -76,8 +76,8 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     fn settle(&mut self, catalog: &Catalog, most: usize) -> bool;
 
     /// Announces the time that the spans are of, before the first of them.
-    fn begin_range(&mut self, time_ns: Range<i64>) {
-        let _ = time_ns;
+    fn begin_range(&mut self, catalog: &Catalog, time_ns: Range<i64>) {
+        let _ = (catalog, time_ns);
     }
 
     /// Takes what a scope measured beside its duration, before the span is entered. Spans that
@@ -435,7 +435,7 @@ impl<G: Gather> JobProgress<G> {
             }
             Selection::Time { begin_ns, end_ns } => (1, begin_ns..end_ns),
         };
-        gather.begin_range(time.clone());
+        gather.begin_range(store.catalog(), time.clone());
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let tracks = store.tracks().iter().map(|track| track.id);
         Some(Self {

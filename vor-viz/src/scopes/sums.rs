@@ -12,13 +12,15 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::stats::Histogram;
 
 use super::job::Gather;
 use super::measured_parts::MeasuredSum;
-use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
+use crate::holder::{Holder, HolderCounts, sites_with_holder};
+use crate::store::{Extent, SiteSet, Span, SpanPart, SpanVisitor, TrackKind};
 
 /// Ids below this are in a table, the others in a map: a single wrong id in a damaged capture must
 /// not cost gigabytes.
@@ -32,12 +34,14 @@ const FIRST_COST: usize = 30;
 const SLOWEST: usize = 10;
 
 /// One of the slowest calls of a call site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCall {
     /// The thread on which the call ran; for a task, the thread on which it ended.
     pub thread: ThreadId,
     /// Its begin and duration.
     pub span: Span,
+    /// The holder of the lock, if the call is a wait for one.
+    pub holder: Option<Holder>,
 }
 
 /// Statistics of one call site in some frames.
@@ -90,6 +94,9 @@ pub struct ScopeRow {
     pub histogram: Histogram,
     /// The slowest calls, at most ten, the slowest first.
     pub slowest: Vec<SlowCall>,
+    /// The most frequent holder of the lock and the number of its waits, if its spans are waits for
+    /// one.
+    pub holder: Option<(Holder, u64)>,
 }
 
 impl ScopeRow {
@@ -174,6 +181,11 @@ pub struct ScopeSums {
     thread: ThreadId,
     /// Call sites of the open spans.
     open_sites: Vec<SiteId>,
+    /// The call sites of waits for locks.
+    waits: SiteSet,
+    /// The open waits for locks.
+    open_waits: Vec<(ThreadId, Span, Holder)>,
+    holders: FxHashMap<SiteId, HolderCounts>,
     /// Number of call sites with a span.
     sites: usize,
     /// Sums that are not yet rows; set when the walk is over.
@@ -231,7 +243,7 @@ impl Sums {
 
     /// Adds a span that is no longer among the open ones.
     #[inline]
-    fn add(&mut self, span: &Span, part: SpanPart, ends: bool, thread: ThreadId) {
+    fn add(&mut self, span: &Span, part: SpanPart, ends: bool) {
         if self.open == 0 {
             self.total_ns = self.total_ns.wrapping_add(part.ns);
         }
@@ -242,12 +254,13 @@ impl Sums {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.histogram.add(ns);
-        if self.slow_above_ns.is_none_or(|above_ns| ns > above_ns) {
-            self.add_slow(SlowCall {
-                thread,
-                span: *span,
-            });
-        }
+    }
+
+    /// Returns whether a call is one of the slowest so far.
+    #[inline]
+    fn is_slow(&self, span: &Span) -> bool {
+        self.slow_above_ns
+            .is_none_or(|above_ns| span.duration_ns > above_ns)
     }
 
     #[cold]
@@ -303,6 +316,7 @@ impl Sums {
             estimates: 0,
             histogram: self.histogram,
             slowest: self.slowest,
+            holder: None,
         }
     }
 }
@@ -350,7 +364,17 @@ impl SpanVisitor for ScopeSums {
             self.tasks.get(span.site)
         };
         self.sites += usize::from(sums.is_empty());
-        sums.add(span, part, ends, self.thread);
+        sums.add(span, part, ends);
+        let is_wait = |wait: &(ThreadId, Span, Holder)| (wait.0, wait.1) == (self.thread, *span);
+        let wait = self.open_waits.iter().rposition(is_wait);
+        let wait = wait.map(|at| self.open_waits.swap_remove(at));
+        if sums.is_slow(span) {
+            sums.add_slow(SlowCall {
+                thread: self.thread,
+                span: *span,
+                holder: wait.map(|(.., holder)| holder),
+            });
+        }
     }
 }
 
@@ -374,14 +398,30 @@ impl Gather for ScopeSums {
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
             open_sites: Vec::new(),
+            waits: SiteSet::default(),
+            open_waits: Vec::new(),
+            holders: FxHashMap::default(),
             sites: 0,
             unsettled: None,
             rows: Vec::new(),
         }
     }
 
-    fn begin_range(&mut self, time_ns: Range<i64>) {
+    fn begin_range(&mut self, catalog: &Catalog, time_ns: Range<i64>) {
         self.time_ns = time_ns;
+        self.waits = sites_with_holder(catalog);
+    }
+
+    #[inline]
+    fn wants(&self, span: &Span) -> bool {
+        self.waits.has(span.site)
+    }
+
+    fn visit(&mut self, span: &Span, _: usize, args: &[ArgValue]) {
+        if let Some(holder) = Holder::of(args) {
+            self.holders.entry(span.site).or_default().add(&holder);
+            self.open_waits.push((self.thread, *span, holder));
+        }
     }
 
     fn measure(&mut self, span: &Span, measured: Measured) {
@@ -425,6 +465,8 @@ impl Gather for ScopeSums {
                 row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
                 let measured = self.measured.get(&site).copied().unwrap_or_default();
                 (row.measured, row.estimates) = (measured.values, measured.estimates);
+                let holders = self.holders.remove(&site);
+                row.holder = holders.and_then(HolderCounts::most_frequent);
             }
             row
         }));

@@ -1,6 +1,6 @@
 //! The table of scopes: one row per call site, sorted and filtered.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use egui::{TextEdit, Ui};
 use rustc_hash::FxHashSet;
@@ -119,6 +119,12 @@ const SWITCHES: Column = Column {
         that ended in these frames, from begin to end",
     digits: 8.0,
 };
+const HELD_BY: Column = Column {
+    title: "held by",
+    hint: "The most frequent holder of the lock when a wait for it began, with its share of these \
+        waits",
+    digits: 26.0,
+};
 const ALLOC: Column = Column {
     title: "alloc",
     hint: "How much its spans allocated, with all inside them: those that ended in these frames, \
@@ -206,8 +212,8 @@ impl Quantity {
     }
 }
 
-/// Returns the columns of a table with some measured quantities.
-fn columns(quantities: &[Quantity], extent: Extent) -> Vec<Column> {
+/// Returns the columns of a table with some measured quantities, and with holders of locks.
+fn columns(quantities: &[Quantity], has_holders: bool, extent: Extent) -> Vec<Column> {
     let mut columns = COLUMNS;
     if extent == Extent::Whole {
         for (column, hint) in WHOLE_HINTS {
@@ -215,7 +221,8 @@ fn columns(quantities: &[Quantity], extent: Extent) -> Vec<Column> {
         }
     }
     let measured = quantities.iter().map(|quantity| quantity.column(extent));
-    columns.into_iter().chain(measured).collect()
+    let held_by = has_holders.then_some(HELD_BY);
+    columns.into_iter().chain(measured).chain(held_by).collect()
 }
 
 /// The initial order of the rows.
@@ -338,7 +345,8 @@ impl ScopeTable {
             0.0
         };
         let quantities = Quantity::measured(&result.rows);
-        let columns = columns(&quantities, view.extent);
+        let has_holders = result.rows.iter().any(|row| row.holder.is_some());
+        let columns = columns(&quantities, has_holders, view.extent);
         let grid = Grid {
             id: ui.scope_id().with("scopes"),
             columns: &columns,
@@ -385,6 +393,9 @@ impl ScopeTable {
                         Some(value) => cells.number(&quantity.text(value)),
                         None => cells.weak("–"),
                     }
+                }
+                if has_holders {
+                    cells.number(&held_by(row));
                 }
             },
             |i, ui| describe(ui, catalog, rows[i]),
@@ -490,7 +501,8 @@ impl ScopeTable {
                 match quantity.map(|at| quantities.get(at)) {
                     None => compare(column, a, b),
                     Some(Some(quantity)) => quantity.of(a).cmp(&quantity.of(b)),
-                    Some(None) => Ordering::Equal,
+                    // A first click sorts in descending order, and names from a to z.
+                    Some(None) => holder_place(a).cmp(&holder_place(b)),
                 }
             },
             |a, b| {
@@ -524,13 +536,16 @@ impl ScopeTable {
             let durations = [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns];
             fields.extend(durations.map(|ns| ns.to_string()));
             fields.extend(Quantity::ALL.map(|quantity| known(quantity.of(row))));
+            let holder = row.holder.as_ref();
+            fields.push(holder.map_or(String::new(), |(holder, _)| holder.to_string()));
+            fields.push(known(holder.map(|(_, waits)| *waits)));
             sheet.row(fields);
         }
     }
 }
 
 /// The titles of copied rows.
-const TITLES: [&str; 19] = [
+const TITLES: [&str; 21] = [
     "name",
     "kind",
     "module",
@@ -550,6 +565,8 @@ const TITLES: [&str; 19] = [
     "blocked_ns",
     "context_switches",
     "alloc_bytes",
+    "held_by",
+    "held_by_waits",
 ];
 
 fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
@@ -623,6 +640,23 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// Returns the place of a row in the order of holders. Rows without one come first.
+fn holder_place(row: &ScopeRow) -> impl Ord {
+    (row.holder.is_some(), Reverse(&row.holder))
+}
+
+/// Returns the most frequent holder of a row, with its share if there are others.
+fn held_by(row: &ScopeRow) -> String {
+    match &row.holder {
+        None => String::new(),
+        Some((holder, waits)) if *waits == row.count => holder.to_string(),
+        Some((holder, waits)) => {
+            let share = percent(*waits as f64 / row.count.max(1) as f64);
+            format!("{holder}, {share}")
+        }
+    }
+}
+
 /// Returns the note of a row whose measured times contain estimates.
 fn estimate_note(row: &ScopeRow) -> String {
     let times = match row.measures.has(Measures::WAIT) {
@@ -655,6 +689,14 @@ fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
     let late = row.count.saturating_sub(row.ended_count);
     if late > 0 {
         ui.label(format!("{} of them end later", units::count(late)));
+    }
+    if let Some((holder, waits)) = &row.holder {
+        let holder = holder.to_string();
+        ui.label(format!(
+            "held by {} when {} of them began",
+            shortened(&holder),
+            units::count(*waits)
+        ));
     }
     if row.estimates > 0 {
         ui.label(estimate_note(row));

@@ -169,7 +169,7 @@ const VISITED: u32 = 1;
 impl<G: Gather> RangeGather<G> {
     fn new(scope: RangeScope, options: &G::Options, catalog: &Arc<Catalog>) -> Self {
         let mut gather = G::new(options);
-        gather.begin_range(scope.begin_ns..scope.end_ns);
+        gather.begin_range(catalog, scope.begin_ns..scope.end_ns);
         Self {
             walk: Backwards::default(),
             sums: RangeSums {

@@ -32,4 +32,5 @@ mod store;
 mod synthetic;
 mod truth;
 mod viewer;
+mod waits;
 mod whole;

@@ -16,7 +16,8 @@ type Call = (u64, i64, ThreadId);
 fn sort(calls: &mut [Call], order: Order) {
     calls.sort_by_key(|&(duration_ns, begin_ns, thread)| {
         let main = match order {
-            Order::Longest => -i128::from(duration_ns),
+            // Calls without holders are in the order of their durations.
+            Order::Longest | Order::Holder | Order::HolderReversed => -i128::from(duration_ns),
             Order::Shortest => i128::from(duration_ns),
             Order::Earliest => i128::from(begin_ns),
             Order::Latest => -i128::from(begin_ns),
@@ -45,6 +46,7 @@ proptest! {
         is_whole in any::<bool>(),
         order in prop_oneof![
             Just(Order::Longest), Just(Order::Shortest), Just(Order::Earliest), Just(Order::Latest),
+            Just(Order::HolderReversed),
         ],
         (least, most) in (0..300_u64, 0..3000_u64),
         digit in prop::option::of(0..12_u64),
