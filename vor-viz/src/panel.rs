@@ -382,17 +382,7 @@ impl Panel {
             ui.separator();
             self.search(ui, theme);
             ui.separator();
-            let color_by = self.chart.color_by();
-            let combo = egui::ComboBox::from_id_salt("vor colours")
-                .selected_text(format!("Colour: {}", color_by.name()))
-                .show_ui(ui, |ui| {
-                    for one in ColorBy::ALL {
-                        if ui.selectable_label(one == color_by, one.name()).clicked() {
-                            self.chart.set_color_by(one);
-                        }
-                    }
-                });
-            combo.response.accessible_name("what colours tell");
+            self.chart.color_menu(ui, theme);
             let mut row_height = self.chart.row_height();
             let slider = egui::DragValue::new(&mut row_height)
                 .range(4.0..=32.0)

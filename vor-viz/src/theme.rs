@@ -2,10 +2,11 @@
 
 use egui::{Color32, TextStyle, Ui, Visuals, vec2};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::measures::Measures;
 use vor_capture::model::waits::Wait;
 
 use crate::palette;
-use crate::store::TrackId;
+use crate::store::{OffCpu, TrackId};
 
 /// The sizes of text, in points.
 pub mod text {
@@ -137,15 +138,41 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of a call site by what its spans wait for: something that another thread
-    /// holds, anything else, or nothing.
+    /// Returns the meaning of the colour of a span of a call site by what its thread waited for;
+    /// `off_cpu` is its state if it did not run for most of its time.
     #[must_use]
-    pub fn wait(&self, site: Option<&SiteInfo>) -> Color32 {
-        match site.and_then(Wait::of) {
-            Some(wait) if wait.has_holder => self.bad,
-            Some(_) => self.warn,
-            None => Color32::from_gray(if self.dark { 162 } else { 205 }),
+    pub fn wait_of(site: Option<&SiteInfo>, off_cpu: Option<OffCpu>) -> WaitMeaning {
+        match (site.and_then(Wait::of), off_cpu) {
+            (Some(wait), _) if wait.has_holder => WaitMeaning::Held,
+            (Some(_), _) => WaitMeaning::Other,
+            (None, Some(OffCpu::Queued)) => WaitMeaning::Queued,
+            (None, Some(OffCpu::Blocked)) => WaitMeaning::Blocked,
+            (None, Some(OffCpu::Unknown)) => WaitMeaning::OffCpu,
+            (None, None) => match site.map_or(Measures::NONE, Measures::of) {
+                measures if measures.has(Measures::CPU) => WaitMeaning::Ran,
+                _ => WaitMeaning::NotMeasured,
+            },
         }
+    }
+
+    /// Returns the colour of a meaning.
+    #[must_use]
+    pub fn wait(&self, meaning: WaitMeaning) -> Color32 {
+        let [r, g, b] = match (meaning, self.dark) {
+            (WaitMeaning::Held, _) => return self.bad,
+            (WaitMeaning::Other, _) => return self.warn,
+            (WaitMeaning::Queued, true) => [230, 157, 17],
+            (WaitMeaning::Queued, false) => [193, 122, 9],
+            (WaitMeaning::Blocked, true) => [86, 98, 202],
+            (WaitMeaning::Blocked, false) => [51, 75, 204],
+            (WaitMeaning::OffCpu, true) => [160, 74, 139],
+            (WaitMeaning::OffCpu, false) => [102, 39, 118],
+            (WaitMeaning::Ran, true) => [148, 207, 159],
+            (WaitMeaning::Ran, false) => [15, 152, 159],
+            (WaitMeaning::NotMeasured, true) => [162; 3],
+            (WaitMeaning::NotMeasured, false) => [205; 3],
+        };
+        Color32::from_rgb(r, g, b)
     }
 
     /// Returns the colour of a thread.
@@ -190,6 +217,52 @@ impl Theme {
     }
 }
 
+/// The meaning of the colour of a span by what its thread waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitMeaning {
+    /// A wait for something that another thread holds.
+    Held,
+    /// Another wait of `vor::sync`.
+    Other,
+    /// A span that was runnable and had no processor for most of its time.
+    Queued,
+    /// A span that was blocked for most of its time.
+    Blocked,
+    /// A span that did not run for most of its time, for reasons that were not measured.
+    OffCpu,
+    /// A span that ran for most of its time.
+    Ran,
+    /// A span whose CPU time was not measured.
+    NotMeasured,
+}
+
+impl WaitMeaning {
+    /// All of them, in the order of the legend.
+    pub const ALL: [Self; 7] = [
+        Self::Held,
+        Self::Other,
+        Self::Queued,
+        Self::Blocked,
+        Self::OffCpu,
+        Self::Ran,
+        Self::NotMeasured,
+    ];
+
+    /// Returns its text in the legend.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Held => "waits for what another thread holds",
+            Self::Other => "waits for something else, such as a message",
+            Self::Queued => "mostly queued: runnable, without a processor",
+            Self::Blocked => "mostly blocked: a file, the network, a timer",
+            Self::OffCpu => "mostly off the CPU, the reason was not measured",
+            Self::Ran => "mostly ran",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
 /// The 32-bit FNV-1a hash gives a name the same colour in every run and on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
@@ -204,7 +277,8 @@ fn fnv1a(bytes: &[u8]) -> u32 {
 pub struct SiteColors {
     colors: Vec<Color32>,
     dimmed: Vec<Color32>,
-    waits: Vec<Color32>,
+    /// By the state of a span: none, then those of `OffCpu`.
+    waits: Vec<[Color32; 4]>,
     made_for: Option<(bool, usize)>,
 }
 
@@ -218,7 +292,13 @@ impl SiteColors {
         self.made_for = key;
         let sites = std::iter::once(None).chain(catalog.sites.iter().map(|site| site.as_deref()));
         self.colors = sites.clone().map(|site| theme.site(site)).collect();
-        self.waits = sites.map(|site| theme.wait(site)).collect();
+        let states = [OffCpu::Queued, OffCpu::Blocked, OffCpu::Unknown].map(Some);
+        let waits = |site| {
+            let [queued, blocked, unknown] = states;
+            let states = [None, queued, blocked, unknown];
+            states.map(|state| theme.wait(Theme::wait_of(site, state)))
+        };
+        self.waits = sites.map(waits).collect();
         self.dimmed = self
             .colors
             .iter()
@@ -236,14 +316,18 @@ impl SiteColors {
             .unwrap_or(Color32::GRAY)
     }
 
-    /// Returns the colour of a call site by what its spans wait for.
+    /// Returns the colour of a span of a call site by what its thread waited for.
     #[inline]
     #[must_use]
-    pub fn wait(&self, site: SiteId) -> Color32 {
-        self.waits
-            .get(site.0 as usize)
-            .copied()
-            .unwrap_or(Color32::GRAY)
+    pub fn wait(&self, site: SiteId, off_cpu: Option<OffCpu>) -> Color32 {
+        let state = match off_cpu {
+            None => 0,
+            Some(OffCpu::Queued) => 1,
+            Some(OffCpu::Blocked) => 2,
+            Some(OffCpu::Unknown) => 3,
+        };
+        let of_site = self.waits.get(site.0 as usize);
+        of_site.map_or(Color32::GRAY, |colors| colors[state])
     }
 
     /// Returns the dimmed colour of a call site, for spans outside a search.

@@ -3,6 +3,7 @@
 use egui::{Color32, RichText, Ui};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::units;
 
 use super::layout::thread_name;
@@ -118,7 +119,7 @@ fn title(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme) {
     });
 }
 
-fn swatch(ui: &mut Ui, color: Color32) {
+pub(super) fn swatch(ui: &mut Ui, color: Color32) {
     let (rect, _) = ui.allocate_exact_size(egui::vec2(10.0, 10.0), egui::Sense::hover());
     ui.painter().rect_filled(rect, 2.0, color);
 }
@@ -178,6 +179,7 @@ fn span_card(
         );
         line(ui, "its scope", known);
     }
+    split(ui, span, store);
     args(ui, span, store);
     if let Some(site) = store.catalog().site(span.span.site) {
         if !site.file.is_empty() {
@@ -234,9 +236,44 @@ fn rank_text(duration_ns: u64, usual: &TypicalDurations) -> String {
     )
 }
 
-fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
+/// Shows how long a scope ran, was queued and was blocked, if that was measured.
+fn split(ui: &mut Ui, span: &SpanRef, store: &Store) {
+    let site = store.catalog().site(span.span.site);
+    let measures = site.map_or(Measures::NONE, Measures::of);
+    // A thinned picture may lack the arguments.
+    let is_thinned = store.layer().is_some_and(|layer| layer.bin_ns() > 0);
+    let values = values(span, store);
+    let is_known = !is_thinned || !values.is_empty();
+    let Some(site) = site.filter(|_| measures.has(Measures::CPU) && is_known) else {
+        return;
+    };
+    if span.track.kind() == TrackKind::Tasks {
+        return;
+    }
+    let measured = Measured::of(site, values);
+    let off_cpu_ns = measured.off_cpu_ns.min(span.span.duration_ns);
+    let part = |ns: u64| {
+        let share = percent(ns, span.span.duration_ns);
+        format!("{} ({share:.1} %)", units::duration(ns as f64))
+    };
+    line(ui, "ran", part(span.span.duration_ns - off_cpu_ns));
+    if measures.has(Measures::WAIT) {
+        let queued_ns = measured.run_queue_ns.min(off_cpu_ns);
+        line(ui, "queued", part(queued_ns));
+        line(ui, "blocked", part(off_cpu_ns - queued_ns));
+    } else {
+        line(ui, "off the CPU", part(off_cpu_ns));
+    }
+}
+
+/// Returns the arguments of a span, as the store has them.
+fn values<'a>(span: &SpanRef, store: &'a Store) -> &'a [ArgValue] {
     let row = track_of(store, span).and_then(|track| track.rows.get(span.row));
-    let values = row.map_or(&[][..], |row| row.args(&span.span));
+    row.map_or(&[], |row| row.args(&span.span))
+}
+
+fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
+    let values = values(span, store);
     if span.track.kind() == TrackKind::Tasks {
         if let Some(task) = TaskArgs::read(values) {
             // vor's own id has no meaning for the program.

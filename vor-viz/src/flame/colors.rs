@@ -3,7 +3,7 @@
 use egui::Color32;
 use vor_capture::model::catalog::SiteId;
 
-use crate::store::SiteSet;
+use crate::store::{OffCpu, SiteSet, WideSpan};
 use crate::theme::{SiteColors, Theme};
 
 /// The meaning of the colours of spans.
@@ -16,7 +16,8 @@ pub enum ColorBy {
     Thread,
     /// Colder or hotter by duration.
     Duration,
-    /// Waits by whether another thread held what they waited for; everything else is grey.
+    /// Waits by whether another thread held what they waited for, and other spans by what their
+    /// thread did most of the time; where that was not measured, they are grey.
     Wait,
 }
 
@@ -34,6 +35,13 @@ impl ColorBy {
             Self::Wait => "wait",
         }
     }
+}
+
+/// The values of a span that give its colour.
+pub(super) struct Shown {
+    pub(super) site: SiteId,
+    pub(super) duration_ns: u32,
+    pub(super) off_cpu: Option<OffCpu>,
 }
 
 /// The colours of the spans of a pass.
@@ -76,30 +84,36 @@ impl<'a> SpanColors<'a> {
 
     /// Returns the colour of a span, in a track of a colour.
     #[inline]
-    pub(super) fn full(&self, site: SiteId, duration_ns: u32, track: Color32) -> Color32 {
+    pub(super) fn full(&self, shown: &Shown, track: Color32) -> Color32 {
         match self.color_by {
-            ColorBy::Scope => self.sites.color(site),
+            ColorBy::Scope => self.sites.color(shown.site),
             ColorBy::Thread => track,
-            ColorBy::Duration => self.durations[(u32::BITS - duration_ns.leading_zeros()) as usize],
-            ColorBy::Wait => self.sites.wait(site),
+            ColorBy::Duration => {
+                self.durations[(u32::BITS - shown.duration_ns.leading_zeros()) as usize]
+            }
+            ColorBy::Wait => self.sites.wait(shown.site, shown.off_cpu),
         }
     }
 
     /// Returns the colour of a span that a search does not want.
     #[inline]
-    pub(super) fn dimmed(&self, site: SiteId, duration_ns: u32, track: Color32) -> Color32 {
+    pub(super) fn dimmed(&self, shown: &Shown, track: Color32) -> Color32 {
         match self.color_by {
-            ColorBy::Scope => self.sites.dimmed(site),
-            _ => self.theme.dimmed(self.full(site, duration_ns, track)),
+            ColorBy::Scope => self.sites.dimmed(shown.site),
+            _ => self.theme.dimmed(self.full(shown, track)),
         }
     }
 
-    /// Returns the colour in which a span is drawn.
-    pub(super) fn drawn(&self, site: SiteId, duration_ns: u64, track: Color32) -> Color32 {
-        let duration_ns = u32::try_from(duration_ns).unwrap_or(u32::MAX);
-        match self.wanted.is_none_or(|wanted| wanted.has(site)) {
-            true => self.full(site, duration_ns, track),
-            false => self.dimmed(site, duration_ns, track),
+    /// Returns the colour in which a span with a label is drawn.
+    pub(super) fn drawn(&self, wide: &WideSpan, track: Color32) -> Color32 {
+        let shown = Shown {
+            site: wide.span.site,
+            duration_ns: u32::try_from(wide.span.duration_ns).unwrap_or(u32::MAX),
+            off_cpu: wide.off_cpu,
+        };
+        match self.wanted.is_none_or(|wanted| wanted.has(shown.site)) {
+            true => self.full(&shown, track),
+            false => self.dimmed(&shown, track),
         }
     }
 }

@@ -136,7 +136,7 @@ impl FlameChart {
                 let width = (wide.end - wide.first) as f32 / frame.pixels_per_point - 6.0;
                 if let Some(galley) = names.fitting(painter, catalog, wide.span.site, width) {
                     let place = pos2(left + 3.0, middle - galley.size().y / 2.0);
-                    let ground = colors.drawn(wide.span.site, wide.span.duration_ns, track);
+                    let ground = colors.drawn(wide, track);
                     painter.galley(place, galley, palette::text_on(ground));
                 }
             }

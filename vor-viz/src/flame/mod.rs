@@ -13,12 +13,12 @@ mod source;
 mod ruler;
 mod navigate;
 mod card;
+mod color_menu;
 mod colors;
 mod draw;
 mod track_menu;
 
 use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec2};
-use vor_capture::model::catalog::SiteId;
 
 use crate::frame_axis::axis_rect;
 use crate::store::{PixelScale, RowPixels, Store, TrackId};
@@ -26,7 +26,7 @@ use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
 use arrows::Arrows;
 use card::{HoverTarget, MergedSpans};
-use colors::SpanColors;
+use colors::{Shown, SpanColors};
 use layout::{Arrangement, PlacedGroup, PlacedTrack};
 use picture::{Picture, Source};
 use search::Search;
@@ -578,13 +578,18 @@ impl FlameChart {
                     return;
                 };
                 let own = theme.track(store.catalog(), track.id);
-                let full = |site: SiteId, duration_ns: u32| colors.full(site, duration_ns, own);
+                let shown = |site, duration_ns, off_cpu| Shown {
+                    site,
+                    duration_ns,
+                    off_cpu,
+                };
+                let full = |site, ns, off_cpu| colors.full(&shown(site, ns, off_cpu), own);
                 let Some(wanted) = colors.wanted() else {
                     let colors = pixels;
                     row.paint(scale, None, full, RowPixels { colors, wide });
                     return;
                 };
-                let dim = |site: SiteId, duration_ns: u32| colors.dimmed(site, duration_ns, own);
+                let dim = |site, ns, off_cpu| colors.dimmed(&shown(site, ns, off_cpu), own);
                 let all = RowPixels {
                     colors: &mut *pixels,
                     wide,

@@ -16,6 +16,9 @@ use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuil
 use vor_capture::model::timeline::TickMapper;
 
 use super::depths;
+use super::measured_args::MeasuredArgs;
+use super::off_cpu::OffCpu;
+use super::row::Span;
 
 /// A finished frame in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -169,6 +172,9 @@ pub struct RowBlock {
     pub long_ns: Vec<(u32, u64)>,
     /// Arguments of the spans that have any, with the index of their span, ascending.
     pub args: Vec<(u32, Box<[ArgValue]>)>,
+    /// The states of the spans that did not run for most of their time, with the index of their
+    /// span, ascending.
+    pub off_cpu: Vec<(u32, OffCpu)>,
 }
 
 impl RowBlock {
@@ -193,6 +199,17 @@ impl RowBlock {
         self.begin_ns.is_empty()
     }
 
+    /// Appends a span with arguments.
+    fn push_with(&mut self, span: &Span, args: &[ArgValue], sites: &mut SiteReader<'_>) {
+        if !args.is_empty() {
+            let at = self.len() as u32;
+            self.args.push((at, args.into()));
+            let state = sites.measured.off_cpu(sites.catalog, span, args);
+            self.off_cpu.extend(state.map(|state| (at, state)));
+        }
+        self.push(span.begin_ns, span.duration_ns, span.site);
+    }
+
     /// Appends a span.
     #[inline]
     pub fn push(&mut self, begin_ns: i64, duration_ns: u64, site: SiteId) {
@@ -215,10 +232,14 @@ impl RowBlock {
         let unsorted = std::mem::take(self);
         let mut long_ns: FxHashMap<u32, u64> = unsorted.long_ns.into_iter().collect();
         let mut args: FxHashMap<u32, Box<[ArgValue]>> = unsorted.args.into_iter().collect();
+        let off_cpu: FxHashMap<u32, OffCpu> = unsorted.off_cpu.into_iter().collect();
         for i in order {
             let short = unsorted.duration_ns[i];
             if let Some(args) = args.remove(&(i as u32)) {
                 self.args.push((self.len() as u32, args));
+            }
+            if let Some(state) = off_cpu.get(&(i as u32)) {
+                self.off_cpu.push((self.len() as u32, *state));
             }
             let duration_ns = long_ns.remove(&(i as u32)).unwrap_or(u64::from(short));
             self.push(unsorted.begin_ns[i], duration_ns, unsorted.sites[i]);
@@ -254,17 +275,21 @@ impl FrameBlock {
             lost_records: 0,
             metrics: snapshot.metrics.clone(),
         };
+        let mut sites = SiteReader {
+            catalog: &snapshot.catalog,
+            measured: MeasuredArgs::default(),
+        };
         let trees = snapshot
             .threads
             .iter()
-            .map(|tree| thread_block(tree, &mut clock));
+            .map(|tree| thread_block(tree, &mut clock, &mut sites));
         let mut threads: Vec<ThreadBlock> = trees.collect();
         batches.sort_by_key(|batch| batch.thread);
         let mut depths = Vec::new();
         for batches in batches.chunk_by(|one, other| one.thread == other.thread) {
             let block = match depths::find(batches, &mut depths) {
-                Some(rows) => block_of_columns(batches, &depths, rows, &mut clock),
-                None => block_of_tree(batches, &mut clock),
+                Some(rows) => block_of_columns(batches, &depths, rows, &mut clock, &mut sites),
+                None => block_of_tree(batches, &mut clock, &mut sites),
             };
             threads.extend(block);
         }
@@ -274,6 +299,12 @@ impl FrameBlock {
             catalog: Arc::clone(&snapshot.catalog),
         }
     }
+}
+
+/// Reads the measured values of spans.
+struct SiteReader<'a> {
+    catalog: &'a Catalog,
+    measured: MeasuredArgs,
 }
 
 /// Converts ticks to the store's time.
@@ -304,7 +335,11 @@ impl Clock<'_> {
     }
 }
 
-fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
+fn thread_block(
+    tree: &ThreadTree,
+    clock: &mut Clock<'_>,
+    sites: &mut SiteReader<'_>,
+) -> ThreadBlock {
     let mut rows: Vec<RowBlock> = Vec::new();
     for span in &tree.spans {
         let depth = span.depth as usize;
@@ -316,11 +351,12 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
             continue;
         };
         let (begin_ns, duration_ns) = clock.span(span.start_ticks, span.end_ticks());
-        let args = tree.args(span);
-        if !args.is_empty() {
-            row.args.push((row.len() as u32, args.into()));
-        }
-        row.push(begin_ns, duration_ns, span.site);
+        let made = Span {
+            begin_ns,
+            duration_ns,
+            site: span.site,
+        };
+        row.push_with(&made, tree.args(span), sites);
     }
     rows.iter_mut().for_each(RowBlock::sort);
     let mut block = ThreadBlock {
@@ -334,11 +370,18 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
 }
 
 /// Makes the block of a thread with unusually nested spans, with the help of a tree.
-fn block_of_tree(batches: &[ThreadBatch], clock: &mut Clock<'_>) -> Option<ThreadBlock> {
+fn block_of_tree(
+    batches: &[ThreadBatch],
+    clock: &mut Clock<'_>,
+    sites: &mut SiteReader<'_>,
+) -> Option<ThreadBlock> {
     let mut builder = TreeBuilder::new(usize::MAX);
     batches.iter().for_each(|batch| builder.add(batch));
     let trees = builder.finish();
-    trees.threads.first().map(|tree| thread_block(tree, clock))
+    trees
+        .threads
+        .first()
+        .map(|tree| thread_block(tree, clock, sites))
 }
 
 /// Makes the block of a thread from spans with known depths; `None` if the thread has no data.
@@ -348,6 +391,7 @@ fn block_of_columns(
     depths: &[u8],
     rows: usize,
     clock: &mut Clock<'_>,
+    sites: &mut SiteReader<'_>,
 ) -> Option<ThreadBlock> {
     let mut counts = [0_usize; 1 << u8::BITS];
     depths
@@ -380,13 +424,16 @@ fn block_of_columns(
             };
             let end_ticks = start_ticks.saturating_add(duration_ticks);
             let (begin_ns, duration_ns) = clock.span(start_ticks, end_ticks);
-            if let Some(args) = args.next_if(|args| args.span as usize == i)
-                && !args.values.is_empty()
-            {
-                row.args
-                    .push((row.len() as u32, args.values.as_slice().into()));
-            }
-            row.push(begin_ns, duration_ns, site);
+            let Some(args) = args.next_if(|args| args.span as usize == i) else {
+                row.push(begin_ns, duration_ns, site);
+                continue;
+            };
+            let span = Span {
+                begin_ns,
+                duration_ns,
+                site,
+            };
+            row.push_with(&span, &args.values, sites);
         }
         block.add_moments(
             &batch.messages,

@@ -9,6 +9,7 @@
 use egui::Color32;
 use vor_capture::model::catalog::SiteId;
 
+use super::off_cpu::OffCpu;
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 
 /// Minimum width of a span that is also returned as a [`WideSpan`] for a label.
@@ -135,6 +136,8 @@ impl SiteSet {
 pub struct WideSpan {
     /// The span.
     pub span: Span,
+    /// Its state, if it did not run for most of its time.
+    pub off_cpu: Option<OffCpu>,
     /// Its first pixel within the picture.
     pub first: usize,
     /// One past its last pixel within the picture.
@@ -152,12 +155,13 @@ pub struct RowPixels<'a> {
 
 impl Row {
     /// Paints the spans of the row, or only those of some sites. `color` gets the site and the
-    /// duration of the span in a pixel; the duration saturates at `u32::MAX`.
+    /// duration of the span in a pixel, and its state if it did not run for most of its time; the
+    /// duration saturates at `u32::MAX`.
     pub fn paint(
         &self,
         scale: &PixelScale,
         wanted: Option<&SiteSet>,
-        color: impl Fn(SiteId, u32) -> Color32,
+        color: impl Fn(SiteId, u32, Option<OffCpu>) -> Color32,
         pixels: RowPixels<'_>,
     ) {
         let begin_ns = scale.ns(0.0).floor() as i64;
@@ -175,6 +179,7 @@ impl Row {
             pixel_end_ns: i64::MIN,
             longest_ns: 0,
             site: None,
+            off_cpu: None,
             filled_to: 0,
         };
         let first = self
@@ -252,11 +257,12 @@ struct Painter<'a, C> {
     pixel_end_ns: i64,
     longest_ns: u32,
     site: Option<SiteId>,
+    off_cpu: Option<OffCpu>,
     /// Pixels before this one show spans of at least a pixel.
     filled_to: usize,
 }
 
-impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
+impl<C: Fn(SiteId, u32, Option<OffCpu>) -> Color32> Painter<'_, C> {
     fn chunk(&mut self, chunk: &Chunk) {
         self.nodes(chunk, LEVELS - 1, 0, chunk.levels[LEVELS - 1].len());
     }
@@ -277,7 +283,8 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
             if node.end_ns.wrapping_sub(node.begin_ns) < self.merged_below_ns
                 && self.shows(node.site)
             {
-                self.merge(node.begin_ns, node.longest_ns, node.site);
+                let longest = (node.longest_ns, node.site, node.off_cpu);
+                self.merge(node.begin_ns, longest);
                 continue;
             }
             let (from, to) = (i * FANOUT, (i + 1) * FANOUT);
@@ -303,13 +310,13 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
             // A stored duration saturates after four seconds.
             if chunk.end_ns(i).saturating_sub(begin_ns) < self.merged_below_ns {
                 if begin_ns >= self.begin_ns {
-                    self.merge(begin_ns, short_ns, site);
+                    self.merge(begin_ns, (short_ns, site, chunk.off_cpu(i)));
                 }
                 continue;
             }
             let end_ns = chunk.end_ns(i);
             if end_ns >= self.begin_ns {
-                self.fill(chunk.span(i), short_ns);
+                self.fill(chunk.span(i), short_ns, chunk.off_cpu(i));
             }
         }
     }
@@ -327,17 +334,16 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
 
     /// Adds a span or node narrower than a pixel.
     #[inline]
-    fn merge(&mut self, begin_ns: i64, longest_ns: u32, site: SiteId) {
+    fn merge(&mut self, begin_ns: i64, longest: (u32, SiteId, Option<OffCpu>)) {
+        let (longest_ns, site, off_cpu) = longest;
         if begin_ns >= self.pixel_end_ns {
             self.finish_pixel();
             let begin_ns = begin_ns.max(self.begin_ns);
             self.pixel = self.scale.x(begin_ns).max(0.0) as usize;
             self.pixel_end_ns = self.scale.first_ns(self.pixel + 1);
-            self.longest_ns = longest_ns;
-            self.site = Some(site);
+            (self.longest_ns, self.site, self.off_cpu) = (longest_ns, Some(site), off_cpu);
         } else if longest_ns > self.longest_ns || self.site.is_none() {
-            self.longest_ns = longest_ns;
-            self.site = Some(site);
+            (self.longest_ns, self.site, self.off_cpu) = (longest_ns, Some(site), off_cpu);
         }
     }
 
@@ -347,30 +353,36 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
             && self.pixel >= self.filled_to
             && self.pixel < self.width
         {
-            self.pixels.colors[self.pixel] = (self.color)(site, self.longest_ns);
+            self.pixels.colors[self.pixel] = (self.color)(site, self.longest_ns, self.off_cpu);
         }
     }
 
     /// Paints a span of at least a pixel.
-    fn fill(&mut self, span: Span, short_ns: u32) {
+    fn fill(&mut self, span: Span, short_ns: u32, off_cpu: Option<OffCpu>) {
         let edge = |ns: i64| self.scale.x(ns).round().clamp(0.0, self.width as f64) as usize;
         let x = self.scale.x(span.begin_ns);
         let (first, end) = (edge(span.begin_ns), edge(span.end_ns()));
         if end <= first {
             // Both edges round to one pixel, or the span ends in the first half of the first pixel.
             if self.scale.x(span.end_ns()) >= 0.0 {
-                self.merge(span.begin_ns, short_ns, span.site);
+                self.merge(span.begin_ns, (short_ns, span.site, off_cpu));
             }
             return;
         }
         self.finish_pixel();
-        let color = (self.color)(span.site, short_ns);
+        let color = (self.color)(span.site, short_ns, off_cpu);
         self.pixels.colors[first..end].fill(color);
         if end - first >= MIN_EDGED_PX && x >= 0.0 {
             self.pixels.colors[first] = edge_color(color);
         }
         if end - first >= MIN_LABELLED_PX {
-            self.pixels.wide.push(WideSpan { span, first, end });
+            let wide = WideSpan {
+                span,
+                off_cpu,
+                first,
+                end,
+            };
+            self.pixels.wide.push(wide);
         }
         self.filled_to = end;
     }

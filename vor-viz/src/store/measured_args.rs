@@ -7,11 +7,14 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::{Measured, Measures};
 
+use super::off_cpu::OffCpu;
+use super::row::Span;
+
 /// Reads measured values, and knows the call sites that it has seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeasuredArgs {
-    /// Number of a site's own arguments; `None` if the site measures nothing.
-    own_args: FxHashMap<SiteId, Option<usize>>,
+    /// What a site measures, and the number of its own arguments.
+    sites: FxHashMap<SiteId, (Measures, usize)>,
 }
 
 impl MeasuredArgs {
@@ -22,17 +25,36 @@ impl MeasuredArgs {
         site: SiteId,
         args: &[ArgValue],
     ) -> Option<Measured> {
+        Some(self.read_both(catalog, site, args)?.1)
+    }
+
+    /// Returns the state of a span that did not run for most of its time.
+    pub(crate) fn off_cpu(
+        &mut self,
+        catalog: &Catalog,
+        span: &Span,
+        args: &[ArgValue],
+    ) -> Option<OffCpu> {
+        let (measures, measured) = self.read_both(catalog, span.site, args)?;
+        OffCpu::of(measures, &measured, span.duration_ns)
+    }
+
+    fn read_both(
+        &mut self,
+        catalog: &Catalog,
+        site: SiteId,
+        args: &[ArgValue],
+    ) -> Option<(Measures, Measured)> {
         if args.is_empty() {
             return None;
         }
         let info = catalog.site(site)?;
-        let own_args = *self.own_args.entry(site).or_insert_with(|| {
+        let (measures, own_args) = *self.sites.entry(site).or_insert_with(|| {
             let measures = Measures::of(info);
             let count = measures.arg_names().count();
-            (!measures.is_none()).then(|| info.arg_names.len().saturating_sub(count))
+            (measures, info.arg_names.len().saturating_sub(count))
         });
-        own_args
-            .is_some_and(|own_args| args.len() > own_args)
-            .then(|| Measured::of(info, args))
+        let is_measured = !measures.is_none() && args.len() > own_args;
+        is_measured.then(|| (measures, Measured::of(info, args)))
     }
 }

@@ -17,6 +17,7 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
 
 use super::block::RowBlock;
+use super::off_cpu::OffCpu;
 
 /// Maximum number of spans in a chunk.
 pub(super) const CHUNK_SPANS: usize = 4096;
@@ -55,6 +56,8 @@ pub(super) struct Node {
     /// Duration and site of the longest span; durations saturate at `u32::MAX`.
     pub(super) longest_ns: u32,
     pub(super) site: SiteId,
+    /// State of the longest span.
+    pub(super) off_cpu: Option<OffCpu>,
     /// Bit `s % 32` is set for every site `s` that occurs.
     pub(super) sites: u32,
 }
@@ -65,6 +68,7 @@ impl Node {
         end_ns: i64::MIN,
         longest_ns: 0,
         site: SiteId(0),
+        off_cpu: None,
         sites: 0,
     };
 
@@ -74,6 +78,7 @@ impl Node {
         if other.longest_ns >= self.longest_ns {
             self.longest_ns = other.longest_ns;
             self.site = other.site;
+            self.off_cpu = other.off_cpu;
         }
         self.sites |= other.sites;
     }
@@ -94,6 +99,7 @@ pub(super) struct Chunk {
     pub(super) sites: Vec<SiteId>,
     pub(super) long_ns: Vec<(u32, u64)>,
     pub(super) args: Vec<(u32, Box<[ArgValue]>)>,
+    off_cpu: Vec<(u32, OffCpu)>,
     pub(super) levels: [Vec<Node>; LEVELS],
 }
 
@@ -134,6 +140,12 @@ impl Chunk {
         self.begin_ns[i].saturating_add_unsigned(self.duration_ns(i))
     }
 
+    /// Returns the state of a span that did not run for most of its time.
+    #[inline]
+    pub(super) fn off_cpu(&self, i: usize) -> Option<OffCpu> {
+        state_of(&self.off_cpu, i)
+    }
+
     /// Appends the spans `from..to` of a block.
     fn extend(&mut self, block: &RowBlock, from: usize, to: usize) {
         let first = self.len();
@@ -152,6 +164,9 @@ impl Chunk {
         let range = within(&block.args, from, to);
         self.args
             .extend(range.iter().map(|(i, args)| (here(*i), args.clone())));
+        let range = within(&block.off_cpu, from, to);
+        self.off_cpu
+            .extend(range.iter().map(|&(i, state)| (here(i), state)));
         self.sum_up(first);
     }
 
@@ -168,13 +183,16 @@ impl Chunk {
         for from in (first * FANOUT..self.begin_ns.len()).step_by(FANOUT) {
             let to = self.begin_ns.len().min(from + FANOUT);
             let mut node = Node::NONE;
+            let mut longest = from;
             for i in from..to {
                 if self.duration_ns[i] >= node.longest_ns {
                     node.longest_ns = self.duration_ns[i];
-                    node.site = self.sites[i];
+                    longest = i;
                 }
                 node.sites |= site_bit(self.sites[i]);
             }
+            node.site = self.sites[longest];
+            node.off_cpu = state_of(&self.off_cpu, longest);
             node.begin_ns = self.begin_ns[from];
             node.end_ns = self.begin_ns[to - 1].saturating_add(i64::from(self.duration_ns[to - 1]));
             spans_level.push(node);
@@ -205,6 +223,9 @@ impl Chunk {
         let shift = |i: u32| i - at as u32;
         let long_at = self.long_ns.partition_point(|long| (long.0 as usize) < at);
         let args_at = self.args.partition_point(|args| (args.0 as usize) < at);
+        let off_cpu_at = self
+            .off_cpu
+            .partition_point(|state| (state.0 as usize) < at);
         let mut tail = Self {
             first_number: self.first_number + at as u64,
             begin_ns: self.begin_ns.split_off(at),
@@ -212,16 +233,30 @@ impl Chunk {
             sites: self.sites.split_off(at),
             long_ns: self.long_ns.split_off(long_at),
             args: self.args.split_off(args_at),
+            off_cpu: self.off_cpu.split_off(off_cpu_at),
             levels: Default::default(),
         };
         tail.long_ns
             .iter_mut()
             .for_each(|long| long.0 = shift(long.0));
         tail.args.iter_mut().for_each(|args| args.0 = shift(args.0));
+        tail.off_cpu
+            .iter_mut()
+            .for_each(|state| state.0 = shift(state.0));
         tail.sum_up(0);
         self.sum_up(at.saturating_sub(1));
         tail
     }
+}
+
+/// Returns the state of the span with an index.
+#[inline]
+fn state_of(states: &[(u32, OffCpu)], i: usize) -> Option<OffCpu> {
+    if states.is_empty() {
+        return None;
+    }
+    let at = states.binary_search_by_key(&(i as u32), |state| state.0);
+    Some(states[at.ok()?].1)
 }
 
 /// Reserves capacity for `len` entries, in steps that end exactly with a full chunk.
@@ -466,6 +501,7 @@ impl Row {
                 + chunk.duration_ns.capacity() * 4
                 + chunk.sites.capacity() * 4
                 + chunk.long_ns.capacity() * 16
+                + chunk.off_cpu.capacity() * 8
                 + nodes * size_of::<Node>()
         };
         self.chunks.iter().map(of).sum()

@@ -159,6 +159,7 @@ impl Archive {
         (survey.begin_ns, survey.end_ns) = (i64::MAX, i64::MIN);
         survey.first_ns = first_end_ns(&contents, &mut clock);
         survey.at = at as u32;
+        survey.thinned.set_catalog(&catalog);
         let mut walk = std::mem::take(&mut survey.walk);
         walk.part(&contents, &mut clock, survey);
         walk.list_open(survey, &contents, &mut clock);
@@ -208,6 +209,7 @@ impl Archive {
         origin_ns: i64,
         reader: &mut dyn PartReader,
     ) -> Result<bool, Error> {
+        reader.set_catalog(capture.catalog());
         while let Some(at) = range.left.checked_sub(1) {
             range.left = at;
             let entry = &self.parts[at];
@@ -398,6 +400,11 @@ pub(crate) type Settled = FxHashMap<(ThreadId, Span), u64>;
 
 /// Takes what is read, the last first.
 pub(crate) trait PartReader: Send + std::fmt::Debug {
+    /// The next spans are of this catalog.
+    fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
+        let _ = catalog;
+    }
+
     /// The next part has these spans that began before the range.
     fn settle(&mut self, early: Settled) {
         let _ = early;
@@ -433,6 +440,10 @@ impl PictureReader {
 }
 
 impl PartReader for PictureReader {
+    fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
+        self.thinned.set_catalog(catalog);
+    }
+
     fn part(&mut self, contents: &PartContents, clock: &mut Clock<'_>) {
         self.walk.part(contents, clock, &mut self.thinned);
     }

@@ -17,8 +17,8 @@ use vor_capture::reader::PartFrame;
 
 use super::backwards::{Moment, Opened, Visitor};
 use crate::store::{
-    FrameBlock, Layer, LayerTotals, MetricBins, RowBlock, Span, Store, Task, ThreadBlock, TrackId,
-    TrackKind,
+    FrameBlock, Layer, LayerTotals, MeasuredArgs, MetricBins, OffCpu, RowBlock, Span, Store, Task,
+    ThreadBlock, TrackId, TrackKind,
 };
 
 /// Spans, and what else a chart shows, thinned when it is too much.
@@ -36,6 +36,8 @@ pub(crate) struct Thinned {
     /// The thread that is being visited, which is not among the others.
     current: (ThreadId, Lanes),
     metrics: MetricBins,
+    catalog: Arc<Catalog>,
+    measured: MeasuredArgs,
 }
 
 /// The kept spans and tasks of a thread, the last first.
@@ -59,41 +61,52 @@ struct Tasks {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Lane {
     kept: RowBlock,
-    /// The longest short span of the last bin.
-    short: Option<Span>,
+    /// The longest short span of the last bin, and its state.
+    short: Option<(Span, Option<OffCpu>)>,
 }
 
 impl Lane {
     /// Adds a span; returns how many more are kept.
     #[inline]
-    fn add(&mut self, span: &Span, args: &[ArgValue], bin: Option<u32>) -> usize {
+    fn add(
+        &mut self,
+        span: &Span,
+        args: &[ArgValue],
+        off_cpu: Option<OffCpu>,
+        bin: Option<u32>,
+    ) -> usize {
         let Some(bin) = bin.filter(|&bin| span.duration_ns < 1 << bin) else {
             let flushed = self.flush();
             if !args.is_empty() {
                 self.kept.args.push((self.kept.len() as u32, args.into()));
             }
-            self.kept.push(span.begin_ns, span.duration_ns, span.site);
+            self.keep(span, off_cpu);
             return flushed + 1;
         };
         if let Some(short) = &mut self.short
-            && short.begin_ns >> bin == span.begin_ns >> bin
+            && short.0.begin_ns >> bin == span.begin_ns >> bin
         {
-            if span.duration_ns >= short.duration_ns {
-                *short = *span;
+            if span.duration_ns >= short.0.duration_ns {
+                *short = (*span, off_cpu);
             }
             return 0;
         }
         let flushed = self.flush();
-        self.short = Some(*span);
+        self.short = Some((*span, off_cpu));
         flushed
     }
 
+    fn keep(&mut self, span: &Span, off_cpu: Option<OffCpu>) {
+        let at = self.kept.len() as u32;
+        self.kept.off_cpu.extend(off_cpu.map(|state| (at, state)));
+        self.kept.push(span.begin_ns, span.duration_ns, span.site);
+    }
+
     fn flush(&mut self) -> usize {
-        let Some(short) = self.short.take() else {
+        let Some((short, off_cpu)) = self.short.take() else {
             return 0;
         };
-        self.kept
-            .push(short.begin_ns, short.duration_ns, short.site);
+        self.keep(&short, off_cpu);
         1
     }
 
@@ -102,6 +115,7 @@ impl Lane {
         self.flush();
         let before = std::mem::take(&mut self.kept);
         let (mut long, mut args) = (before.long_ns.iter(), before.args.into_iter().peekable());
+        let mut off_cpu = before.off_cpu.into_iter().peekable();
         let mut kept = 0;
         for (i, (&begin_ns, &short_ns)) in
             before.begin_ns.iter().zip(&before.duration_ns).enumerate()
@@ -117,7 +131,9 @@ impl Lane {
             };
             let args = args.next_if(|(at, _)| *at as usize == i);
             let is_long = duration_ns >= 1 << bin;
-            let added = self.add(&span, &[], Some(bin));
+            let off_cpu = off_cpu.next_if(|(at, _)| *at as usize == i);
+            let off_cpu = off_cpu.map(|(_, state)| state);
+            let added = self.add(&span, &[], off_cpu, Some(bin));
             if is_long && let Some((_, values)) = args {
                 self.kept.args.push((self.kept.len() as u32 - 1, values));
             }
@@ -140,7 +156,14 @@ impl Thinned {
             threads: FxHashMap::default(),
             current: (ThreadId(0), Lanes::default()),
             metrics: MetricBins::default(),
+            catalog: Arc::default(),
+            measured: MeasuredArgs::default(),
         }
+    }
+
+    /// Sets the catalog of the spans that follow.
+    pub(crate) fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
+        self.catalog = Arc::clone(catalog);
     }
 
     /// Thins to wider bins while there is too much.
@@ -309,6 +332,10 @@ impl Lane {
             .iter_mut()
             .for_each(|long| long.0 = last - long.0);
         row.args.iter_mut().for_each(|args| args.0 = last - args.0);
+        row.off_cpu.reverse();
+        row.off_cpu
+            .iter_mut()
+            .for_each(|state| state.0 = last - state.0);
         row
     }
 }
@@ -323,13 +350,14 @@ impl Visitor for Thinned {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize, args: &[ArgValue]) -> u32 {
         let (bin, is_within) = (self.bin, self.is_within(span.begin_ns, span.end_ns()));
+        let off_cpu = self.measured.off_cpu(&self.catalog, span, args);
         let lanes = &mut self.current.1;
         lanes.spans += 1;
         if depth >= lanes.rows.len() {
             lanes.rows.resize_with(depth + 1, Lane::default);
         }
         if is_within {
-            self.kept += lanes.rows[depth].add(span, args, bin);
+            self.kept += lanes.rows[depth].add(span, args, off_cpu, bin);
         }
         0
     }
@@ -396,12 +424,17 @@ impl Visitor for Thinned {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
+    use egui::Color32;
     use proptest::prelude::*;
-    use vor_capture::model::catalog::SiteId;
+    use vor_capture::filled;
+    use vor_capture::model::catalog::{SiteId, SiteInfo};
+    use vor_capture::model::measures::Measures;
 
     use super::*;
+    use crate::store::{PixelScale, RowPixels};
 
     proptest! {
         /// All long spans are kept, and of each bin the longest of the short spans. Nothing else is
@@ -423,9 +456,18 @@ mod tests {
                 at += duration_ns;
             }
             let mut thinned = Thinned::new((i64::MIN, i64::MAX), 1, max_spans);
+            let site = |_: &Span| {
+                let arg_names = Measures::CPU.arg_names().map(Into::into).collect();
+                Some(Arc::new(filled!(SiteInfo { arg_names })))
+            };
+            thinned.set_catalog(&Arc::new(filled!(Catalog {
+                sites: Arc::new(spans.iter().map(site).collect())
+            })));
+            let is_off_cpu = |span: &Span| span.duration_ns % 3 == 1;
             for span in spans.iter().rev() {
                 thinned.begin_track(ThreadId(0), TrackKind::Scopes, &[]);
-                thinned.enter(span, 0, &[]);
+                let args = [ArgValue::U64(span.duration_ns)];
+                thinned.enter(span, 0, if is_off_cpu(span) { &args } else { &[] });
             }
             thinned.keep_to_limit();
             let layer = thinned.layer(&Arc::default(), &Arc::default());
@@ -435,6 +477,25 @@ mod tests {
             prop_assert!(kept.iter().all(|span| spans.contains(span)));
             // The short span of the bin at the begin still waits for others.
             prop_assert!(kept.len() <= max_spans + 1);
+            // Their states are kept with them.
+            for i in 0..kept.len() {
+                let [begin_ns, end_ns] = [kept[i].begin_ns, kept[i].end_ns()];
+                let scale = PixelScale::new(begin_ns as f64, end_ns as f64, 64);
+                let state = Cell::new(None);
+                let color = |site, _, off_cpu| {
+                    if site == kept[i].site {
+                        state.set(off_cpu);
+                    }
+                    Color32::WHITE
+                };
+                let pixels = RowPixels {
+                    colors: &mut [Color32::TRANSPARENT; 64],
+                    wide: &mut Vec::new(),
+                };
+                row.paint(&scale, None, color, pixels);
+                let expected = is_off_cpu(&kept[i]).then_some(OffCpu::Unknown);
+                prop_assert_eq!(state.get(), expected, "{:?}", kept[i]);
+            }
             let bin_ns = layer.bin_ns();
             if bin_ns == 0 {
                 prop_assert_eq!(kept, spans);

@@ -5,7 +5,7 @@ use egui::{Align2, Color32, FontId, Rect, RichText, Sense, Ui, Vec2, pos2, vec2}
 use egui_kittest::Harness;
 use vor_viz::palette::vision::most_similar;
 use vor_viz::palette::{SCOPES, contrast, text_on};
-use vor_viz::theme::{Theme, UNIT, text};
+use vor_viz::theme::{Theme, UNIT, WaitMeaning, text};
 
 use crate::pictures;
 
@@ -194,9 +194,15 @@ fn meanings_differ_in_each_kind_of_colour_vision() {
     for (theme, _) in both() {
         let (found, where_it_is) = most_similar(&[theme.good, theme.warn, theme.bad]);
         assert!(found >= 0.12, "{found}: {where_it_is}");
-        let waits = Color32::from_gray(if theme.dark { 162 } else { 205 });
-        let (found, where_it_is) = most_similar(&[waits, theme.warn, theme.bad]);
-        assert!(found >= 0.1, "{found}: {where_it_is}");
+        let waits = WaitMeaning::ALL.map(|meaning| theme.wait(meaning));
+        let (found, where_it_is) = most_similar(&waits);
+        assert!(found >= 0.098, "{found}: {where_it_is}");
+        for color in waits {
+            for ground in [color, theme.dimmed(color)] {
+                let found = contrast(text_on(ground), ground);
+                assert!(found >= 4.5, "{found} on {ground:?}");
+            }
+        }
     }
 }
 

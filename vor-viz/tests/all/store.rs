@@ -244,7 +244,7 @@ fn painted(span: (i64, u64), scale: &PixelScale) -> Vec<bool> {
         colors: &mut colors,
         wide: &mut Vec::new(),
     };
-    store.tracks()[0].rows[0].paint(scale, None, |_, _| Color32::WHITE, pixels);
+    store.tracks()[0].rows[0].paint(scale, None, |_, _, _| Color32::WHITE, pixels);
     let is_painted = |color: &Color32| *color != Color32::TRANSPARENT;
     colors.iter().map(is_painted).collect()
 }
@@ -317,7 +317,7 @@ proptest! {
         row.paint(
             &scale,
             wanted.as_ref(),
-            |_, _| Color32::WHITE,
+            |_, _, _| Color32::WHITE,
             RowPixels {
                 colors: &mut colors,
                 wide: &mut wide,

@@ -1,9 +1,11 @@
 //! Waits in tables and lists: times of calls that the frames cut, and the holders of locks.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use egui::{Theme as Shade, vec2};
+use egui::{Color32, Theme as Shade, vec2};
 use egui_kittest::{Harness, kittest::Queryable};
+use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
@@ -12,9 +14,12 @@ use vor_capture::model::measures::Measures;
 use vor_capture::model::waits;
 use vor_viz::bars::Thresholds;
 use vor_viz::find::{Listed, Order};
+use vor_viz::flame::ColorBy;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::scopes::{Job, ScopeRow, ScopeSums};
-use vor_viz::store::{Extent, FrameBlock, Store};
+use vor_viz::store::{Extent, FrameBlock, OffCpu, PixelScale, RowPixels, Store};
+use vor_viz::theme::{Theme, WaitMeaning};
+use vor_viz::view::SpanRef;
 
 use crate::pictures;
 
@@ -287,4 +292,152 @@ fn waits_are_listed_by_their_holders() {
     harness.run();
     assert!(harness.query_by_label("sort by held by").is_none());
     assert_eq!(harness.state().find().found().unwrap().count, 8);
+}
+
+#[test]
+fn the_chart_colours_spans_by_what_their_threads_did() {
+    for shade in [Shade::Dark, Shade::Light] {
+        let mut harness = panel(Tab::Metrics, shade, |panel| {
+            panel.chart_mut().set_color_by(ColorBy::Wait);
+        });
+        harness.get_by_label("what colours tell").hover();
+        harness.run();
+        harness.run();
+        for meaning in WaitMeaning::ALL {
+            harness.get_by_label(meaning.text());
+        }
+        let theme = Theme::of(&harness.ctx.style_of(harness.ctx.theme()).visuals);
+        harness.hover_at(egui::pos2(1400.0, 600.0));
+        harness.run();
+        let picture = harness.render().unwrap();
+        let shows = |meaning: WaitMeaning| {
+            let [r, g, b, _] = theme.wait(meaning).to_array();
+            picture
+                .pixels()
+                .filter(|pixel| pixel.0[..3] == [r, g, b])
+                .count()
+                > 100
+        };
+        let shown = WaitMeaning::ALL.map(shows);
+        assert_eq!(shown, [true; 7], "{shade:?}");
+    }
+}
+
+proptest! {
+    /// A pixel has the state of the span whose call site it has, at any zoom.
+    #[test]
+    fn a_pixel_has_the_state_of_its_span(
+        spans in prop::collection::vec((0..200_u64, 1..3_000_u64, 0..6_u64), 1..300),
+        frames in 1..5_usize,
+        (from, zoom) in (0.0..1.0_f64, 0.0..1.0_f64),
+    ) {
+        let site = |i: usize| {
+            let args = Measures::WAITS.arg_names();
+            Some(Arc::new(filled!(SiteInfo {
+                name: format!("s{i}").into(),
+                arg_names: args.map(Into::into).collect(),
+            })))
+        };
+        let catalog = Arc::new(filled!(Catalog {
+            sites: Arc::new((0..spans.len()).map(site).collect()),
+        }));
+        let mut store = Store::new(10, usize::MAX);
+        let (mut at, mut number) = (0, 0);
+        for part in spans.chunks(spans.len().div_ceil(frames)) {
+            let mut batch = filled!(ThreadBatch { thread: ThreadId(0) });
+            for &(gap, duration, sixths) in part {
+                batch.start_ticks.push(at + gap);
+                batch.duration_ticks.push(duration);
+                number += 1;
+                batch.sites.push(SiteId(number));
+                at += gap + duration;
+                let off_cpu = duration * sixths / 5;
+                if sixths > 0 {
+                    let queued = if number % 2 == 0 { off_cpu } else { 0 };
+                    batch.args.push(filled!(SpanArgs {
+                        span: batch.sites.len() as u32 - 1,
+                        values: [off_cpu, queued, 1].map(ArgValue::U64).to_vec(),
+                    }));
+                }
+            }
+            let mut builder = TreeBuilder::new(10_000);
+            builder.add(&batch);
+            let frame = filled!(FrameSnapshot {
+                catalog: Arc::clone(&catalog),
+                end_ticks: at,
+                threads: builder.finish().threads,
+            });
+            store.push_block(FrameBlock::new(&frame, 0));
+        }
+        let expected = |site: SiteId| {
+            let (_, duration, sixths) = spans[site.0 as usize - 1];
+            let off_cpu = duration * sixths / 5;
+            let state = if site.0 % 2 == 0 { OffCpu::Queued } else { OffCpu::Blocked };
+            (off_cpu > duration - off_cpu).then_some(state)
+        };
+        let begin = from * at as f64;
+        let scale = PixelScale::new(begin, begin + (at as f64 * zoom.powi(3)).max(10.0), 500);
+        let mut colors = vec![Color32::TRANSPARENT; 500];
+        let wrong = Cell::new(None);
+        let mut wide = Vec::new();
+        store.tracks()[0].rows[0].paint(
+            &scale,
+            None,
+            |site, _, off_cpu| {
+                if off_cpu != expected(site) {
+                    wrong.set(Some((site, off_cpu)));
+                }
+                Color32::WHITE
+            },
+            RowPixels { colors: &mut colors, wide: &mut wide },
+        );
+        prop_assert_eq!(wrong.get(), None);
+        prop_assert!(wide.iter().all(|wide| wide.off_cpu == expected(wide.span.site)));
+    }
+}
+
+#[test]
+fn the_details_of_a_span_have_the_parts_of_its_time() {
+    for (site, names, texts) in [
+        (
+            ANSWER,
+            &["ran", "queued", "blocked"][..],
+            &["12.0 ms (40.0 %)", "3.00 ms (10.0 %)", "15.0 ms (50.0 %)"][..],
+        ),
+        (
+            COMPUTE,
+            &["ran", "queued", "blocked"],
+            &["2.20 ms (100.0 %)", "0 ns (0.0 %)"],
+        ),
+        (
+            PARSE,
+            &["ran", "off the CPU"],
+            &["200 µs (9.1 %)", "2.00 ms (90.9 %)"],
+        ),
+        (PLAIN, &[], &[]),
+    ] {
+        let mut harness = panel(Tab::Metrics, Shade::Dark, |panel| {
+            let tracks = panel.store().tracks().iter();
+            let rows = tracks.map(|track| (track.id, &track.rows[0]));
+            let mut spans = rows.flat_map(|(track, row)| {
+                let spans = row.spans(i64::MIN, i64::MAX);
+                spans.map(move |span| SpanRef {
+                    track,
+                    row: 0,
+                    span,
+                })
+            });
+            let focus = spans.find(|focus| focus.span.site == site);
+            drop(spans);
+            panel.view_mut().focus = focus;
+        });
+        harness.run();
+        for name in ["ran", "queued", "blocked", "off the CPU"] {
+            let is_shown = harness.query_by_label(name).is_some();
+            assert_eq!(is_shown, names.contains(&name), "{name} of {site:?}");
+        }
+        for text in texts {
+            assert!(harness.query_all_by_label(text).count() > 0, "{text}");
+        }
+    }
 }
