@@ -478,12 +478,12 @@ mod tests {
             // The short span of the bin at the begin still waits for others.
             prop_assert!(kept.len() <= max_spans + 1);
             // Their states are kept with them.
-            for i in 0..kept.len() {
-                let [begin_ns, end_ns] = [kept[i].begin_ns, kept[i].end_ns()];
+            for span in &kept {
+                let [begin_ns, end_ns] = [span.begin_ns, span.end_ns()];
                 let scale = PixelScale::new(begin_ns as f64, end_ns as f64, 64);
                 let state = Cell::new(None);
                 let color = |site, _, off_cpu| {
-                    if site == kept[i].site {
+                    if site == span.site {
                         state.set(off_cpu);
                     }
                     Color32::WHITE
@@ -493,8 +493,8 @@ mod tests {
                     wide: &mut Vec::new(),
                 };
                 row.paint(&scale, None, color, pixels);
-                let expected = is_off_cpu(&kept[i]).then_some(OffCpu::Unknown);
-                prop_assert_eq!(state.get(), expected, "{:?}", kept[i]);
+                let expected = is_off_cpu(span).then_some(OffCpu::Unknown);
+                prop_assert_eq!(state.get(), expected, "{:?}", span);
             }
             let bin_ns = layer.bin_ns();
             if bin_ns == 0 {

@@ -330,6 +330,8 @@ proptest! {
         spans in prop::collection::vec((0..200_u64, 1..3_000_u64, 0..6_u64), 1..300),
         frames in 1..5_usize,
         (from, zoom) in (0.0..1.0_f64, 0.0..1.0_f64),
+        // In a few pixels, one shows the longest of hundreds.
+        width in prop_oneof![1..4_usize, 4..500_usize],
     ) {
         let site = |i: usize| {
             let args = Measures::WAITS.arg_names();
@@ -353,7 +355,7 @@ proptest! {
                 at += gap + duration;
                 let off_cpu = duration * sixths / 5;
                 if sixths > 0 {
-                    let queued = if number % 2 == 0 { off_cpu } else { 0 };
+                    let queued = if number.is_multiple_of(2) { off_cpu } else { 0 };
                     batch.args.push(filled!(SpanArgs {
                         span: batch.sites.len() as u32 - 1,
                         values: [off_cpu, queued, 1].map(ArgValue::U64).to_vec(),
@@ -372,12 +374,15 @@ proptest! {
         let expected = |site: SiteId| {
             let (_, duration, sixths) = spans[site.0 as usize - 1];
             let off_cpu = duration * sixths / 5;
-            let state = if site.0 % 2 == 0 { OffCpu::Queued } else { OffCpu::Blocked };
+            let state = match site.0.is_multiple_of(2) {
+                true => OffCpu::Queued,
+                false => OffCpu::Blocked,
+            };
             (off_cpu > duration - off_cpu).then_some(state)
         };
         let begin = from * at as f64;
-        let scale = PixelScale::new(begin, begin + (at as f64 * zoom.powi(3)).max(10.0), 500);
-        let mut colors = vec![Color32::TRANSPARENT; 500];
+        let scale = PixelScale::new(begin, begin + (4.0 * at as f64 * zoom.powi(2)).max(10.0), width);
+        let mut colors = vec![Color32::TRANSPARENT; width];
         let wrong = Cell::new(None);
         let mut wide = Vec::new();
         store.tracks()[0].rows[0].paint(
