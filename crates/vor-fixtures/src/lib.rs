@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`even`] | captures whose frames and spans have lengths that a test can state |
 //! | [`captures`] | captures from a seed, and the frames that reading them must return |
+//! | [`framed`] | captures of random programs with frames, tasks and drops, and damaged ones |
+//! | [`recorded`] | the spans of a capture as a list, and their sums in any range |
 //! | [`programs`] | spans of random programs, and the self time of their stacks |
 //! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
@@ -41,6 +43,7 @@ pub mod captures;
 pub mod cpu_time;
 pub mod decoded;
 pub mod even;
+pub mod framed;
 pub mod invariants;
 pub mod json;
 #[cfg(unix)]
@@ -57,6 +60,7 @@ pub mod payload;
 pub mod process;
 pub mod programs;
 pub mod random;
+pub mod recorded;
 pub mod reference;
 pub mod sealed;
 pub mod server;

@@ -5,9 +5,10 @@
 //! or ends, which knows nothing of frames, rows or walks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::judge::judge;
 use crate::pictures;
 use crate::pointer::hover;
 use crate::scopes_data::catalog_of;
@@ -16,6 +17,7 @@ use egui_kittest::{Harness, kittest::Queryable};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_fixtures::Random;
 use vor_fixtures::random::{rounds, seeds};
+use vor_fixtures::recorded::{Measured, Recorded, RecordedSpan};
 use vor_fixtures::views::BEGIN;
 use vor_viz::bars::Thresholds;
 use vor_viz::icicle::{StackKey, StackOptions, Stacks};
@@ -23,89 +25,6 @@ use vor_viz::panel::{Panel, Tab};
 use vor_viz::scopes::{Job, ScopeRows, ScopeSums};
 use vor_viz::store::{Extent, FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock, TrackKind};
 use vor_viz::view::SpanRef;
-
-/// A span of the expected ones: thread, depth, site, begin and end.
-type Span = (u32, usize, u32, i64, i64);
-
-/// The expected sums of a call site.
-#[derive(Debug, Default, PartialEq)]
-struct Sums {
-    count: u64,
-    ended_count: u64,
-    total_ns: u64,
-    self_ns: u64,
-    durations_ns: u64,
-    longest_ns: u64,
-}
-
-/// Returns whether a span is in a range. One of zero duration is in the range that ends with it.
-fn is_in(range: &Range<i64>, &(.., begin, end): &Span) -> bool {
-    let begins_in_time = begin < range.end || (begin == end && begin == range.end);
-    end > range.start && begins_in_time
-}
-
-/// Adds the time of one thread: between two moments at which anything begins or ends, all open
-/// sites are open, and the innermost span is the deepest one.
-fn sweep(spans: &[Span], range: &Range<i64>, sums: &mut BTreeMap<u32, Sums>) {
-    let ends = spans.iter().flat_map(|span| [span.3, span.4]);
-    let ends = ends.chain([range.start, range.end]);
-    let moments: BTreeSet<i64> = ends
-        .filter(|ns| (range.start..=range.end).contains(ns))
-        .collect();
-    let moments: Vec<i64> = moments.into_iter().collect();
-    let mut sorted = spans.to_vec();
-    sorted.sort_by_key(|span| span.3);
-    for (from, to) in moments.iter().zip(&moments[1..]) {
-        let ns = to.abs_diff(*from);
-        let begun = &sorted[..sorted.partition_point(|span| span.3 <= *from)];
-        let open: Vec<&Span> = begun.iter().filter(|span| span.4 >= *to).collect();
-        let sites: BTreeSet<u32> = open.iter().map(|span| span.2).collect();
-        for site in sites {
-            sums.get_mut(&site).unwrap().total_ns += ns;
-        }
-        if let Some(innermost) = open.iter().max_by_key(|span| span.1) {
-            sums.get_mut(&innermost.2).unwrap().self_ns += ns;
-        }
-    }
-}
-
-/// Returns the expected sums of scopes in a range.
-fn expected(spans: &[Span], range: &Range<i64>) -> BTreeMap<u32, Sums> {
-    let mut sums: BTreeMap<u32, Sums> = BTreeMap::new();
-    for span in spans.iter().filter(|span| is_in(range, span)) {
-        let (.., begin, end) = *span;
-        let sums = sums.entry(span.2).or_default();
-        sums.count += 1;
-        sums.ended_count += u64::from(end <= range.end);
-        sums.durations_ns += end.abs_diff(begin);
-        sums.longest_ns = sums.longest_ns.max(end.abs_diff(begin));
-    }
-    let threads: BTreeSet<u32> = spans.iter().map(|span| span.0).collect();
-    for thread in threads {
-        let own = spans.iter().copied();
-        let own: Vec<Span> = own
-            .filter(|span| span.0 == thread && is_in(range, span))
-            .collect();
-        sweep(&own, range, &mut sums);
-    }
-    sums
-}
-
-fn found(rows: &ScopeRows, kind: TrackKind) -> BTreeMap<u32, Sums> {
-    let rows = rows.rows.iter().filter(|row| row.kind == kind);
-    let sums = rows.map(|row| {
-        let sums = Sums {
-            count: row.count,
-            ended_count: row.ended_count,
-            total_ns: row.total_ns,
-            self_ns: row.self_ns,
-            durations_ns: row.durations_ns,
-            longest_ns: row.max_ns,
-        };
-        (row.site.0, sums)
-    });
-    sums.collect()
-}
 
 fn table(store: &Store, frames: (usize, usize), extent: Extent) -> ScopeRows {
     let mut job: Job<ScopeSums> = Job::default();
@@ -124,19 +43,31 @@ fn stacks(store: &Store, frames: (usize, usize), extent: Extent) -> Stacks {
 }
 
 /// Returns the scopes and the tasks of a program in the store's time.
-fn spans_of(program: &Program, store: &Store) -> [Vec<Span>; 2] {
-    let origin = store.frames()[0].begin_ns;
-    let at = |ns: u64| origin + ns as i64;
-    let scopes = program.rows.iter();
-    let scopes = scopes.map(|&(thread, depth, site, begin, end)| {
-        // Times of rows count from the first mark.
-        (thread, depth, site, at(begin), at(end))
+fn recorded(program: &Program, store: &Store) -> Recorded {
+    let origin_ns = store.frames()[0].begin_ns;
+    let at = |ns: u64| origin_ns + ns as i64;
+    let spans = program.rows.iter();
+    // Times of rows count from the first mark.
+    let spans = spans.map(|&(thread, depth, site, begin, end)| RecordedSpan {
+        thread,
+        depth,
+        site,
+        begin_ns: at(begin),
+        end_ns: at(end),
     });
-    let tasks = program.tasks.iter().flatten().map(|task| {
-        let begin = at(task.start_ticks - BEGIN);
-        (0, 0, task.site.0, begin, begin + task.duration_ticks as i64)
+    let tasks = program.tasks.iter().flatten().map(|task| RecordedSpan {
+        // Those of a frame have ascending ids by thread.
+        thread: (task.id % 3) as u32,
+        depth: 0,
+        site: task.site.0,
+        begin_ns: at(task.start_ticks - BEGIN),
+        end_ns: at(task.end_ticks() - BEGIN),
     });
-    [scopes.collect(), tasks.collect()]
+    Recorded {
+        spans: spans.collect(),
+        tasks: tasks.collect(),
+        ..Recorded::default()
+    }
 }
 
 fn selections(frames: usize, random: &mut Random) -> Vec<(usize, usize)> {
@@ -156,29 +87,15 @@ fn sums_match_a_sweep_over_all_spans() {
         let program = truth::program(seed);
         let replay = truth::open(&program);
         let store = replay.store();
-        let [scopes, tasks] = spans_of(&program, store);
+        let recorded = recorded(&program, store);
         for frames in selections(store.frames().len(), &mut Random(seed)) {
             let case = format!("seed {seed}, frames {frames:?}");
-            let time = store.time_of(frames.0..frames.1 + 1).unwrap();
             let rows = table(store, frames, Extent::Clipped);
-            assert_eq!(
-                found(&rows, TrackKind::Scopes),
-                expected(&scopes, &time),
-                "{case}"
-            );
-            // Tasks overlap, so their parts are added up.
-            let mut parts: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-            for task in tasks.iter().filter(|task| is_in(&time, task)) {
-                let sums = parts.entry(task.2).or_default();
-                let part_ns = task.4.min(time.end) - task.3.max(time.start);
-                *sums = (sums.0 + 1, sums.1 + part_ns as u64);
-            }
-            let tasks = found(&rows, TrackKind::Tasks);
-            let of_tasks = tasks.iter().map(|(site, sums)| {
-                assert_eq!(sums.self_ns, 0, "{case}");
-                (*site, (sums.count, sums.total_ns))
-            });
-            assert_eq!(of_tasks.collect::<BTreeMap<_, _>>(), parts, "{case}");
+            let measured = Measured {
+                time: store.time_of(frames.0..frames.1 + 1).unwrap(),
+                is_whole: false,
+            };
+            judge(&rows, &recorded, &measured, &case);
             late += rows
                 .rows
                 .iter()

@@ -13,6 +13,7 @@ mod flame;
 mod following;
 mod headless;
 mod icicle;
+mod judge;
 mod live;
 mod live_marks;
 mod looks;

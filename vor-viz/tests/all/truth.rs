@@ -11,22 +11,20 @@
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::headless::User;
 use egui::{Color32, ImageData, Shape, TextureId, vec2};
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
-use vor_capture::model::batch::{AsyncSpan, SpanBatch, ThreadBatch};
+use vor_capture::model::batch::{AsyncSpan, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
-use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::Capture;
 use vor_capture::stats::StatsBuilder;
 use vor_fixtures::Random;
+use vor_fixtures::framed::{self, Ended, Ending};
 use vor_fixtures::random::{rounds, seeds};
-use vor_fixtures::views::{self, BEGIN, Row};
+use vor_fixtures::views::{self, Row};
 use vor_viz::flame::FlameChart;
 use vor_viz::replay::ReplayState;
 use vor_viz::scopes::ScopeTable;
@@ -47,130 +45,52 @@ pub struct Program {
 pub fn program(seed: u64) -> Program {
     let mut random = Random(seed);
     let made = views::make(seed, 300 + random.below(3_000));
-    let catalog = views::catalog();
-    let mut threads: Vec<ThreadBatch> = (0..3)
-        .map(|thread| {
-            filled!(ThreadBatch {
+    let mut threads: Vec<Ended> = (0..3)
+        .map(|thread| Ended {
+            spans: filled!(ThreadBatch {
                 thread: ThreadId(thread)
-            })
+            }),
+            drops: Vec::new(),
         })
         .collect();
     for ended in made.batches.iter().flat_map(|batch| &batch.threads) {
-        let all = &mut threads[ended.thread.0 as usize];
+        let all = &mut threads[ended.thread.0 as usize].spans;
         all.start_ticks.extend(&ended.start_ticks);
         all.duration_ticks.extend(&ended.duration_ticks);
         all.sites.extend(&ended.sites);
     }
-    let end_ticks =
-        |thread: &ThreadBatch, i: usize| thread.start_ticks[i] + thread.duration_ticks[i];
-    let last = threads
-        .iter()
-        .map(|thread| end_ticks(thread, thread.len() - 1))
-        .max()
-        .unwrap();
-    // Some marks are anywhere; others are where a span ends, so that it ends exactly with its
-    // frame.
-    let mut marks = vec![BEGIN, last];
-    for _ in 0..1 + random.below(30) {
-        let thread = &threads[random.below(3)];
-        let end = end_ticks(thread, random.below(thread.len()));
-        marks.push(if random.below(2) == 0 {
-            end
-        } else {
-            BEGIN + 1 + random.below((last - BEGIN) as usize) as u64
-        });
-    }
-    marks.sort_unstable();
-    marks.dedup();
-
-    let mut encoder = Encoder::new(Header {
-        file_id: seed,
-        pid: 42,
-        flags: Header::KEEPS_SPANS,
-        start_unix_ns: catalog.timeline.syncs()[0].unix_ns,
-        start_ticks: BEGIN,
-    });
-    let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
-    for record in [
-        RecordRef::Clock(&catalog.timeline.syncs()[0]),
-        RecordRef::Sites {
-            first: SiteId(1),
-            sites: &catalog.sites,
-        },
-        RecordRef::Threads {
-            first: ThreadId(0),
-            threads: &catalog.threads,
-        },
-    ] {
-        encoder.encode(record, &mut bytes);
-    }
-    let mut done = [0; 3];
-    let mut tasks = Vec::new();
-    for (index, pair) in marks.windows(2).enumerate() {
-        let (start_ticks, mark) = (pair[0], pair[1]);
-        let mut span_count = 0;
-        let mut own_tasks = Vec::new();
-        let batches = threads.iter().zip(&mut done).map(|(thread, done)| {
-            let from = *done;
-            while *done < thread.len() && end_ticks(thread, *done) <= mark {
-                *done += 1;
-            }
-            span_count += (*done - from) as u64;
-            let mut batch = filled!(ThreadBatch {
-                thread: thread.thread,
-                start_ticks: thread.start_ticks[from..*done].to_vec(),
-                duration_ticks: thread.duration_ticks[from..*done].to_vec(),
-                sites: thread.sites[from..*done].to_vec()
-            });
-            if random.below(3) == 0 {
-                let end = start_ticks + 1 + random.below((mark - start_ticks) as usize) as u64;
-                let begin = BEGIN + random.below((end - BEGIN) as usize) as u64;
-                let task = filled!(AsyncSpan {
-                    id: (index * 3) as u64 + u64::from(thread.thread.0),
-                    site: SiteId(1 + random.below(6) as u32),
-                    start_ticks: begin,
-                    duration_ticks: end - begin,
-                });
-                batch.async_spans.push(task);
-                own_tasks.push(task);
-            }
-            batch
-        });
-        let batch = filled!(SpanBatch {
-            catalog: Arc::clone(&catalog),
-            threads: batches.collect(),
-        });
-        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-        let frame = filled!(FrameSnapshot {
-            catalog: Arc::clone(&catalog),
-            index: index as u64,
-            start_ticks,
-            end_ticks: mark,
-            span_count
-        });
-        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
-        tasks.push(own_tasks);
-    }
-    encoder.close(&catalog, &mut bytes);
+    let count = 1 + random.below(30);
+    let marks = framed::marks(&mut random, &threads, count);
+    let ending = Ending {
+        is_marked: true,
+        is_closed: true,
+    };
+    let catalog = (&views::catalog(), seed);
+    let framed = framed::record(&mut random, catalog, &threads, &marks, ending);
     Program {
-        bytes,
+        bytes: framed.bytes,
         rows: made.rows,
         marks,
-        tasks,
+        tasks: framed.tasks,
     }
 }
 
 /// Opens a program's capture and waits until it is fully loaded.
 pub fn open(program: &Program) -> ReplayState {
-    let mut replay = ReplayState::from_bytes(program.bytes.clone(), "made").unwrap();
+    let replay = open_bytes(program.bytes.clone());
+    assert_eq!(replay.store().frames().len(), program.marks.len() - 1);
+    replay
+}
+
+/// Opens a capture and waits until it is fully loaded.
+pub fn open_bytes(bytes: Vec<u8>) -> ReplayState {
+    let mut replay = ReplayState::from_bytes(bytes, "made").unwrap();
     let (ctx, begin) = (egui::Context::default(), Instant::now());
     while !replay.is_settled() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{replay:.0?}");
         thread::sleep(Duration::from_micros(100));
         replay.poll(&ctx);
     }
-    assert_eq!(replay.store().frames().len(), program.marks.len() - 1);
     replay
 }
 
