@@ -74,16 +74,32 @@ fn frames_from(
         })
     });
     all.filter(move |frame| {
-        let length_ns = (f64::from(frame.duration_ms) * 1e6) as i64;
-        frame.begin_ns < end_ns && frame.begin_ns.saturating_add(length_ns) > begin_ns
+        let length_ns = (f64::from(frame.duration_ms) * 1e6).round() as i64;
+        overlaps(
+            (frame.begin_ns, frame.begin_ns.saturating_add(length_ns)),
+            (begin_ns, end_ns),
+        )
     })
 }
 
-/// Returns the slowest of some frames of the store.
-fn slowest_stored(store: &Store, (first, last): (usize, usize), most: usize) -> Vec<SlowFrame> {
+/// Returns whether a frame with this begin and end overlaps a time.
+fn overlaps((begin_ns, end_ns): (i64, i64), time_ns: (i64, i64)) -> bool {
+    begin_ns < time_ns.1 && end_ns > time_ns.0
+}
+
+/// Returns the slowest of some frames of the store; with a time, only those that overlap it.
+fn slowest_stored(
+    store: &Store,
+    (first, last): (usize, usize),
+    time_ns: Option<(i64, i64)>,
+    most: usize,
+) -> Vec<SlowFrame> {
     let end = (last + 1).min(store.frames().len());
     let frames = (first.min(end)..end).zip(store.frames().range(first.min(end)..end));
-    let all = frames.map(|(index, frame)| SlowFrame {
+    let within = frames.filter(|(_, frame)| {
+        time_ns.is_none_or(|time_ns| overlaps((frame.begin_ns, frame.end_ns), time_ns))
+    });
+    let all = within.map(|(index, frame)| SlowFrame {
         place: FramePlace::Store(store.id_at(index)),
         number: frame.number,
         begin_ns: frame.begin_ns,
@@ -169,16 +185,123 @@ impl SlowFrames {
                 slowest(listed.into_iter().chain(more), MOST)
             }
             None => {
-                let frames = match time_ns {
-                    Some((begin_ns, end_ns)) => {
-                        let last = store.frame_at(end_ns.saturating_sub(1));
-                        store.frame_at(begin_ns).zip(last)
-                    }
-                    None => view.shown_frames(store),
-                };
-                let slowest = |frames| slowest_stored(store, frames, MOST);
-                frames.map_or_else(Vec::new, slowest)
+                let slowest = |frames| slowest_stored(store, frames, time_ns, MOST);
+                view.shown_frames(store).map_or_else(Vec::new, slowest)
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::replay::FrameSummaryRow;
+    use crate::store::FrameEntry;
+
+    /// The gap before a frame and its length in nanoseconds. One without a length is lost.
+    type Given = (i64, i64);
+
+    fn times(frames: &[Given]) -> Vec<(i64, i64)> {
+        let mut at = 0;
+        let place = |&(gap, length): &Given| {
+            let begin = at + gap;
+            at = begin + length;
+            (begin, at)
+        };
+        frames.iter().map(place).collect()
+    }
+
+    /// Returns the places of the slowest frames that overlap a time.
+    fn expected(frames: &[Given], time_ns: Option<(i64, i64)>) -> Vec<usize> {
+        let times = times(frames);
+        let overlaps = |&at: &usize| {
+            let (begin, end) = times[at];
+            begin < end && time_ns.is_none_or(|(from, to)| begin < to && end > from)
+        };
+        let mut slowest: Vec<usize> = (0..times.len()).filter(overlaps).collect();
+        slowest.sort_by_key(|&at| (Reverse(times[at].1 - times[at].0), at));
+        slowest.truncate(MOST);
+        slowest
+    }
+
+    fn store(frames: &[Given]) -> Store {
+        let mut store = Store::new(frames.len().max(1), usize::MAX);
+        for (number, (begin_ns, end_ns)) in (0..).zip(times(frames)) {
+            store.push_frame(FrameEntry {
+                number,
+                begin_ns,
+                end_ns,
+                lost_records: u64::from(begin_ns == end_ns),
+                ..FrameEntry::default()
+            });
+        }
+        store
+    }
+
+    fn push(summary: &mut Summary, time_ns: (i64, i64)) {
+        summary.push(&FrameSummaryRow {
+            number: Some(summary.frames()),
+            time_ns: (time_ns.0 < time_ns.1).then_some(time_ns),
+            spans: 0,
+            dropped_spans: 0,
+            is_damaged: false,
+        });
+    }
+
+    /// Draws frames that are short enough for a summary to be exact.
+    fn frames() -> impl Strategy<Value = Vec<Given>> {
+        let length = prop_oneof![9 => 1..200_000_i64, 2 => 1..20_i64, 2 => Just(0)];
+        prop::collection::vec((prop_oneof![4 => Just(0), 1 => 0..900_i64], length), 1..300)
+    }
+
+    /// Returns the time from one moment to another: each is near the begin or the end of a frame.
+    fn time(frames: &[Given], ends: [(prop::sample::Index, bool, i64); 2]) -> (i64, i64) {
+        let times = times(frames);
+        let moment = |(at, is_end, near): (prop::sample::Index, bool, i64)| {
+            let (begin, end) = *at.get(&times);
+            near + if is_end { end } else { begin }
+        };
+        let [from, to] = ends.map(moment);
+        (from.min(to), from.max(to) + 1)
+    }
+
+    fn ends() -> impl Strategy<Value = [(prop::sample::Index, bool, i64); 2]> {
+        let end = || (any::<prop::sample::Index>(), any::<bool>(), -3..3_i64);
+        (end(), end()).prop_map(|(from, to)| [from, to])
+    }
+
+    proptest! {
+        #[test]
+        fn the_store_has_the_slowest_frames_of_a_time(
+            frames in frames(), ends in ends(), has_time in any::<bool>(),
+        ) {
+            let (store, view) = (store(&frames), View::default());
+            let time_ns = has_time.then(|| time(&frames, ends));
+            let scope = time_ns.map(|(begin_ns, end_ns)| Scope::Time { begin_ns, end_ns });
+            let mut list = SlowFrames::default();
+            list.update(&store, &view, scope, None);
+            let found = list.frames.iter().map(|frame| frame.number as usize);
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected(&frames, time_ns));
+        }
+
+        /// A list that grows with the summary is that of the whole summary.
+        #[test]
+        fn a_summary_has_the_slowest_frames_of_a_time(
+            frames in frames(), ends in ends(), has_time in any::<bool>(), step in 1..200_usize,
+        ) {
+            let (store, view) = (Store::new(1, 1), View::default());
+            let time_ns = has_time.then(|| time(&frames, ends));
+            let scope = time_ns.map(|(begin_ns, end_ns)| Scope::Time { begin_ns, end_ns });
+            let (mut list, mut summary) = (SlowFrames::default(), Summary::default());
+            for times in times(&frames).chunks(step) {
+                times.iter().for_each(|time_ns| push(&mut summary, *time_ns));
+                list.update(&store, &view, scope, Some(&summary));
+            }
+            let found = list.frames.iter().map(|frame| frame.number as usize);
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected(&frames, time_ns));
+            prop_assert_eq!(&list.frames, &slowest_frames(&summary, time_ns, MOST));
+        }
     }
 }

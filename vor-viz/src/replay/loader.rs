@@ -656,8 +656,7 @@ impl Loader {
                 Some(Ok(summary)) => summaries.push(summary_row(&summary, &mut mapper, origin_ns)),
                 Some(Err(error)) if error.is_corrupt() => summaries.push(FrameSummaryRow {
                     number: None,
-                    duration_ms: f32::NAN,
-                    begin_ns: None,
+                    time_ns: None,
                     spans: 0,
                     dropped_spans: 0,
                     is_damaged: true,
@@ -695,13 +694,10 @@ fn summary_row(
     mapper: &mut TickMapper<'_>,
     origin_ns: i64,
 ) -> FrameSummaryRow {
-    let end_ns = mapper.unix_ns(summary.end_ticks);
-    let begin_ns = mapper.unix_ns(summary.start_ticks);
-    let length_ns = end_ns.saturating_sub(begin_ns);
+    let mut ns = |ticks| mapper.unix_ns(ticks).saturating_sub(origin_ns);
     FrameSummaryRow {
         number: Some(summary.index),
-        begin_ns: Some(begin_ns.saturating_sub(origin_ns)),
-        duration_ms: (length_ns as f64 / 1e6) as f32,
+        time_ns: Some((ns(summary.start_ticks), ns(summary.end_ticks))),
         spans: summary.span_count,
         dropped_spans: summary.dropped_spans,
         is_damaged: summary.lost_records > 0,

@@ -22,10 +22,9 @@ const BEGIN_STEP: usize = 64;
 pub(crate) struct FrameSummaryRow {
     /// The one that the program gave it; `None` if the frame was lost.
     pub(crate) number: Option<u64>,
-    /// NaN if the frame was lost.
-    pub(crate) duration_ms: f32,
-    /// Its begin in nanoseconds since that of the first frame; `None` if the frame was lost.
-    pub(crate) begin_ns: Option<i64>,
+    /// Its begin and end in nanoseconds since the begin of the first frame; `None` if the frame was
+    /// lost.
+    pub(crate) time_ns: Option<(i64, i64)>,
     pub(crate) spans: u64,
     pub(crate) dropped_spans: u64,
     pub(crate) is_damaged: bool,
@@ -36,11 +35,11 @@ pub(crate) struct FrameSummaryRow {
 pub struct Summary {
     durations_ms: MinMaxPyramid,
     /// The begin of every 64th frame, and the distance of each frame from the last of these. A lost
-    /// frame has the begin of the one before. Begins ascend.
+    /// frame begins at the end of the one before. Begins ascend.
     bases_ns: Vec<i64>,
     offsets_ns: Vec<f32>,
-    /// The last begin.
-    last_ns: i64,
+    /// The last begin and the last end.
+    last_ns: (i64, i64),
     numbers: FrameNumbers,
     frames: u64,
     troubled: Vec<(u64, OverviewMark)>,
@@ -55,7 +54,7 @@ impl Default for Summary {
             durations_ms: MinMaxPyramid::new(),
             bases_ns: Vec::new(),
             offsets_ns: Vec::new(),
-            last_ns: i64::MIN,
+            last_ns: (0, 0),
             numbers: FrameNumbers::default(),
             frames: 0,
             troubled: Vec::new(),
@@ -72,16 +71,20 @@ impl Summary {
         self.frames += 1;
         self.numbers.push(frame, row.number);
         if self.durations_ms.len() < MAX_FRAMES {
-            self.durations_ms.push(row.duration_ms);
+            let length_ns = row.time_ns.map(|(begin, end)| end.saturating_sub(begin));
+            let duration_ms = length_ns.map_or(f64::NAN, |ns| ns as f64 / 1e6);
+            self.durations_ms.push(duration_ms as f32);
         }
         if self.offsets_ns.len() < MAX_FRAMES {
-            let begin_ns = row.begin_ns.unwrap_or(self.last_ns).max(self.last_ns);
+            let (last_begin_ns, last_end_ns) = self.last_ns;
+            let (begin_ns, end_ns) = row.time_ns.unwrap_or((last_end_ns, last_end_ns));
+            let begin_ns = begin_ns.max(last_begin_ns);
             if self.offsets_ns.len().is_multiple_of(BEGIN_STEP) {
                 self.bases_ns.push(begin_ns);
             }
             let base_ns = self.bases_ns.last().copied().unwrap_or(begin_ns);
             self.offsets_ns.push(begin_ns.abs_diff(base_ns) as f32);
-            self.last_ns = begin_ns;
+            self.last_ns = (begin_ns, end_ns);
         }
         self.spans = self.spans.saturating_add(row.spans);
         self.dropped_spans = self.dropped_spans.saturating_add(row.dropped_spans);
@@ -118,8 +121,8 @@ impl Summary {
         &self.durations_ms
     }
 
-    /// Returns the begin of a frame in nanoseconds since that of the first one; of a lost frame,
-    /// that of the frame before.
+    /// Returns the begin of a frame in nanoseconds since that of the first one; of a lost frame, the
+    /// end of the frame before.
     #[must_use]
     pub fn begin_ns(&self, frame: u64) -> Option<i64> {
         let frame = usize::try_from(frame).ok()?;
