@@ -316,12 +316,34 @@ struct BySide {
 }
 
 /// Gathered sums of a row on one side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sums {
     count: u64,
     total_ns: u64,
     durations_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
     histogram: Histogram,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            total_ns: 0,
+            durations_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            histogram: Histogram::default(),
+        }
+    }
+}
+
+impl Sums {
+    fn percentile_ns(&self, quantile: f64) -> u64 {
+        let ns = self.histogram.value_at(quantile);
+        ns.clamp(self.min_ns, self.max_ns)
+    }
 }
 
 impl Merged {
@@ -368,6 +390,8 @@ impl Merged {
                 sums.count = sums.count.saturating_add(row.count);
                 sums.total_ns = sums.total_ns.saturating_add(row.total_ns);
                 sums.durations_ns = sums.durations_ns.saturating_add(row.durations_ns);
+                sums.min_ns = sums.min_ns.min(row.min_ns);
+                sums.max_ns = sums.max_ns.max(row.max_ns);
                 sums.histogram.merge(&row.histogram);
             }
         }
@@ -375,8 +399,8 @@ impl Merged {
             frame_ns: sums.total_ns as f64 / divisors[side],
             frame_count: sums.count as f64 / divisors[side],
             mean_ns: sums.durations_ns as f64 / sums.count.max(1) as f64,
-            p50_ns: sums.histogram.value_at(0.50),
-            p99_ns: sums.histogram.value_at(0.99),
+            p50_ns: sums.percentile_ns(0.50),
+            p99_ns: sums.percentile_ns(0.99),
         };
         self.rows = rows
             .into_iter()
