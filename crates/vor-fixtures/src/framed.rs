@@ -185,7 +185,11 @@ pub fn make(seed: u64) -> Framed {
     let mut random = Random(seed);
     let shape = shape(&mut random);
     let program = programs::run(random.next(), shape);
-    let mut catalog = Catalog::clone(&programs::catalog(shape.threads, shape.sites, shape.tick_ps));
+    let mut catalog = Catalog::clone(&programs::catalog(
+        shape.threads,
+        shape.sites,
+        shape.tick_ps,
+    ));
     // Ids differ from program to program, as from run to run.
     let turn = random.below(NAMES.len() * 2);
     let site = |i: usize| {

@@ -255,7 +255,10 @@ impl Recorded {
         let mut open: BTreeMap<u32, Vec<RecordedSpan>> = BTreeMap::new();
         for span in self.spans.iter_mut().rev() {
             let around = open.entry(span.thread).or_default();
-            while around.last().is_some_and(|last| last.begin_ns > span.begin_ns) {
+            while around
+                .last()
+                .is_some_and(|last| last.begin_ns > span.begin_ns)
+            {
                 around.pop();
             }
             span.depth = around.len();

@@ -28,6 +28,7 @@ mod ranges;
 mod replay;
 mod scopes;
 mod scopes_data;
+mod selections;
 mod steps;
 mod store;
 mod synthetic;
