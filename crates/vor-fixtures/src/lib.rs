@@ -16,7 +16,7 @@
 //! | [`invariants`] | rules that hold for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
-//! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
+//! | [`wire`], [`perfetto`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
 //! | [`process`] | tests in processes of their own |
 //! | [`mod@skip`] | reports of checks that do not run |
 //! | [`libraries`] | test libraries in place of NVIDIA's |
@@ -57,6 +57,7 @@ pub mod parquet_rows;
 #[cfg(feature = "pprof")]
 pub mod pprof;
 pub mod payload;
+pub mod perfetto;
 pub mod process;
 pub mod programs;
 pub mod random;
