@@ -66,7 +66,7 @@ impl ExportFormat {
 
 /// Writes the frames from the first to the last index, with the spans and tasks that end in them,
 /// and with their messages and metrics. Steps of a task are left out if the task began earlier or
-/// ends later.
+/// ends later, and so are frames that are lost.
 ///
 /// # Errors
 ///
@@ -134,7 +134,8 @@ fn write(
     let mut trees = TreeBuilder::new(usize::MAX);
     let steps = store.tracks().iter().flat_map(|track| &track.steps);
     let with_steps: FxHashSet<u64> = steps.map(|step| step.task).collect();
-    for frame in store.frames().iter().take(last + 1).skip(first) {
+    let frames = store.frames().iter().take(last + 1).skip(first);
+    for frame in frames.filter(|frame| !frame.is_lost()) {
         let threads = store
             .tracks()
             .iter()

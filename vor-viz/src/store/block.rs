@@ -71,10 +71,15 @@ impl FrameEntry {
     /// Returns its duration in milliseconds; NaN if its record was lost, so that nothing is known.
     #[must_use]
     pub fn duration_ms(&self) -> f64 {
-        match self.end_ns.saturating_sub(self.begin_ns) {
-            0 if self.lost_records > 0 => f64::NAN,
-            length_ns => length_ns as f64 / 1e6,
+        match self.is_lost() {
+            true => f64::NAN,
+            false => self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e6,
         }
+    }
+
+    /// Returns whether its record was lost: it is only a place between its neighbours.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost_records > 0 && self.begin_ns == self.end_ns
     }
 
     /// Returns the value of a column, if the frame has it.

@@ -292,8 +292,8 @@ fn ts(row: &Value) -> i64 {
 
 /// Returns the spans, tasks, steps and frames of a Chrome trace, as kind, name, begin and duration
 /// in nanoseconds.
-fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
-    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+pub(crate) fn in_chrome(trace: &[u8]) -> Vec<(String, String, i64, i64)> {
+    let events: Vec<Value> = serde_json::from_slice(trace).unwrap();
     let ns = |us: &Value| (us.as_f64().unwrap() * 1000.0).round() as i64;
     let name = |event: &Value| event["name"].as_str().unwrap().to_owned();
     let mut found = Vec::new();
@@ -372,7 +372,7 @@ fn the_selection_matches_the_capture() {
         })
         .collect();
     expected.sort();
-    let found = in_chrome(&folder.join("selection.json"));
+    let found = in_chrome(&std::fs::read(folder.join("selection.json")).unwrap());
     let only = |these: &[_], others: &[_]| {
         let others: std::collections::HashSet<_> = others.iter().cloned().collect();
         let only = these.iter().filter(|row| !others.contains(*row)).cloned();

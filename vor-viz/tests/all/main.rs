@@ -7,6 +7,7 @@ mod clipped;
 mod compare;
 mod cost;
 mod export;
+mod export_random;
 mod export_traces;
 mod find;
 mod flame;
