@@ -214,7 +214,9 @@ pub fn make(seed: u64) -> Framed {
             let before = all.spans.len();
             all.drops.push((before, ended.dropped_spans));
         }
-        all.spans.start_ticks.extend(&ended.start_ticks);
+        // A span without a duration at the first mark would be of no frame.
+        let start_ticks = ended.start_ticks.iter().map(|ticks| ticks + 1);
+        all.spans.start_ticks.extend(start_ticks);
         all.spans.duration_ticks.extend(&ended.duration_ticks);
         all.spans.sites.extend(&ended.sites);
     }
@@ -234,7 +236,8 @@ pub fn make(seed: u64) -> Framed {
 }
 
 /// Makes the capture of a random program, and damages most of them: bytes are flipped, overwritten
-/// or missing, records are missing or copied, or the end is.
+/// or missing, records are missing, or the end is. No record of the capture itself is copied, since
+/// that puts spans before earlier ones.
 pub fn make_damaged(seed: u64) -> Vec<u8> {
     let made = make(seed);
     let mut random = Random(!seed);
@@ -242,18 +245,16 @@ pub fn make_damaged(seed: u64) -> Vec<u8> {
         return made.bytes;
     }
     let donor = make(seed + 1_000_000).bytes;
-    let mutant = mutate(
-        &mut random,
-        &made.bytes,
-        &made.records,
-        &donor,
-        made.records[0],
-    );
-    let mut bytes = mutant.bytes;
+    let first = made.records[0];
+    let mut bytes = loop {
+        let mutant = mutate(&mut random, &made.bytes, &made.records, &donor, first);
+        if mutant.copied.is_none_or(|copied| copied.is_foreign) {
+            break mutant.bytes;
+        }
+    };
     // Flips in other places.
     for _ in 0..random.below(3) {
-        let from = made.records[0];
-        let at = from + random.below(bytes.len().saturating_sub(from));
+        let at = first + random.below(bytes.len().saturating_sub(first));
         if let Some(byte) = bytes.get_mut(at) {
             *byte ^= 1 << random.below(8);
         }

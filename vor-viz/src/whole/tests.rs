@@ -284,9 +284,10 @@ fn shape() -> impl Strategy<Value = Shape> {
         10..50_usize,
         1..40_usize,
         0..200_usize,
+        prop_oneof![Just(0), 1..90_usize],
     )
         .prop_map(
-            |(threads, spans, sites, max_depth, opens, max_batch, max_ticks)| Shape {
+            |(threads, spans, sites, max_depth, opens, max_batch, max_ticks, drops)| Shape {
                 threads,
                 spans,
                 sites,
@@ -294,7 +295,7 @@ fn shape() -> impl Strategy<Value = Shape> {
                 opens,
                 ends: 30,
                 max_batch,
-                drops: 0,
+                drops,
                 max_ticks,
                 tick_ps: 1_300,
             },

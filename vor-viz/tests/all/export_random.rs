@@ -106,6 +106,10 @@ fn exports_of_frames_are_those_of_vor_export() {
         let Some(opened) = Opened::new(make_damaged(seed)) else {
             continue;
         };
+        // Without marks, the only frame begins with its first span, which may have no duration.
+        if !opened.replay.info().marked {
+            continue;
+        }
         let mut random = Random(seed);
         for case in 0..3 {
             let [first, last] = opened.frames(&mut random);

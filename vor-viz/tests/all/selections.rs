@@ -39,12 +39,10 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a capture; `None` if it has no frame that can be read, or if copied records put frames
-    /// before earlier ones. The viewer takes frames to ascend.
+    /// Opens a capture; `None` if it has no frame that can be read.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         let by_frames = Recorded::of_frames(&bytes);
-        let frames = &by_frames.frames;
-        if frames.is_empty() || !frames.is_sorted_by_key(|frame| frame.begin_ns) {
+        if by_frames.frames.is_empty() {
             return None;
         }
         let replay = open_bytes(bytes.clone());
@@ -82,7 +80,7 @@ impl Opened {
     pub fn scope(&self, random: &mut Random) -> Scope {
         match random.below(5) {
             0 => Scope::Whole,
-            1 | 2 => {
+            1 | 2 if self.replay.info().marked => {
                 let [first, last] = self.frames(random);
                 Scope::Frames(first.place as usize, last.place as usize)
             }
