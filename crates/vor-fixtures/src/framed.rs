@@ -47,7 +47,9 @@ pub struct Ending {
 /// Draws marks: some are anywhere, others are where a span ends, so that it ends exactly with its
 /// frame. The first one is the begin, and the last one the end of all spans.
 pub fn marks(random: &mut Random, threads: &[Ended], count: usize) -> Vec<u64> {
-    let ends = threads.iter().filter(|thread| thread.spans.len() > 0);
+    let ends = threads
+        .iter()
+        .filter(|thread| !thread.spans.sites.is_empty());
     let ends: Vec<&ThreadBatch> = ends.map(|thread| &thread.spans).collect();
     let last = ends.iter().map(|spans| spans.end_ticks(spans.len() - 1));
     let last = last.max().unwrap_or(BEGIN + 1);
