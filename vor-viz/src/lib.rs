@@ -14,6 +14,7 @@ mod time_text;
 pub mod pyramid;
 pub mod frame_axis;
 mod sketch;
+mod sheet;
 mod groups;
 mod holder;
 pub mod bars;

@@ -16,9 +16,8 @@ use crate::palette;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
 use crate::scopes::signed;
-use crate::scopes::{
-    Job, copy_buttons, extent_switch, filter_field, percent, scope_caption, show_progress,
-};
+use crate::scopes::{Job, extent_switch, filter_field, percent, scope_caption, show_progress};
+use crate::sheet::copy_buttons;
 use crate::sketch::shortened;
 use crate::store::{Extent, TrackKind};
 use crate::theme::Theme;
@@ -456,14 +455,10 @@ fn titles(per: Per) -> [&'static str; 13] {
 
 /// Returns a row to be copied.
 fn fields(row: &MergedRow) -> Vec<String> {
-    let kind = match row.kind {
-        TrackKind::Scopes => "scope",
-        TrackKind::Tasks => "task",
-    };
     let mut fields = vec![
         row.name.to_string(),
         row.module_path.to_string(),
-        kind.to_owned(),
+        row.kind.of_span().to_owned(),
     ];
     let values: [&dyn Fn(&SideSums) -> String; 5] = [
         &|side| format!("{:.1}", side.frame_ns),

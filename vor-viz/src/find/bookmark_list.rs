@@ -3,8 +3,8 @@
 use egui::{TextEdit, Ui};
 use vor_capture::units;
 
-use crate::scopes::copy_buttons;
 use crate::scopes::grid::{Column, Grid, Sort};
+use crate::sheet::copy_buttons;
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::view::View;

@@ -12,7 +12,8 @@ use super::pages::{PageFound, Step};
 use crate::flame::{seek, thread_name};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::histogram::{self, Distribution};
-use crate::scopes::{copy_buttons, extent_switch, scope_caption, show_waiting};
+use crate::scopes::{extent_switch, scope_caption, show_waiting};
+use crate::sheet::copy_buttons;
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
@@ -168,10 +169,7 @@ impl CallList {
                         for call in &found.listed {
                             sheet.row([
                                 catalog.site_name(call.span.site),
-                                match call.kind {
-                                    TrackKind::Scopes => "scope",
-                                    TrackKind::Tasks => "task",
-                                },
+                                call.kind.of_span(),
                                 &thread_name(call.thread, catalog),
                                 &call.span.begin_ns.saturating_sub(zero_ns).to_string(),
                                 &call.span.duration_ns.to_string(),

@@ -1,9 +1,11 @@
-//! The line above the rows of metrics: their filter, their order, and the titles of their values.
+//! The line above the rows of metrics: their filter and order, buttons that copy their values, and
+//! the titles of these.
 
 use egui::containers::menu::MenuButton;
-use egui::{Align2, FontId, Margin, Rect, TextEdit, Ui, UiBuilder, vec2};
+use egui::{Align, Align2, FontId, Layout, Margin, Rect, TextEdit, Ui, UiBuilder, vec2};
 
-use super::{Plots, row};
+use super::{Copied, Plots, row};
+use crate::frame_axis::axis_rect;
 use crate::sketch::{self, Ink};
 use crate::theme::{Theme, text};
 
@@ -42,7 +44,14 @@ impl RowOrder {
 
 impl Plots {
     /// Shows the line.
-    pub(super) fn header(&mut self, ui: &mut Ui, value_title: &str, rows: usize, theme: &Theme) {
+    pub(super) fn header(
+        &mut self,
+        ui: &mut Ui,
+        value_title: &str,
+        rows: usize,
+        theme: &Theme,
+        copied: &Copied<'_>,
+    ) {
         let width = ui.available_width().clamp(0.0, 32_768.0);
         let (_, rect) = ui.allocate_space(vec2(width, HEIGHT));
         if !ui.is_rect_visible(rect) {
@@ -51,6 +60,13 @@ impl Plots {
         let is_arranged = !self.filter.is_empty() || self.groups.is_on;
         if rows >= ARRANGED_FROM || is_arranged {
             self.arranging(ui, row::name_rect(rect).shrink2(vec2(2.0, 0.0)));
+        }
+        if rows > 0 {
+            let place = UiBuilder::new().max_rect(axis_rect(rect));
+            ui.scope_builder(place.layout(Layout::left_to_right(Align::Center)), |ui| {
+                ui.style_mut().override_font_id = Some(FontId::proportional(text::SMALL));
+                copied.buttons(ui);
+            });
         }
         let ink = Ink {
             size: text::SMALL,

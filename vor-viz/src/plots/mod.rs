@@ -3,11 +3,12 @@
 //! A row has three columns: its name, its plot, and its values. The values are those of the frames
 //! of the store, or of a whole capture of which the store holds a part: its picture has them in
 //! [bins](crate::store::MetricBins). `columns` reduces either to columns of pixels. `row` draws
-//! them and writes the texts beside them. `header` is the line above them. This module handles the
-//! user's actions on rows and owns the buffers of both. Values are read and reduced again only when
-//! the frames or the view change.
+//! them and writes the texts beside them. `header` is the line above them, and `copied` what its
+//! buttons copy. This module handles the user's actions on rows and owns the buffers of both.
+//! Values are read and reduced again only when the frames or the view change.
 
 mod columns;
+mod copied;
 mod header;
 mod row;
 
@@ -17,6 +18,7 @@ use egui::{CursorIcon, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHasher;
 
 use self::columns::{Columns, RowColumns};
+use self::copied::Copied;
 pub use self::header::RowOrder;
 use self::row::Cells;
 use crate::frame_axis::{self, FrameAxis, axis_rect};
@@ -180,7 +182,18 @@ impl Plots {
             None if bins.is_some() => pointed_ns.map_or("", |_| "pointed at"),
             None => "newest",
         };
-        self.header(ui, title, rows.len(), theme);
+        let entries = lines.iter().filter_map(|line| match line {
+            Line::Group(_) => None,
+            Line::Entry(row) => Some(&rows[*row]),
+        });
+        let copied = Copied {
+            store,
+            view,
+            time,
+            bins,
+            rows: entries.collect(),
+        };
+        self.header(ui, title, rows.len(), theme, &copied);
         let height = |line: &Line| match line {
             Line::Group(_) => GROUP_HEIGHT,
             Line::Entry(_) => self.row_height + SPACING,

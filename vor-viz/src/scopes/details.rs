@@ -5,7 +5,8 @@ use vor_capture::units;
 
 use super::histogram;
 use super::sums::{ScopeRow, SlowCall};
-use crate::flame::{frame_of, seek};
+use crate::flame::{self, frame_of, seek};
+use crate::sheet::small_copy_buttons;
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
@@ -61,10 +62,13 @@ pub(super) fn show(
         let height = ui.available_height();
         histogram::show(ui, theme, &row.into(), vec2(chart_width - 12.0, height));
         ui.vertical(|ui| {
-            ui.weak(if row.slowest.len() > 1 {
-                "slowest calls"
-            } else {
-                "slowest call"
+            ui.horizontal(|ui| {
+                ui.weak(if row.slowest.len() > 1 {
+                    "slowest calls"
+                } else {
+                    "slowest call"
+                });
+                copy_slowest(ui, store, view, row);
             });
             ScrollArea::both()
                 .id_salt("slowest")
@@ -75,6 +79,31 @@ pub(super) fn show(
         });
     });
     response
+}
+
+/// Shows buttons that copy the slowest calls. The frame is that in which a call ended.
+fn copy_slowest(ui: &mut Ui, store: &Store, view: &View, row: &ScopeRow) {
+    let titles = ["scope", "kind", "thread", "frame", "begin_ns", "ns"];
+    let zero_ns = view.zero_ns(store) as i64;
+    small_copy_buttons(
+        ui,
+        ("slowest calls", "the slowest calls"),
+        &titles,
+        |sheet| {
+            for call in &row.slowest {
+                let frame = frame_of(store, &call.span);
+                let frame = frame.map(|index| store.frames()[index].number.to_string());
+                sheet.row([
+                    &*row.name,
+                    row.kind.of_span(),
+                    &*flame::thread_name(call.thread, store.catalog()),
+                    &*frame.unwrap_or_default(),
+                    &*call.span.begin_ns.saturating_sub(zero_ns).to_string(),
+                    &*call.span.duration_ns.to_string(),
+                ]);
+            }
+        },
+    );
 }
 
 /// Lists the slowest calls; returns whether one was clicked.

@@ -3,12 +3,16 @@
 //! The buckets of [`Histogram`] are 1/32 of their time wide.
 //! Neighbours are merged until a bar has the minimum width. A bar's height is its number of calls.
 
-use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
+use egui::{
+    Align, Align2, Layout, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo,
+    vec2,
+};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
 use vor_capture::stats::Histogram;
 use vor_capture::units;
 
 use super::sums::ScopeRow;
+use crate::sheet::small_copy_buttons;
 use crate::theme::Theme;
 
 /// Minimum width of a bar, in points.
@@ -112,8 +116,24 @@ fn log(ns: f64) -> f64 {
     ns.max(0.5).log10()
 }
 
-/// Shows the histogram of a distribution.
+/// Shows a line with buttons that copy a distribution, and its histogram below, both within `size`.
 pub(crate) fn show(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec2) {
+    ui.allocate_ui_with_layout(size, Layout::top_down(Align::Min), |ui| {
+        ui.horizontal(|ui| {
+            ui.weak("durations");
+            let named = ("histogram", "the buckets of the histogram");
+            small_copy_buttons(ui, named, &["from_ns", "to_ns", "count"], |sheet| {
+                for bucket in row.histogram.buckets() {
+                    let to_ns = bucket.low.saturating_add(bucket.width);
+                    sheet.row([bucket.low, to_ns, bucket.count].map(|value| value.to_string()));
+                }
+            });
+        });
+        chart(ui, theme, row, vec2(size.x, ui.available_height()));
+    });
+}
+
+fn chart(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec2) {
     let size = size.max(vec2(40.0, 40.0));
     let axis = Axis::new(row, size.x);
     let bars = bars(row, &axis);
@@ -161,7 +181,7 @@ pub(crate) fn show(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec
             let pointed = bars.iter().find(|bar| {
                 pointer.is_some_and(|at| (log(bar.low_ns)..log(bar.end_ns)).contains(&at.x))
             });
-            plot.bar_chart(chart(&axis, &bars, pointed, most, theme));
+            plot.bar_chart(bar_chart(&axis, &bars, pointed, most, theme));
             let mut free_from = axis.low;
             for (name, ns) in [
                 ("p50", row.p50_ns),
@@ -197,7 +217,13 @@ pub(crate) fn show(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec
 }
 
 /// Returns the bars for the plot.
-fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Theme) -> BarChart {
+fn bar_chart(
+    axis: &Axis,
+    bars: &[Bar],
+    pointed: Option<&Bar>,
+    most: f64,
+    theme: &Theme,
+) -> BarChart {
     let drawn = bars.iter().map(|bar| {
         let (left, right) = (log(bar.low_ns), log(bar.end_ns));
         // One point of background separates the bars.

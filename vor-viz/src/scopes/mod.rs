@@ -14,7 +14,6 @@ pub mod sums;
 mod measured_parts;
 pub(crate) mod grid;
 pub(crate) mod row_order;
-mod sheet;
 mod table;
 mod details;
 pub(crate) mod histogram;
@@ -27,7 +26,6 @@ use crate::view::{Scope, View};
 
 pub use crate::whole::Spans;
 pub use job::{Gather, Job};
-pub(crate) use sheet::copy_buttons;
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
 pub(crate) use table::{extent_switch, filter_field, no_spans, percent};

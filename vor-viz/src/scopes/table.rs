@@ -12,9 +12,9 @@ use super::details;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
 use super::row_order::RowOrder;
-use super::sheet::{Sheet, copy_buttons};
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
 use super::{scope_caption, show_progress, show_waiting};
+use crate::sheet::{Sheet, copy_buttons};
 use crate::sketch::shortened;
 use crate::store::{Extent, Store, TrackKind};
 use crate::theme::Theme;
@@ -524,7 +524,7 @@ impl ScopeTable {
             let known = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
             let mut fields = vec![
                 row.name.to_string(),
-                (if row.is_task() { "task" } else { "scope" }).to_owned(),
+                row.kind.of_span().to_owned(),
                 site.map_or(String::new(), |site| site.module_path.to_string()),
                 site.map_or(String::new(), |site| site.file.to_string()),
                 site.map_or(0, |site| site.line).to_string(),

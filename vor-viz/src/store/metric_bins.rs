@@ -246,7 +246,7 @@ impl MetricBins {
 }
 
 /// Returns the last moment of a frame: it does not belong to the bin at its end.
-fn last_ns(begin_ns: i64, end_ns: i64) -> i64 {
+pub(crate) fn last_ns(begin_ns: i64, end_ns: i64) -> i64 {
     end_ns.saturating_sub(1).max(begin_ns)
 }
 

@@ -34,6 +34,7 @@ pub(crate) use layer::LayerTotals;
 pub(crate) use level_of_detail::MIN_LABELLED_PX;
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub(crate) use measured_args::MeasuredArgs;
+pub(crate) use metric_bins::last_ns;
 pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 pub use off_cpu::OffCpu;
 use open_tasks::OpenTasks;

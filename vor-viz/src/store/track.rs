@@ -23,6 +23,16 @@ pub enum TrackKind {
     Tasks,
 }
 
+impl TrackKind {
+    /// Returns what a span of such a track is.
+    pub(crate) fn of_span(self) -> &'static str {
+        match self {
+            Self::Scopes => "scope",
+            Self::Tasks => "task",
+        }
+    }
+}
+
 /// Identifies a track, even when others come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum TrackId {

@@ -11,9 +11,8 @@ use super::cells::{FrameCells, WhyOptions, WhyResult, WhyRow};
 use crate::replay::Summary;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::row_order::RowOrder;
-use crate::scopes::{
-    Job, copy_buttons, filter_field, percent, show_progress, show_waiting, signed,
-};
+use crate::scopes::{Job, filter_field, percent, show_progress, show_waiting, signed};
+use crate::sheet::copy_buttons;
 use crate::sketch::shortened;
 use crate::store::{FrameId, Store, TrackKind};
 use crate::theme::Theme;
@@ -301,13 +300,9 @@ const TITLES: [&str; 10] = [
 fn fields(row: &WhyRow) -> [String; 10] {
     let ns = |ns: f64| format!("{ns:.1}");
     let interval = row.change_interval_ns();
-    let kind = match row.kind {
-        TrackKind::Scopes => "scope",
-        TrackKind::Tasks => "task",
-    };
     [
         row.name.to_string(),
-        kind.to_owned(),
+        row.kind.of_span().to_owned(),
         ns(row.change_ns()),
         interval.map_or(String::new(), |(low, _)| ns(low)),
         interval.map_or(String::new(), |(_, high)| ns(high)),

@@ -6,6 +6,7 @@ mod block;
 mod clipped;
 mod compare;
 mod cost;
+mod copied;
 mod export;
 mod export_random;
 mod export_traces;

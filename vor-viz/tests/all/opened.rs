@@ -11,6 +11,7 @@ use vor_viz::panel::Tab;
 use vor_viz::replay::Place;
 use vor_viz::store::{Series, ValueSummary};
 
+use crate::copied::copied;
 use crate::find::{FRAMES, SPANS, Viewer, focus_first, opened, opened_bytes, press, settle};
 use crate::pictures::rest;
 use crate::pointer::click;
@@ -231,20 +232,6 @@ fn bookmarks_are_drawn_light() {
     let mut viewer = with_bookmarks(false);
     rest(&mut viewer);
     viewer.snapshot("find_bookmarks_light");
-}
-
-/// Clicks a button that copies, and returns what it copied.
-fn copied(viewer: &mut Viewer, button: &str) -> String {
-    viewer.get_by_label(button).click();
-    viewer.step();
-    let commands = &viewer.output().platform_output.commands;
-    let text = commands.iter().find_map(|command| match command {
-        egui::OutputCommand::CopyText(text) => Some(text.clone()),
-        _ => None,
-    });
-    let text = text.unwrap();
-    settle(viewer);
-    text
 }
 
 /// Rows of every view can be copied, all that are listed.

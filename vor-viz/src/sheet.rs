@@ -1,6 +1,9 @@
-//! Rows of a table as text for a spreadsheet.
+//! Rows of a table, a list or a chart as text for a spreadsheet.
 
-use egui::Ui;
+use egui::{Button, Ui};
+
+/// The formats, with their separators of fields.
+const FORMATS: [(&str, char); 2] = [("CSV", ','), ("TSV", '\t')];
 
 /// Rows, with fields between separators.
 #[derive(Debug)]
@@ -41,14 +44,39 @@ impl Sheet {
 
 /// Shows two buttons that copy the shown rows as CSV and as TSV; `fill` appends them.
 pub(crate) fn copy_buttons(ui: &mut Ui, titles: &[&str], fill: impl Fn(&mut Sheet)) {
-    for (name, separator) in [("CSV", ','), ("TSV", '\t')] {
-        let hint = format!("Copies the shown rows as {name}, times in nanoseconds");
+    for (name, separator) in FORMATS {
+        let hint = hint(name, "the shown rows");
         if ui.button(name).on_hover_text(hint).clicked() {
-            let mut sheet = Sheet::new(separator, titles);
-            fill(&mut sheet);
-            ui.ctx().copy_text(sheet.text);
+            copy(ui, separator, titles, &fill);
         }
     }
+}
+
+/// Shows two small buttons that copy the values of a part of a view, such as a chart: its name, and
+/// the description of these values.
+pub(crate) fn small_copy_buttons(
+    ui: &mut Ui,
+    (part, values): (&str, &str),
+    titles: &[&str],
+    fill: impl Fn(&mut Sheet),
+) {
+    for (name, separator) in FORMATS {
+        let button = ui.add(Button::new(name).small());
+        let button = button.accessible_name(format!("{name} of the {part}"));
+        if button.on_hover_text(hint(name, values)).clicked() {
+            copy(ui, separator, titles, &fill);
+        }
+    }
+}
+
+fn hint(format: &str, what: &str) -> String {
+    format!("Copies {what} as {format}, times in nanoseconds")
+}
+
+fn copy(ui: &Ui, separator: char, titles: &[&str], fill: impl Fn(&mut Sheet)) {
+    let mut sheet = Sheet::new(separator, titles);
+    fill(&mut sheet);
+    ui.ctx().copy_text(sheet.text);
 }
 
 #[cfg(test)]
