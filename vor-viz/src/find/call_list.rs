@@ -10,6 +10,7 @@ use super::page::Order;
 use super::paged::{Listing, Paged};
 use super::pages::{PageFound, Step};
 use crate::flame::{seek, thread_name};
+use crate::frame_axis::NARROW_WIDTH;
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::histogram::{self, Distribution};
 use crate::scopes::{extent_switch, scope_caption, show_waiting};
@@ -48,6 +49,9 @@ const COLUMNS: [Column; 5] = [
     },
 ];
 
+/// Number of columns that a narrow list leaves out: the tooltip has the arguments.
+const HIDDEN_IF_NARROW: usize = 1;
+
 /// The columns by which calls are sorted.
 const BEGIN: usize = 2;
 const DURATION: usize = 3;
@@ -56,6 +60,10 @@ const HELD_BY: usize = 4;
 /// Width of the histogram beside the list, as a share, and the least of it in points.
 const HISTOGRAM_SHARE: f32 = 0.32;
 const MIN_HISTOGRAM_WIDTH: f32 = 240.0;
+
+/// Height of the histogram below a narrow list, and of the list above it at least, in points.
+const HISTOGRAM_HEIGHT: f32 = 120.0;
+const MIN_LIST_HEIGHT: f32 = 120.0;
 
 /// Identifies a call in the list.
 type CallId = (ThreadId, TrackKind, Span);
@@ -193,13 +201,28 @@ impl CallList {
             return;
         }
         let size = ui.available_size();
+        let is_narrow = size.x < NARROW_WIDTH;
+        let hidden = match is_narrow {
+            true => HIDDEN_IF_NARROW,
+            false => 0,
+        };
+        let below = match size.y < MIN_LIST_HEIGHT + HISTOGRAM_HEIGHT {
+            true => 0.0,
+            false => HISTOGRAM_HEIGHT,
+        };
         let histogram_width = (size.x * HISTOGRAM_SHARE).max(MIN_HISTOGRAM_WIDTH);
         let list_width = (size.x - histogram_width).max(size.x * 0.5);
+        let (list_size, layout) = match is_narrow {
+            true => (vec2(size.x, size.y - below), Layout::top_down(Align::Min)),
+            false => (
+                vec2(list_width - 8.0, size.y),
+                Layout::left_to_right(Align::Min),
+            ),
+        };
         let mut chosen = None;
-        ui.horizontal_top(|ui| {
-            let layout = Layout::top_down(Align::Min);
-            ui.allocate_ui_with_layout(vec2(list_width - 8.0, size.y), layout, |ui| {
-                chosen = self.list(ui, store, view, theme);
+        ui.with_layout(layout, |ui| {
+            ui.allocate_ui_with_layout(list_size, Layout::top_down(Align::Min), |ui| {
+                chosen = self.list(ui, store, view, theme, hidden);
             });
             let Some(found) = self.paged.output() else {
                 return;
@@ -213,25 +236,36 @@ impl CallList {
                 p99_ns: found.percentile_ns(0.99),
                 max_ns: found.max_ns,
             };
-            let size = vec2(ui.available_width() - 4.0, size.y);
-            histogram::show(ui, theme, &distribution, size);
+            if !is_narrow || below > 0.0 {
+                let size = ui.available_size() - vec2(4.0, 0.0);
+                histogram::show(ui, theme, &distribution, size);
+            }
         });
         if let Some(row) = chosen {
             self.go_to(row, store, view);
         }
     }
 
-    /// Shows the list; returns the row that was chosen in it.
-    fn list(&mut self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) -> Option<usize> {
+    /// Shows the list without its first `hidden` columns; returns the row that was chosen in it.
+    fn list(
+        &mut self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &View,
+        theme: &Theme,
+        hidden: usize,
+    ) -> Option<usize> {
         let found = self.paged.output()?;
         let catalog = store.catalog();
         let zero_ns = view.zero_ns(store);
         let begin = |call: &Instance| units::duration(call.span.begin_ns as f64 - zero_ns);
-        let has_holders = found.listed.iter().any(|call| !call.holder.is_empty());
+        // The arguments name the holder, too.
+        let has_holders =
+            hidden == 0 && found.listed.iter().any(|call| !call.holder.is_empty());
         let columns = COLUMNS.len() - usize::from(!has_holders);
         let grid = Grid {
             id: ui.scope_id().with("calls"),
-            columns: &COLUMNS[..columns],
+            columns: &COLUMNS[hidden..columns],
             rows: found.listed.len(),
             selected: self.selected.and_then(|id| position(found, id)),
             dimmed: self.paged.is_dimmed(),
@@ -239,6 +273,7 @@ impl CallList {
             row_role: "call",
         };
         let mut sort = sort_of(self.order);
+        sort.column -= hidden;
         let response = grid.show(
             ui,
             theme,
@@ -250,8 +285,15 @@ impl CallList {
                     TrackKind::Scopes => "",
                     TrackKind::Tasks => "task",
                 };
-                cells.name(theme.site(catalog.site(call.span.site)), &call.args, note);
-                cells.number(&thread_name(call.thread, catalog));
+                let color = theme.site(catalog.site(call.span.site));
+                let thread = thread_name(call.thread, catalog);
+                match hidden {
+                    0 => {
+                        cells.name(color, &call.args, note);
+                        cells.number(&thread);
+                    }
+                    _ => cells.name(color, &thread, note),
+                }
                 cells.number(&begin(call));
                 cells.number(&units::duration(call.span.duration_ns as f64));
                 if has_holders {
@@ -264,10 +306,12 @@ impl CallList {
                 if !call.args.is_empty() {
                     ui.label(&*call.args);
                 }
+                ui.label(format!("on {}", thread_name(call.thread, catalog)));
                 ui.weak("Click to show it in the flame chart; N and Shift+N go on from there.");
             },
         );
         let chosen = response.clicked.or(response.moved_to);
+        sort.column += hidden;
         if response.sorted
             && let Some(order) = order_of(sort)
         {

@@ -207,6 +207,45 @@ fn drawn(dark: bool, name: &str) {
     viewer.snapshot(name);
 }
 
+/// On a phone, the list has the columns that identify a call, and the tooltip has the others.
+#[test]
+fn calls_are_readable_on_a_phone() {
+    let mut viewer = opened_bytes(captures::make(3, 200, 6, true).bytes, true);
+    viewer.set_size(vec2(390.0, 844.0));
+    let with_args = |viewer: &Viewer| {
+        let found = viewer.state().panel().find().found()?;
+        found.listed.iter().position(|call| !call.args.is_empty())
+    };
+    let sites = 1..=viewer.state().panel().store().catalog().sites.len() as u32;
+    let mut at = sites.filter_map(|site| {
+        list(&mut viewer, site, Order::Longest);
+        with_args(&viewer).filter(|at| *at < 4)
+    });
+    let at = at.next().unwrap();
+    let args = found(&viewer).listed[at].args.to_string();
+    assert!(viewer.query_by_label("sort by arguments").is_none());
+    let mut right = 0.0;
+    for (title, width) in [("thread", 140.0), ("begin", 80.0), ("duration", 70.0)] {
+        let rect = viewer.get_by_label(&format!("sort by {title}")).rect();
+        assert!(
+            rect.left() >= right && rect.right() <= 390.0,
+            "{title}: {rect}"
+        );
+        assert!(rect.width() >= width, "{title}: {rect}");
+        right = rect.right();
+    }
+    assert!(viewer.query_by_label_contains(&args).is_none());
+    let row = viewer
+        .get_by_label_contains(&format!("call {} at", at + 1))
+        .rect();
+    hover(&mut viewer, row.center());
+    assert!(viewer.query_by_label_contains(&args).is_some());
+    viewer.get_by_label("sort by begin").click();
+    settle(&mut viewer);
+    let begins = found(&viewer).listed.iter().map(|call| call.span.begin_ns);
+    assert!(begins.is_sorted_by(|one, next| one >= next));
+}
+
 #[test]
 fn a_list_of_calls_is_drawn_dark() {
     drawn(true, "find_calls_dark");
