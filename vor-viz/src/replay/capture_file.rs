@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use vor_capture::Error;
 use vor_capture::reader::Capture;
 
 /// Number of bytes that identify a file: more than a capture's header with its number.
@@ -105,9 +106,39 @@ impl Origin {
     }
 }
 
-/// The bytes of a capture that arrive while it is shown, such as those of a WebSocket.
+/// Where the bytes of a capture are, for readers of their own.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// In a file.
+    File(PathBuf),
+    /// In memory.
+    Memory(Arriving),
+}
+
+impl Source {
+    /// Opens the capture once more.
+    ///
+    /// # Errors
+    ///
+    /// The capture cannot be read.
+    pub fn open(&self) -> Result<Capture, Error> {
+        match self {
+            Self::File(path) => Capture::open(path),
+            Self::Memory(bytes) => Capture::new(bytes.reader()),
+        }
+    }
+}
+
+/// The bytes of a capture in memory. More may arrive while it is shown, such as those of a
+/// WebSocket.
 #[derive(Clone, Debug, Default)]
 pub struct Arriving(Arc<Mutex<Vec<u8>>>);
+
+impl From<Vec<u8>> for Arriving {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(bytes)))
+    }
+}
 
 impl Arriving {
     /// Appends bytes.

@@ -26,7 +26,7 @@ mod place;
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use vor_capture::model::catalog::Catalog;
@@ -42,7 +42,7 @@ use capture_file::{CaptureFile, Origin};
 use driver::Driver;
 use loader::{Delivery, Loader, Request, Side};
 
-pub use capture_file::Arriving;
+pub use capture_file::{Arriving, Source};
 pub use frame_numbers::FrameNumbers;
 pub use loader::WindowLimits;
 pub use place::Place;
@@ -72,7 +72,7 @@ const OVERVIEW_HEIGHT: f32 = 44.0;
 #[derive(Debug)]
 pub struct ReplayState {
     name: String,
-    path: Option<PathBuf>,
+    source: Source,
     /// Whether it may grow.
     may_grow: bool,
     driver: Driver,
@@ -138,8 +138,8 @@ impl ReplayState {
         let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
         let origin = file.map(Origin::File);
-        let mut replay = Self::of(capture, origin, name.to_string_lossy().into_owned());
-        replay.path = Some(path.to_owned());
+        let source = Source::File(path.to_owned());
+        let mut replay = Self::of(capture, source, origin, name.to_string_lossy().into_owned());
         replay.may_grow = true;
         replay.whole.keep_survey(keeps_survey);
         replay.set_follow(!replay.info.closed);
@@ -157,11 +157,8 @@ impl ReplayState {
     /// The bytes are no capture; the text is one line and begins with `name`.
     pub fn from_bytes(bytes: Vec<u8>, name: impl Into<String>) -> io::Result<Self> {
         let name = name.into();
-        let capture = Capture::new(io::Cursor::new(bytes)).map_err(|error| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("{name}: {error}"))
-        })?;
-        let mut replay = Self::of(capture, None, name);
+        let bytes = Arriving::from(bytes);
+        let mut replay = Self::of(in_memory(&bytes, &name)?, Source::Memory(bytes), None, name);
         replay.request(0, Side::After, true);
         replay.show_whole();
         Ok(replay)
@@ -183,11 +180,10 @@ impl ReplayState {
     /// The bytes are no capture; the text is one line and begins with `name`.
     pub fn arriving(bytes: &Arriving, name: impl Into<String>) -> io::Result<Self> {
         let name = name.into();
-        let capture = Capture::new(bytes.reader()).map_err(|error| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("{name}: {error}"))
-        })?;
-        let mut replay = Self::of(capture, Some(Origin::Arriving(bytes.clone())), name);
+        let capture = in_memory(bytes, &name)?;
+        let origin = Origin::Arriving(bytes.clone());
+        let source = Source::Memory(bytes.clone());
+        let mut replay = Self::of(capture, source, Some(origin), name);
         replay.may_grow = true;
         replay.set_follow(!replay.info.closed);
         if !replay.following {
@@ -197,13 +193,13 @@ impl ReplayState {
         Ok(replay)
     }
 
-    fn of(capture: Capture, origin: Option<Origin>, name: String) -> Self {
+    fn of(capture: Capture, source: Source, origin: Option<Origin>, name: String) -> Self {
         let limits = WindowLimits::default();
         let info = capture.info();
         Self {
             is_searching: origin.as_ref().is_some_and(Origin::is_lazy) && !info.indexed,
             name,
-            path: None,
+            source,
             may_grow: false,
             catalog: Arc::clone(capture.catalog()),
             info,
@@ -237,7 +233,16 @@ impl ReplayState {
     /// Returns the path of the capture, if it is a file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        match &self.source {
+            Source::File(path) => Some(path),
+            Source::Memory(_) => None,
+        }
+    }
+
+    /// Returns where its bytes are.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// Returns the totals of the capture.
@@ -795,4 +800,12 @@ impl ReplayState {
             self.problem = Some(format!("damaged: {of}frame {number} cannot be read"));
         }
     }
+}
+
+/// Opens a capture in memory. The text of an error begins with `name`.
+fn in_memory(bytes: &Arriving, name: &str) -> io::Result<Capture> {
+    Capture::new(bytes.reader()).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("{name}: {error}"))
+    })
 }

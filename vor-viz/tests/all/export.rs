@@ -1,7 +1,10 @@
 //! An export has the contents of the panel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use vor_viz::export::{ExportFormat, export};
+use vor_capture::reader::Capture;
+use vor_fixtures::even::make;
+use vor_viz::export::{ExportFormat, export, export_time};
+use vor_viz::replay::{Arriving, ReplayState};
 use vor_viz::store::{Store, TrackKind};
 
 fn exported(store: &Store, frames: (usize, usize), format: ExportFormat) -> Vec<u8> {
@@ -114,4 +117,27 @@ fn a_full_disk_is_an_error() {
         let error = export(&crate::synthetic::rich_store(), (0, 47), format, Full).unwrap_err();
         assert!(error.to_string().contains("no space left"), "{error}");
     }
+}
+
+/// A page has no file to read a selected time from.
+#[test]
+fn a_time_of_a_capture_in_memory_is_exported() {
+    let made = make(600, 9, true);
+    let exported = |mut capture: Capture| {
+        let mut bytes = Vec::new();
+        let time_ns = (400_000_000, 450_000_000);
+        export_time(&mut capture, time_ns, ExportFormat::SpanCsv, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let expected = exported(Capture::new(std::io::Cursor::new(made.bytes.clone())).unwrap());
+    // Frames of a millisecond with nine spans each, and none of three.
+    assert!(expected.lines().count() > 400);
+    let replay = ReplayState::from_bytes(made.bytes.clone(), "run.vor").unwrap();
+    assert_eq!(exported(replay.source().open().unwrap()), expected);
+    // Frames that arrive later are there as well.
+    let (first, others) = made.bytes.split_at(made.frame_ends[10]);
+    let arriving = Arriving::from(first.to_vec());
+    let replay = ReplayState::arriving(&arriving, "run.vor").unwrap();
+    arriving.push(others);
+    assert_eq!(exported(replay.source().open().unwrap()), expected);
 }

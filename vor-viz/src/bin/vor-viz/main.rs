@@ -15,11 +15,12 @@ mod chooser;
 #[cfg(target_arch = "wasm32")]
 mod web;
 #[cfg(target_arch = "wasm32")]
-use web::chooser;
+use web::{chooser, save};
 #[cfg(not(target_arch = "wasm32"))]
 mod bookmark_file;
 #[cfg(not(target_arch = "wasm32"))]
 mod glyphs;
+mod export_menu;
 mod link;
 mod pair;
 mod viewer;

@@ -7,9 +7,9 @@ use vor_viz::theme::{Theme, text};
 #[cfg(not(target_arch = "wasm32"))]
 use crate::bookmark_file;
 use crate::chooser::{Chooser, Opened};
+use crate::export_menu::Saved;
 use crate::link;
 use crate::pair::Pair;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::save;
 
 /// The viewer without its window or page.
@@ -33,7 +33,7 @@ pub(crate) struct Viewer {
     copy_of: Option<(std::path::PathBuf, String)>,
     /// An export that is being written.
     #[cfg(not(target_arch = "wasm32"))]
-    exporting: Option<std::sync::mpsc::Receiver<save::Saved>>,
+    exporting: Option<std::sync::mpsc::Receiver<Saved>>,
 }
 
 impl Viewer {
@@ -249,17 +249,22 @@ impl Viewer {
         }
     }
 
-    #[cfg(not(target_arch = "wasm32"))]
-    fn note_saved(&mut self, saved: save::Saved) {
+    fn note_saved(&mut self, saved: Saved) {
         (self.note, self.problem) = match saved {
             Ok(note) => (Some(note), None),
             Err(problem) => (None, Some(problem)),
         };
     }
 
-    /// A page has no directory for exports.
+    /// Shows the export menu for a single capture.
     #[cfg(target_arch = "wasm32")]
-    fn export(&mut self, _: &mut Ui) {}
+    fn export(&mut self, ui: &mut Ui) {
+        if let [one] = &self.shown[..]
+            && let Some(saved) = save::menu(ui, one)
+        {
+            self.note_saved(saved);
+        }
+    }
 
     fn problem_line(&mut self, ui: &mut Ui) {
         let theme = Theme::of(ui.visuals());

@@ -4,5 +4,6 @@ mod socket;
 pub(crate) mod chooser;
 mod fills;
 mod page;
+pub(crate) mod save;
 
 pub(crate) use page::start;
