@@ -15,7 +15,7 @@ use vor_capture::units;
 use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, Quads};
 use crate::store::{FrameEntry, Store};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 use crate::view::View;
 
 /// Height of the lane of marks above the bars, in points.
@@ -152,7 +152,7 @@ pub(crate) fn paint_labels(
     let text = |place, room, text, ink| {
         sketch::text(painter, place, Align2::LEFT_TOP, room, text, ink);
     };
-    let left = rect.left_top() + vec2(4.0, 4.0);
+    let left = rect.left_top() + vec2(space::TEXT, space::TEXT);
     let room = plot.left() - rect.left() - 60.0;
     // In a narrow panel, the scale takes all of it.
     if room > 40.0 {

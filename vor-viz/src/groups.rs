@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::units;
 
 use crate::sketch::{self, Ink, fold_mark};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 
 /// The user's groups of a list.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +111,7 @@ pub(crate) fn show_name(ui: &Ui, rect: Rect, group: &Group, theme: &Theme) -> bo
     let size = text::BODY;
     let galley = sketch::layout(
         ui.painter(),
-        rect.width() - 14.0,
+        rect.width() - space::SECTION,
         text.clone(),
         Ink { size, color },
     );
@@ -119,7 +119,7 @@ pub(crate) fn show_name(ui: &Ui, rect: Rect, group: &Group, theme: &Theme) -> bo
         true => response.on_hover_text(text),
         false => response,
     };
-    let place = left + vec2(12.0, -galley.size().y / 2.0);
+    let place = left + vec2(space::PART + space::TEXT, -galley.size().y / 2.0);
     ui.painter().galley(place, galley, color);
     response.clicked()
 }

@@ -2,7 +2,7 @@
 
 use egui::{Grid, Key, Modifiers, ScrollArea, Ui};
 
-use crate::theme::{Theme, UNIT};
+use crate::theme::{Theme, space};
 
 /// A command to the panel from the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,17 +278,17 @@ pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
             .min_scrolled_height(height);
         area.show(ui, |ui| {
             keys(ui, columns);
-            ui.add_space(2.0 * UNIT);
+            ui.add_space(space::PART);
             gestures(ui, columns);
         });
-        ui.add_space(UNIT);
+        ui.add_space(space::TEXT);
         ui.button("Close").clicked()
     });
     modal.inner || modal.should_close()
 }
 
 fn table(name: &str, columns: usize) -> Grid {
-    let spacing = [4.0 * UNIT, UNIT / 2.0];
+    let spacing = [space::SECTION, space::TIGHT];
     Grid::new(name)
         .num_columns(columns)
         .min_row_height(0.0)

@@ -15,7 +15,7 @@ use crate::frame_axis::axis_rect;
 use crate::pyramid::MinMaxPyramid;
 use crate::replay::FrameNumbers;
 use crate::sketch::{self, Ink, Quads};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 
 /// Height of the lane of marks above the columns, in points.
 const MARKS_HEIGHT: f32 = 8.0;
@@ -463,7 +463,7 @@ fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) 
         size: text::SMALL,
         color: theme.weak_text,
     };
-    let left = rect.left_top() + vec2(4.0, 2.0);
+    let left = rect.left_top() + vec2(space::TEXT, space::TIGHT);
     let room = strip.left() - left.x - 4.0;
     sketch::text(
         painter,

@@ -27,7 +27,7 @@ use crate::plots::{MetricRow, Plots};
 use crate::replay::Summary;
 use crate::scopes::ScopeTable;
 use crate::store::{FrameEntry, Series, Store};
-use crate::theme::Theme;
+use crate::theme::{Theme, space};
 use crate::view::View;
 use crate::why::Why;
 use compared::Baseline;
@@ -330,7 +330,8 @@ impl Panel {
                 }
                 None => _ = bars::show(ui, BARS_HEIGHT, store, view, &theme, thresholds),
             }
-            let room = (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - 6.0).max(120.0);
+            let room =
+                (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - space::CELL).max(120.0);
             let flame_height = (room * self.split).max(60.0);
             let scopes = &self.scopes;
             let typical_durations = |site, kind| typical_durations(scopes, site, kind);

@@ -21,6 +21,22 @@ pub mod text {
 /// The unit of spacing, in points: distances are multiples or halves of it.
 pub const UNIT: f32 = 4.0;
 
+/// Gaps and margins, in points.
+pub mod space {
+    use super::UNIT;
+
+    /// Between things that are one, such as the lines of a text.
+    pub const TIGHT: f32 = 0.5 * UNIT;
+    /// Between a text and the edge of its place.
+    pub const TEXT: f32 = UNIT;
+    /// Between a text and the edge of a cell in a table.
+    pub const CELL: f32 = 1.5 * UNIT;
+    /// Between parts, such as two buttons.
+    pub const PART: f32 = 2.0 * UNIT;
+    /// Between a mark and what it marks, and between sections.
+    pub const SECTION: f32 = 4.0 * UNIT;
+}
+
 /// Colours for everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Theme {
@@ -114,8 +130,8 @@ impl Theme {
                 _ => text::BODY,
             };
         }
-        style.spacing.item_spacing = vec2(2.0 * UNIT, UNIT);
-        style.spacing.button_padding = vec2(UNIT, UNIT / 2.0);
+        style.spacing.item_spacing = vec2(space::PART, space::TEXT);
+        style.spacing.button_padding = vec2(space::TEXT, space::TIGHT);
         style.visuals.widgets.noninteractive.fg_stroke.color = self.text;
         style.visuals.weak_text_color = Some(self.weak_text);
         style.visuals.hyperlink_color = self.line;

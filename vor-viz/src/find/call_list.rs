@@ -17,7 +17,7 @@ use crate::scopes::{extent_switch, scope_caption, show_waiting};
 use crate::sheet::copy_buttons;
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
-use crate::theme::Theme;
+use crate::theme::{Theme, space};
 use crate::view::{Scope, View};
 
 const COLUMNS: [Column; 5] = [
@@ -215,7 +215,7 @@ impl CallList {
         let (list_size, layout) = match is_narrow {
             true => (vec2(size.x, size.y - below), Layout::top_down(Align::Min)),
             false => (
-                vec2(list_width - 8.0, size.y),
+                vec2(list_width - space::PART, size.y),
                 Layout::left_to_right(Align::Min),
             ),
         };
@@ -237,7 +237,7 @@ impl CallList {
                 max_ns: found.max_ns,
             };
             if !is_narrow || below > 0.0 {
-                let size = ui.available_size() - vec2(4.0, 0.0);
+                let size = ui.available_size() - vec2(space::TEXT, 0.0);
                 histogram::show(ui, theme, &distribution, size);
             }
         });

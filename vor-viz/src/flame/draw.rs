@@ -18,7 +18,7 @@ use crate::groups;
 use crate::palette;
 use crate::sketch::{self, Ink, fold_mark};
 use crate::store::{FrameEntry, Store, Track, TrackId, TrackKind};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 use crate::view::{SpanRef, View};
 
 /// Height of the marks of messages and steps. They fill the gap above a track, so they cover no
@@ -133,9 +133,10 @@ impl FlameChart {
             let middle = frame.rows.top() + shown.top - self.scroll + (self.row_height - 1.0) / 2.0;
             for wide in self.picture.labelled().of_row(i) {
                 let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
-                let width = (wide.end - wide.first) as f32 / frame.pixels_per_point - 6.0;
+                let width = (wide.end - wide.first) as f32 / frame.pixels_per_point;
+                let width = width - 2.0 * space::TEXT;
                 if let Some(galley) = names.fitting(painter, catalog, wide.span.site, width) {
-                    let place = pos2(left + 3.0, middle - galley.size().y / 2.0);
+                    let place = pos2(left + space::TEXT, middle - galley.size().y / 2.0);
                     let ground = colors.drawn(wide, track);
                     painter.galley(place, galley, palette::text_on(ground));
                 }
@@ -157,7 +158,7 @@ impl FlameChart {
                 Stroke::new(1.0, theme.grid),
             );
             let text = ruler::label(ns - zero_ns, step);
-            let place = pos2(x + 3.0, frame.ruler.center().y);
+            let place = pos2(x + space::TEXT, frame.ruler.center().y);
             painter.text(
                 place,
                 Align2::LEFT_CENTER,
@@ -259,7 +260,7 @@ impl FlameChart {
             if top > column.top() {
                 painter.hline(
                     column.left()..=frame.rows.right(),
-                    top - 3.0,
+                    top - space::TIGHT,
                     Stroke::new(1.0, theme.grid),
                 );
             }
@@ -311,13 +312,13 @@ impl FlameChart {
         // The chart already occupies this space, so a child ui is used that allocates none.
         let ui = &mut ui.new_child(UiBuilder::new().max_rect(area).id_salt("details"));
         ui.set_clip_rect(area.intersect(ui.clip_rect()));
-        ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().item_spacing.y = space::TIGHT;
         let Some(focus) = view.focus else {
             ui.weak("Click a span to see its details. The arrow keys go to its neighbours.");
             return None;
         };
         if !is_beside {
-            let behind = area.expand(6.0);
+            let behind = area.expand(space::CELL);
             let painter = ui.painter().with_clip_rect(behind);
             painter.rect_filled(behind, 3.0, ui.visuals().window_fill);
             painter.rect_stroke(
@@ -419,7 +420,7 @@ fn draw_bookmarks(ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Fr
 /// Returns the lower part of the rows of a narrow chart, for the details of the span in focus.
 fn below(rows: Rect) -> Rect {
     let height = (rows.height() * 0.55).min(260.0);
-    rows.with_min_y(rows.bottom() - height).shrink(8.0)
+    rows.with_min_y(rows.bottom() - height).shrink(space::PART)
 }
 
 /// Draws the selected range of time, and its length in the scale.
@@ -445,7 +446,7 @@ fn draw_time_selection(ui: &Ui, view: &View, theme: &Theme, frame: &Frame) {
     let galley = painter.layout_no_wrap(text, font, theme.text);
     if galley.size().x + 4.0 < rect.width() {
         let place = pos2(rect.center().x - galley.size().x / 2.0, frame.ruler.top());
-        let behind = Rect::from_min_size(place, galley.size()).expand2(vec2(3.0, 0.0));
+        let behind = Rect::from_min_size(place, galley.size()).expand2(vec2(space::TEXT, 0.0));
         painter.rect_filled(behind, 2.0, theme.ground);
         painter.galley(place, galley, theme.text);
     }
@@ -501,11 +502,11 @@ fn name_of_track(
     };
     let strip = Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
     painter.rect_filled(strip, 0.0, theme.track(store.catalog(), id));
-    painter.add(fold_mark(rect.min + vec2(11.0, 7.5), collapsed, color));
+    painter.add(fold_mark(rect.min + vec2(10.0, 7.5), collapsed, color));
     let size = text::BODY;
     let text = sketch::layout(
         &painter,
-        rect.width() - 20.0,
+        rect.width() - space::SECTION - space::TIGHT,
         name.clone(),
         Ink { size, color },
     );
@@ -513,7 +514,7 @@ fn name_of_track(
         true => response.on_hover_text(name),
         false => response,
     };
-    painter.galley(rect.min + vec2(18.0, 0.0), text, color);
+    painter.galley(rect.min + vec2(space::SECTION, 0.0), text, color);
     let second_line = rect.top() + 15.0;
     if second_line + 12.0 < rect.bottom() {
         let count = units::count(spans_of(store, track));
@@ -524,7 +525,7 @@ fn name_of_track(
         if track.hidden_tasks > 0 {
             text.push_str(&format!(", {} hidden", units::count(track.hidden_tasks)));
         }
-        let place = pos2(rect.left() + 18.0, second_line);
+        let place = pos2(rect.left() + space::SECTION, second_line);
         painter.text(
             place,
             Align2::LEFT_TOP,
@@ -625,14 +626,17 @@ fn badge(painter: &Painter, theme: &Theme, line: Rect, text: &str) {
         FontId::proportional(text::SMALL),
         palette::text_on(theme.bad),
     );
-    let size = galley.size() + Vec2::new(10.0, 0.0);
+    let size = galley.size() + Vec2::new(2.0 * space::TEXT, 0.0);
     let rect = Rect::from_min_size(
         pos2(line.right() - size.x - 4.0, line.top() + 1.0),
         vec2(size.x, RULER_HEIGHT - 3.0),
     );
     painter.rect_filled(rect, 3.0, theme.bad);
     painter.galley(
-        pos2(rect.left() + 5.0, rect.center().y - galley.size().y / 2.0),
+        pos2(
+            rect.left() + space::TEXT,
+            rect.center().y - galley.size().y / 2.0,
+        ),
         galley,
         Color32::PLACEHOLDER,
     );

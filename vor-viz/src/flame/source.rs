@@ -8,7 +8,7 @@ use egui::{Label, RichText, Ui};
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::SiteInfo;
 
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 
 /// Lines before and after that of the call site.
 const BEFORE: usize = 2;
@@ -58,7 +58,7 @@ impl SourceFiles {
         let Some(excerpt) = found else {
             return;
         };
-        ui.add_space(4.0);
+        ui.add_space(space::TEXT);
         ui.spacing_mut().item_spacing.y = 0.0;
         for (number, line) in (excerpt.first..).zip(&excerpt.lines) {
             let is_it = number == site.line as usize;

@@ -14,6 +14,7 @@ use egui::{
 };
 
 use super::tree::{NONE, Tree, Weight};
+use crate::theme::space;
 
 /// Height of a row, in points.
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
@@ -246,7 +247,7 @@ impl Boxes {
                 }
                 let (text, color) = text(place);
                 let mut job = LayoutJob::simple_singleline(text, font.clone(), color);
-                job.wrap = TextWrapping::truncate_at_width(area.width() - 8.0);
+                job.wrap = TextWrapping::truncate_at_width(area.width() - 2.0 * space::TEXT);
                 let galley = painter.layout_job(job);
                 let at = area.left_center() + vec2(4.0, -galley.size().y / 2.0);
                 painter.galley(at, galley, color);

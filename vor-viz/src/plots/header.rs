@@ -7,7 +7,7 @@ use egui::{Align, Align2, FontId, Layout, Margin, Rect, TextEdit, Ui, UiBuilder,
 use super::{Copied, Plots, row};
 use crate::frame_axis::axis_rect;
 use crate::sketch::{self, Ink};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 
 /// Number of rows from which on they can be filtered, sorted and grouped.
 const ARRANGED_FROM: usize = 8;
@@ -59,7 +59,7 @@ impl Plots {
         }
         let is_arranged = !self.filter.is_empty() || self.groups.is_on;
         if rows >= ARRANGED_FROM || is_arranged {
-            self.arranging(ui, row::name_rect(rect).shrink2(vec2(2.0, 0.0)));
+            self.arranging(ui, row::name_rect(rect).shrink2(vec2(space::TIGHT, 0.0)));
         }
         if rows > 0 {
             let place = UiBuilder::new().max_rect(axis_rect(rect));
@@ -87,12 +87,12 @@ impl Plots {
             .align(egui::Align2::LEFT_CENTER)
             .hint_text("filter")
             .font(FontId::proportional(text::SMALL))
-            .margin(Margin::symmetric(4, 1));
-        let field = ui.put(place.with_max_x(middle - 2.0), field);
+            .margin(Margin::symmetric(space::TEXT as i8, 0));
+        let field = ui.put(place.with_max_x(middle - space::TIGHT), field);
         field.accessible_name("filter metrics");
         let menu = UiBuilder::new().max_rect(place.with_min_x(middle));
         ui.scope_builder(menu, |ui| {
-            ui.spacing_mut().button_padding = vec2(4.0, 0.0);
+            ui.spacing_mut().button_padding = vec2(space::TEXT, 0.0);
             let text = egui::RichText::new("order").size(text::SMALL);
             let (button, _) = MenuButton::new(text).ui(ui, |ui| {
                 for order in RowOrder::ALL {

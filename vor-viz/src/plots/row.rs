@@ -9,10 +9,10 @@ use super::columns::{RowColumns, Run};
 use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
 use crate::store::{MetricBin, Store, ValueSummary};
-use crate::theme::{Theme, text};
+use crate::theme::{Theme, space, text};
 
 /// Margin above and below the line within a plot, in points.
-const MARGIN: f32 = 3.0;
+const MARGIN: f32 = space::TEXT;
 
 /// Width of the axis labels at the left of the plot, in points.
 const EDGES_WIDTH: f32 = 46.0;
@@ -40,7 +40,7 @@ pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
     let name = name_rect(rect);
     let size = vec2(16.0, 16.0);
     let right = (name.right() - edges_width(name)).max(name.left() + 36.0);
-    let top = rect.bottom() - 3.0 - size.y;
+    let top = rect.bottom() - space::TIGHT - size.y;
     [18.0, 36.0].map(|left| Rect::from_min_size(pos2(right - left, top), size))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
             .with_max_x(left + share * column.width());
         left = cell.right();
         // Adjacent numbers must not touch.
-        cell.with_min_x(cell.left() + 5.0)
+        cell.with_min_x(cell.left() + space::TEXT)
     })
 }
 
@@ -290,7 +290,7 @@ impl Cells<'_> {
         };
         let name = name_rect(rect);
         let plot = axis_rect(rect);
-        let left = name.left_top() + vec2(4.0, 3.0);
+        let left = name.left_top() + vec2(space::TEXT, space::TIGHT);
         let room = name.width() - edges_width(name) - 4.0;
         let is_low = rect.height() < 34.0;
         sketch::text(

@@ -9,7 +9,7 @@ use crate::flame::{self, frame_of, seek};
 use crate::sheet::small_copy_buttons;
 use crate::sketch::shortened;
 use crate::store::Store;
-use crate::theme::Theme;
+use crate::theme::{Theme, space};
 use crate::view::View;
 
 /// Width of the list of calls beside the histogram, in points.
@@ -60,7 +60,12 @@ pub(super) fn show(
     let chart_width = (size.x - LIST_WIDTH).max(size.x * 0.4);
     ui.horizontal_top(|ui| {
         let height = ui.available_height();
-        histogram::show(ui, theme, &row.into(), vec2(chart_width - 12.0, height));
+        histogram::show(
+            ui,
+            theme,
+            &row.into(),
+            vec2(chart_width - space::PART - space::TEXT, height),
+        );
         ui.vertical(|ui| {
             ui.horizontal(|ui| {
                 ui.weak(if row.slowest.len() > 1 {

@@ -13,10 +13,10 @@ use egui::{
     vec2,
 };
 
-use crate::theme::Theme;
+use crate::theme::{Theme, space};
 
 /// Margin left and right of a text in a cell, in points.
-const MARGIN: f32 = 6.0;
+const MARGIN: f32 = space::CELL;
 
 /// Minimum width of the first column, in points.
 const MIN_NAME_WIDTH: f32 = 150.0;
@@ -131,7 +131,7 @@ impl RowPainter<'_> {
 
     /// Paints a share from 0 to 1 as a bar, and a text beside it.
     pub(crate) fn bar(&mut self, share: f32, text: &str, color: Color32) {
-        let cell = self.cell().shrink2(vec2(MARGIN, 3.0));
+        let cell = self.cell().shrink2(vec2(MARGIN, space::TEXT));
         let label = cell.width().min(52.0);
         let x = Rangef::new(cell.left(), cell.left() + label);
         self.text(
@@ -319,9 +319,9 @@ impl Grid<'_> {
             ui.painter().galley(pos2(left, top), galley, color);
             if is_sorted {
                 let middle = if i == 0 {
-                    left + width + 7.0
+                    left + width + space::PART
                 } else {
-                    left - 7.0
+                    left - space::PART
                 };
                 ui.painter()
                     .add(arrow(pos2(middle, y.center()), sort.descending, color));

@@ -13,7 +13,7 @@ use vor_capture::units;
 
 use super::sums::ScopeRow;
 use crate::sheet::small_copy_buttons;
-use crate::theme::Theme;
+use crate::theme::{Theme, space};
 
 /// Minimum width of a bar, in points.
 const BAR_WIDTH: f64 = 5.0;
@@ -154,7 +154,7 @@ fn chart(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec2) {
     let name = ui
         .painter()
         .layout_no_wrap("p99".to_owned(), font, theme.text);
-    let name_width = f64::from(name.size().x) + 5.0;
+    let name_width = f64::from(name.size().x + space::TEXT);
     let shown = Plot::new("vor histogram")
         .width(size.x)
         .height(size.y)
@@ -191,7 +191,7 @@ fn chart(ui: &mut Ui, theme: &Theme, row: &Distribution<'_>, size: Vec2) {
                 let x = log(ns as f64 + 0.5);
                 plot.vline(VLine::new(name, x).stroke(Stroke::new(1.0, theme.warn)));
                 // If two lines are close, one name would cover the next.
-                let left = (x + 3.0 * axis.point()).max(free_from);
+                let left = (x + f64::from(space::TEXT) * axis.point()).max(free_from);
                 let place = PlotPoint::new(left, top);
                 let text = RichText::new(name).small();
                 let text = Text::new(format!("name of {name}"), place, text);

@@ -2,12 +2,70 @@
 //! that they follow.
 
 use egui::{Align2, Color32, FontId, Rect, RichText, Sense, Ui, Vec2, pos2, vec2};
-use egui_kittest::Harness;
+use egui_kittest::{Harness, kittest::Queryable};
+use vor_viz::flame::FlameChart;
 use vor_viz::palette::vision::most_similar;
 use vor_viz::palette::{SCOPES, contrast, text_on};
-use vor_viz::theme::{Theme, UNIT, WaitMeaning, text};
+use vor_viz::plots::{MetricRow, Plots};
+use vor_viz::scopes::ScopeTable;
+use vor_viz::store::{FrameEntry, Series, Store, TrackKind};
+use vor_viz::theme::{Theme, UNIT, WaitMeaning, space, text};
+use vor_viz::view::View;
 
 use crate::pictures;
+use crate::scopes_data::{site, store};
+
+/// The parts that show data, with some frames of an invented program.
+struct Charts {
+    store: Store,
+    view: View,
+    flame: FlameChart,
+    plots: Plots,
+    table: ScopeTable,
+}
+
+impl Charts {
+    fn new() -> Self {
+        let mut table = ScopeTable::default();
+        table.select(site("draw"), TrackKind::Scopes);
+        Self {
+            store: store(60, 1, 0),
+            view: View::default(),
+            flame: FlameChart::default(),
+            plots: Plots::default(),
+            table,
+        }
+    }
+
+    fn show(&mut self, ui: &mut Ui, theme: &Theme) {
+        let Self {
+            store,
+            view,
+            flame,
+            plots,
+            table,
+        } = self;
+        view.begin_pass(store);
+        section(ui, "A flame chart");
+        flame.show(ui, 40.0 * UNIT, store, view, theme, &|_, _| None);
+        section(ui, "A plot of a metric");
+        let length = |index: usize| {
+            let frame = store.frames().get(index);
+            frame.map_or(f64::NAN, FrameEntry::duration_ms)
+        };
+        let row = MetricRow {
+            name: "frame_ms",
+            unit: "ms",
+            integer: false,
+            description: "",
+            values: &length,
+            series: Series::Unknown,
+        };
+        plots.show(ui, store, view, theme, &[row]);
+        section(ui, "A table, a histogram and the slowest calls");
+        table.show(ui, store, view, theme);
+    }
+}
 
 /// Writes a text in the middle of a coloured box.
 fn swatch(ui: &mut Ui, size: Vec2, color: Color32, name: &str, ink: Color32) {
@@ -23,7 +81,7 @@ fn section(ui: &mut Ui, name: &str) {
     ui.label(RichText::new(name).heading());
 }
 
-fn page(ui: &mut Ui) {
+fn page(ui: &mut Ui, charts: &mut Charts) {
     let theme = Theme::of(ui.visuals());
     theme.dress(ui);
     let small = vec2(66.0, 5.0 * UNIT);
@@ -119,19 +177,41 @@ fn page(ui: &mut Ui) {
         let field = egui::TextEdit::singleline(&mut empty).hint_text("a hint");
         ui.add(field.desired_width(80.0)).accessible_name("empty");
         ui.hyperlink_to("a link", "https://example.org");
+        // At the right edge, the open menu covers little.
+        ui.menu_button("A menu", |ui| {
+            _ = ui.button("A command");
+            ui.add_enabled(false, egui::Button::new("Not now"));
+            ui.checkbox(&mut true, "A switch");
+        });
     });
+    charts.show(ui, &theme);
 }
 
 fn looks(dark: bool) {
-    let mut harness: Harness<'_, ()> = pictures::builder()
-        .with_size(vec2(860.0, 460.0))
-        .build_ui_state(|ui, ()| page(ui), ());
+    let mut harness: Harness<'_, Charts> = pictures::builder()
+        .with_size(vec2(860.0, 1200.0))
+        .with_max_steps(40)
+        .build_ui_state(page, Charts::new());
     harness.ctx.set_theme(if dark {
         egui::Theme::Dark
     } else {
         egui::Theme::Light
     });
     harness.run();
+    harness.get_by_label("A menu").click();
+    harness.run();
+    for part in [
+        "A command",
+        "plot frame_ms",
+        "histogram of draw",
+        "collapse main",
+    ] {
+        let rect = harness.get_by_label(part).rect();
+        assert!(
+            rect.is_positive() && rect.bottom() <= 1200.0,
+            "{part}: {rect}"
+        );
+    }
     harness.snapshot(if dark { "looks_dark" } else { "looks_light" });
 }
 
@@ -217,4 +297,59 @@ fn longer_spans_are_lighter() {
         let (found, where_it_is) = most_similar(&colors);
         assert!(found >= 0.04, "{found}: {where_it_is}");
     }
+}
+
+/// Returns the lines of a folder's sources.
+fn lines_of(folder: &std::path::Path, lines: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => lines_of(&path, lines),
+            false => lines.extend(
+                std::fs::read_to_string(&path)
+                    .unwrap()
+                    .lines()
+                    .map(|line| format!("{}: {}", path.display(), line.trim())),
+            ),
+        }
+    }
+}
+
+#[test]
+fn gaps_are_multiples_of_half_a_unit_and_have_names() {
+    let gaps = [
+        space::TIGHT,
+        space::TEXT,
+        space::CELL,
+        space::PART,
+        space::SECTION,
+    ];
+    for gap in gaps {
+        assert_eq!(gap % (UNIT / 2.0), 0.0, "{gap}");
+    }
+    let mut lines = Vec::new();
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    lines_of(&sources, &mut lines);
+    assert!(lines.len() > 10_000);
+    let gaps = [
+        "add_space(",
+        "Margin::same(",
+        "Margin::symmetric(",
+        ".shrink(",
+        ".shrink2(vec2(",
+        ".expand(",
+        ".expand2(vec2(",
+        "item_spacing.x = ",
+        "item_spacing.y = ",
+        "item_spacing = vec2(",
+        "button_padding = vec2(",
+    ];
+    let is_bare = |line: &&String| {
+        gaps.iter().any(|gap| {
+            let value = line.split(gap).nth(1).unwrap_or_default();
+            value.starts_with(|first: char| first.is_ascii_digit()) && !value.starts_with("0.0")
+        })
+    };
+    let bare: Vec<&String> = lines.iter().filter(is_bare).collect();
+    assert!(bare.is_empty(), "{bare:#?}");
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use egui::{Key, RichText, TextEdit, Ui};
 use vor_viz::replay::ReplayState;
+use vor_viz::theme::space;
 
 use crate::recent::Recent;
 
@@ -151,7 +152,7 @@ impl Chooser {
         });
         ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
         if !self.recent.paths().is_empty() {
-            ui.add_space(18.0);
+            ui.add_space(space::SECTION);
             ui.label(RichText::new("Opened before").strong());
             chosen = recent_menu(&self.recent, ui);
         }

@@ -4,7 +4,7 @@ use egui::{Panel, Ui};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::replay::ReplayState;
 use vor_viz::store::Extent;
-use vor_viz::theme::Theme;
+use vor_viz::theme::{Theme, space};
 
 /// The display of two captures.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ fn side(replay: &ReplayState) -> Option<Side<'_>> {
 
 fn both(ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
     let margin = egui::Margin {
-        bottom: 6,
+        bottom: space::CELL as i8,
         ..egui::Margin::ZERO
     };
     let first = Panel::top("vor-viz-first")
@@ -64,6 +64,6 @@ fn both(ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
         ui.push_id(0, |ui| one.show(ui));
         ui.allocate_space(ui.available_size());
     });
-    ui.add_space(6.0);
+    ui.add_space(space::CELL);
     ui.push_id(1, |ui| other.show(ui));
 }

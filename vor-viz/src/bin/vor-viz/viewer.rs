@@ -2,7 +2,7 @@
 
 use egui::{CentralPanel, Panel, RichText, Ui};
 use vor_viz::replay::{Place, ReplayState};
-use vor_viz::theme::{Theme, text};
+use vor_viz::theme::{Theme, space, text};
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::bookmark_file;
@@ -166,10 +166,10 @@ impl Viewer {
         }
         Theme::of(ui.visuals()).dress(ui);
         Panel::top("vor-viz-bar").show(ui, |ui| {
-            ui.add_space(2.0);
+            ui.add_space(space::TIGHT);
             self.bar(ui);
             self.problem_line(ui);
-            ui.add_space(2.0);
+            ui.add_space(space::TIGHT);
         });
         CentralPanel::default().show(ui, |ui| match &mut self.shown[..] {
             [] => self.welcome(ui),
@@ -295,7 +295,7 @@ impl Viewer {
         let opened = ui.vertical_centered(|ui| {
             ui.add_space(ui.available_height() * 0.25);
             ui.heading("No capture is open");
-            ui.add_space(6.0);
+            ui.add_space(space::PART);
             self.chooser.welcome(ui)
         });
         if let Some(opened) = opened.inner {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use egui::{Key, RichText, TextEdit, Ui};
 use js_sys::{ArrayBuffer, Uint8Array};
 use vor_viz::replay::{Arriving, ReplayState};
+use vor_viz::theme::space;
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
@@ -209,7 +210,7 @@ impl Chooser {
                 record one:",
             );
             ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
-            ui.add_space(6.0);
+            ui.add_space(space::PART);
             ui.label(RichText::new("A link to this page opens a capture with ?url=…").weak());
         }
         None
