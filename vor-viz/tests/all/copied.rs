@@ -87,7 +87,7 @@ fn begins_ns() -> Vec<u64> {
 fn value(name: &str, frame: u64) -> Option<f64> {
     match name {
         "frame_ms" => Some(frame_ns(frame) as f64 / 1e6),
-        _ => (frame % 2 == 0).then_some(frame as f64 / 8.0),
+        _ => frame.is_multiple_of(2).then_some(frame as f64 / 8.0),
     }
 }
 
