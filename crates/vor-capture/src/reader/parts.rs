@@ -102,7 +102,10 @@ impl PartScan {
         let begin = self.next.max(first);
         let mut at = begin;
         while at < end {
-            let Some(head) = self.head(source, records, at, end)? else {
+            let head = self.head(source, records, at, end)?;
+            let next = |head: &RecordHead| at + head.record_bytes() as u64;
+            // A record of which bytes are missing may claim to go on beyond the end.
+            let Some(head) = head.filter(|head| next(head) <= end) else {
                 // Damage, or the end of a file that is being written.
                 let Some(next) = record_behind(source, records, at, end)? else {
                     break;
@@ -110,11 +113,7 @@ impl PartScan {
                 at = next;
                 continue;
             };
-            let next = at + head.record_bytes() as u64;
-            if next > end {
-                break;
-            }
-            at = next;
+            at = next(&head);
             if head.is_batch() && at - begin >= self.part_bytes {
                 break;
             }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use vor_capture::model::batch::ThreadBatch;
 use vor_capture::reader::{Capture, Part, PartScan};
 use vor_fixtures::even::{TestCapture, make};
+use vor_fixtures::framed::make_damaged;
 
 fn parts(capture: &mut Capture, scan: &mut PartScan) -> Vec<Part> {
     std::iter::from_fn(|| capture.next_part(scan).unwrap()).collect()
@@ -35,6 +36,21 @@ fn all_batches(capture: &mut Capture) -> Vec<ThreadBatch> {
 }
 
 proptest! {
+    /// The same of any damaged capture, also if the parts begin or end in the damage.
+    #[test]
+    fn parts_of_a_damaged_capture_hold_all_batches(
+        seed in any::<u32>(),
+        part_bytes in prop_oneof![Just(0), 1..400_u64, Just(1 << 20)],
+    ) {
+        let bytes = make_damaged(u64::from(seed));
+        let Ok(mut capture) = Capture::new(Cursor::new(bytes)) else {
+            return Ok(());
+        };
+        let parts = parts(&mut capture, &mut PartScan::with_part_bytes(part_bytes));
+        let expected = all_batches(&mut capture);
+        prop_assert_eq!(read_backwards(&mut capture, &parts).0, expected);
+    }
+
     #[test]
     fn parts_hold_all_batches(
         frames in 1..60_u64,
@@ -79,6 +95,27 @@ proptest! {
         let expected = all_batches(&mut capture);
         let (found, _) = read_backwards(&mut capture, &parts);
         prop_assert_eq!(found, expected);
+    }
+}
+
+/// The head of a record whose other bytes are missing claims to go on beyond the end of the file.
+#[test]
+fn a_record_that_was_cut_hides_nothing_behind_it() {
+    let declared = make(0, 0, false).bytes.len();
+    let long = make(1, 300, false).bytes;
+    let TestCapture {
+        mut bytes,
+        frame_ends,
+    } = make(2, 3, false);
+    let cut = &long[declared..declared + 20];
+    bytes.splice(frame_ends[0]..frame_ends[0], cut.iter().copied());
+    let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+    let expected = all_batches(&mut capture);
+    assert_eq!(expected.len(), 2);
+    for part_bytes in [0, 1 << 20] {
+        let parts = parts(&mut capture, &mut PartScan::with_part_bytes(part_bytes));
+        let (batches, losses) = read_backwards(&mut capture, &parts);
+        assert_eq!((&batches, losses), (&expected, 1));
     }
 }
 
