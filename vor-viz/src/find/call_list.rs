@@ -260,8 +260,7 @@ impl CallList {
         let zero_ns = view.zero_ns(store);
         let begin = |call: &Instance| units::duration(call.span.begin_ns as f64 - zero_ns);
         // The arguments name the holder, too.
-        let has_holders =
-            hidden == 0 && found.listed.iter().any(|call| !call.holder.is_empty());
+        let has_holders = hidden == 0 && found.listed.iter().any(|call| !call.holder.is_empty());
         let columns = COLUMNS.len() - usize::from(!has_holders);
         let grid = Grid {
             id: ui.scope_id().with("calls"),

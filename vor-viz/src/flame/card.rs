@@ -172,10 +172,10 @@ fn span_card(
     if let Some(usual) = usual(span.span.site, span.track.kind()).filter(|usual| usual.count > 0) {
         line(ui, "this call", rank_text(duration_ns, &usual));
         let known = format!(
-            "p50 {}, p99 {}, {} calls",
+            "p50 {}, p99 {}, {}",
             units::duration(usual.p50_ns as f64),
             units::duration(usual.p99_ns as f64),
-            units::count(usual.count)
+            units::counted(usual.count, "call")
         );
         line(ui, "its scope", known);
     }

@@ -284,7 +284,7 @@ impl Plots {
             });
         }
         if rows.is_empty() {
-            ui.weak("no metrics yet");
+            ui.weak("no metrics");
         } else if lines.is_empty() && !self.filter.is_empty() {
             ui.weak("no metric's name contains this");
         }

@@ -664,10 +664,13 @@ fn estimate_note(row: &ScopeRow) -> String {
         false => "cpu is an estimate",
     };
     let calls = match row.estimates {
-        1 => "1 call goes".to_owned(),
-        calls => format!("{} calls go", units::count(calls)),
+        1 => "1 call that goes beyond these frames counts".to_owned(),
+        calls => format!(
+            "{} calls that go beyond these frames count",
+            units::count(calls)
+        ),
     };
-    format!("{times}: {calls} beyond these frames and count in proportion to the time in them.")
+    format!("{times}: {calls} in proportion to the time within.")
 }
 
 /// Shows the tooltip of a row.

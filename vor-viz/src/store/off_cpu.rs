@@ -1,9 +1,10 @@
 //! The time of a span in which its thread did not run, as one state to colour it by.
 
+use serde::{Deserialize, Serialize};
 use vor_capture::model::measures::{Measured, Measures};
 
 /// The state in which a span was for most of its time, where that is not running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum OffCpu {
     /// Its thread was runnable, and had no processor.
     Queued,

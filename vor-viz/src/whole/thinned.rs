@@ -36,7 +36,10 @@ pub(crate) struct Thinned {
     /// The thread that is being visited, which is not among the others.
     current: (ThreadId, Lanes),
     metrics: MetricBins,
+    /// Only needed while spans come.
+    #[serde(skip)]
     catalog: Arc<Catalog>,
+    #[serde(skip)]
     measured: MeasuredArgs,
 }
 

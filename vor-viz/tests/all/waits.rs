@@ -193,8 +193,8 @@ fn a_call_that_the_frames_cut_counts_in_proportion_and_the_hover_says_so() {
     assert_eq!(times(&last), whole);
     assert!(row(&store, (1, 1), Extent::Whole, ANSWER).is_none());
 
-    let note = "cpu, queued and blocked are estimates: 1 call goes beyond these frames and count \
-        in proportion to the time in them.";
+    let note = "cpu, queued and blocked are estimates: 1 call that goes beyond these frames counts \
+        in proportion to the time within.";
     for (frame, has_note) in [(Some(1), true), (None, false)] {
         let mut harness = panel(Tab::Scopes, Shade::Dark, |panel| {
             let id = frame.map(|frame| panel.store().id_at(frame));
