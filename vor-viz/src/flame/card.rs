@@ -3,7 +3,7 @@
 use egui::{Color32, RichText, Ui};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
-use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::model::measures::{self, Measured, Measures};
 use vor_capture::units;
 
 use super::layout::thread_name;
@@ -284,12 +284,16 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
         }
         return;
     }
-    let names = store
-        .catalog()
-        .site(span.span.site)
-        .map_or(&[][..], |site| &site.arg_names);
+    let site = store.catalog().site(span.span.site);
+    let names = site.map_or(&[][..], |site| &site.arg_names);
+    let measured = site.map_or(0, |site| Measures::of(site).arg_names().count());
+    let own = names.len().saturating_sub(measured);
     for (i, value) in values.iter().enumerate().take(16) {
         let name = names.get(i).map_or("?", |name| name);
+        // The parts of its time are shown.
+        if i >= own && [measures::OFF_CPU_NS, measures::RUN_QUEUE_NS].contains(&name) {
+            continue;
+        }
         let text = match value {
             ArgValue::Str(text) => shortened(text),
             other => other.to_string().into(),

@@ -441,6 +441,13 @@ fn the_details_of_a_span_have_the_parts_of_its_time() {
             let is_shown = harness.query_by_label(name).is_some();
             assert_eq!(is_shown, names.contains(&name), "{name} of {site:?}");
         }
+        // They stand for the values as they were recorded.
+        for value in ["off_cpu_ns =", "run_queue_ns ="] {
+            assert!(
+                harness.query_by_label(value).is_none(),
+                "{value} of {site:?}"
+            );
+        }
         for text in texts {
             assert!(harness.query_all_by_label(text).count() > 0, "{text}");
         }

@@ -1,5 +1,6 @@
 //! A capture of a game that has everything that the viewer shows: pools of threads, waits for a
-//! lock, tasks with steps, messages, flows, arguments, metrics, slow frames and dropped spans.
+//! lock, for a processor and for a disk, tasks with steps, messages, flows, arguments, metrics, slow
+//! frames and dropped spans.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::measures::Measures;
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::model::waits;
 use vor_fixtures::even;
@@ -65,6 +67,9 @@ const REQUEST: u32 = 10;
 const PARSE: u32 = 11;
 const FLUSH: u32 = 12;
 
+/// The scopes that measure what their threads waited for.
+const MEASURED: [&str; 5] = ["update", "physics", "render", "job", "flush"];
+
 /// The threads before the workers.
 const MAIN: u32 = 0;
 const RENDERER: u32 = 1;
@@ -100,6 +105,8 @@ impl Game {
                 info.arg_names = waits::ARG_NAMES.map(Into::into).to_vec();
             } else if name == "draw" {
                 info.arg_names = vec!["mesh".into()];
+            } else if MEASURED.contains(&name) {
+                info.arg_names = Measures::WAITS.arg_names().map(Into::into).collect();
             }
             Some(Arc::new(info))
         };
@@ -168,12 +175,13 @@ impl Game {
             let from = 0.06 + (physics - 0.08) * f64::from(i) / 6.0;
             main.add(at(from), at(from + (physics - 0.1) / 7.0), COLLIDE);
         }
-        main.add(at(0.05), at(physics), PHYSICS);
+        main.add_measured(at(0.05), at(physics), PHYSICS, (0.05, 0.04));
         if is_slow {
             let values = ["cache", "worker-1", "job"].map(|text| ArgValue::Str(text.into()));
             main.add_with(at(physics + 0.02), at(physics + 0.2), WAIT, values.to_vec());
         }
-        main.add(at(0.02), at(if is_slow { 0.9 } else { 0.48 }), UPDATE);
+        let update = if is_slow { 0.9 } else { 0.48 };
+        main.add_measured(at(0.02), at(update), UPDATE, (0.25, 0.04));
         main.add(at(0.0), at(0.96), FRAME);
         if frame % 20 == 3 {
             main.batch.messages.push(filled!(Message {
@@ -188,12 +196,13 @@ impl Game {
             let values = vec![ArgValue::U64(frame * 8 + mesh)];
             renderer.add_with(at(from), at(from + 0.06), DRAW, values);
         }
-        renderer.add(at(0.1), at(0.9), RENDER);
+        let rendered = if is_slow { (0.7, 0.6) } else { (0.1, 0.1) };
+        renderer.add_measured(at(0.1), at(0.9), RENDER, rendered);
         let mut audio = Spans::new(AUDIO);
         audio.add(at(0.3), at(0.38), MIX);
         let mut io = Spans::new(IO);
         if frame.is_multiple_of(3) {
-            io.add(at(0.5), at(0.7), FLUSH);
+            io.add_measured(at(0.5), at(0.7), FLUSH, (0.9, 0.0));
             io.add_task(frame, at(0.0), at(0.95), REQUEST, at(0.4));
             io.add_task(frame + 1_000, at(0.1), at(0.8), REQUEST, at(0.6));
         }
@@ -201,7 +210,8 @@ impl Game {
         for worker in 0..self.workers {
             let mut spans = Spans::new(4 + worker);
             let from = 0.15 + 0.5 * f64::from(worker) / f64::from(self.workers.max(1));
-            spans.add(at(from), at(from + 0.22), JOB);
+            let worked = if is_slow && worker % 2 == 1 { 0.6 } else { 0.0 };
+            spans.add_measured(at(from), at(from + 0.22), JOB, (worked, worked));
             let flow = frame * 1_000 + u64::from(worker);
             let point = |ticks, stage| filled!(FlowPoint { flow, ticks, stage });
             // A job comes from the update, before the physics begin.
@@ -260,6 +270,15 @@ impl Spans {
         let span = self.batch.sites.len() as u32;
         self.add(begin, end, site);
         self.batch.args.push(filled!(SpanArgs { span, values }));
+    }
+
+    /// Adds a span with the shares of its time in which its thread did not run, and in which it had
+    /// no processor.
+    fn add_measured(&mut self, begin: u64, end: u64, site: u32, (off_cpu, queued): (f64, f64)) {
+        let part = |share: f64| (share * (end - begin) as f64) as u64;
+        let switches = u64::from(off_cpu > 0.0) * 3;
+        let values = [part(off_cpu), part(queued), switches];
+        self.add_with(begin, end, site, values.map(ArgValue::U64).to_vec());
     }
 
     fn add_task(&mut self, id: u64, begin: u64, end: u64, site: u32, step: u64) {

@@ -157,6 +157,32 @@ fn waits_of_a_slow_frame() {
 }
 
 #[test]
+fn the_source_of_a_span() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("src");
+    std::fs::create_dir(&source).unwrap();
+    let text = "//! A game.\n".to_owned() + &"    step(&mut world, dt);\n".repeat(80);
+    std::fs::write(source.join("game.rs"), text).unwrap();
+    state("source", &Game::default().capture(), |viewer| {
+        let folders = vec![folder.path().to_owned()];
+        panel(viewer).chart_mut().set_source_folders(folders);
+        pin(viewer);
+        panel(viewer).set_tab(Tab::Icicle);
+        focus_on(viewer, "physics");
+    });
+}
+
+#[test]
+fn an_open_menu() {
+    state("menu", &Game::default().capture(), |viewer| {
+        panel(viewer).set_tab(Tab::Metrics);
+        viewer.get_by_label("Tracks").click();
+        settle(viewer);
+        viewer.remove_cursor();
+    });
+}
+
+#[test]
 fn a_search() {
     state("search", &Game::default().capture(), |viewer| {
         pin(viewer);
