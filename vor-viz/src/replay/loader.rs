@@ -374,7 +374,7 @@ impl Loader {
     fn survey_file(&self, request: &WholeRequest, origin_ns: i64) -> Option<SurveyFile> {
         cfg_select! {
             target_arch = "wasm32" => {
-                let _ = (request, origin_ns);
+                let _ = (request.keeps_survey, origin_ns);
                 None
             }
             _ => {
