@@ -78,6 +78,7 @@ impl Origin {
     }
 
     /// Returns the path of the capture, if it is a file.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(&file.path),

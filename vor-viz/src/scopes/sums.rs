@@ -6,8 +6,8 @@
 //!
 //! Totals and self times are those of the measured [parts](SpanPart) of spans. The distribution and
 //! the slowest calls are those of whole calls: a clipped duration is no property of a call. Measured
-//! times are those of the [parts](super::measured_parts), too. Switches and allocations are those of
-//! the spans that ended in the frames.
+//! times are those of the parts, too. Switches and allocations are those of the spans that ended in
+//! the frames.
 
 use std::ops::Range;
 
