@@ -16,7 +16,7 @@
 //! | [`invariants`] | rules that hold for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
-//! | [`wire`], [`perfetto`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
+//! | [`wire`], [`perfetto`], `pprof`, `parquet_rows`, [`json`] | readers of other formats |
 //! | [`process`] | tests in processes of their own |
 //! | [`mod@skip`] | reports of checks that do not run |
 //! | [`libraries`] | test libraries in place of NVIDIA's |

@@ -121,8 +121,8 @@ impl Summary {
         &self.durations_ms
     }
 
-    /// Returns the begin of a frame in nanoseconds since that of the first one; of a lost frame, the
-    /// end of the frame before.
+    /// Returns the begin of a frame in nanoseconds since that of the first one; of a lost frame,
+    /// the end of the frame before.
     #[must_use]
     pub fn begin_ns(&self, frame: u64) -> Option<i64> {
         let frame = usize::try_from(frame).ok()?;

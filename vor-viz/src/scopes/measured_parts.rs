@@ -2,8 +2,8 @@
 //!
 //! A span measures its CPU time once, at its end. So the time that it did not run counts as spread
 //! evenly over its duration, and the part of it within a range is an estimate. The estimates of
-//! adjacent ranges add up to the measured value exactly. Switches and allocations are no times: they
-//! count where the span ended.
+//! adjacent ranges add up to the measured value exactly. Switches and allocations are no times:
+//! they count where the span ended.
 
 use std::ops::Range;
 

@@ -5,9 +5,9 @@
 //! busy a thread was, and they have no self time.
 //!
 //! Totals and self times are those of the measured [parts](SpanPart) of spans. The distribution and
-//! the slowest calls are those of whole calls: a clipped duration is no property of a call. Measured
-//! times are those of the parts, too. Switches and allocations are those of the spans that ended in
-//! the frames.
+//! the slowest calls are those of whole calls: a clipped duration is no property of a call.
+//! Measured times are those of the parts, too. Switches and allocations are those of the spans that
+//! ended in the frames.
 
 use std::ops::Range;
 

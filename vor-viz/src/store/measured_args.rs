@@ -13,7 +13,7 @@ use super::row::Span;
 /// Reads measured values, and knows the call sites that it has seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeasuredArgs {
-    /// What a site measures, and the number of its own arguments.
+    /// The measures of a site, and the number of its own arguments.
     sites: FxHashMap<SiteId, (Measures, usize)>,
 }
 

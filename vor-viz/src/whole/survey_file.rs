@@ -1,9 +1,9 @@
 //! The survey of a large capture, kept in a file beside it: the next opening shows every level of
 //! detail without reading the whole capture.
 //!
-//! The file is a cache. It is an LZ4 frame, whose checksums find damage, of a [`Stamp`] and a survey
-//! in the form of `postcard`. One that cannot be read, or is of another capture, is made again. If
-//! it cannot be written, the next opening takes as long as this one.
+//! The file is a cache. It is an LZ4 frame, whose checksums find damage, of a [`Stamp`] and a
+//! survey in the form of `postcard`. One that cannot be read, or is of another capture, is made
+//! again. If it cannot be written, the next opening takes as long as this one.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! A capture of a game that has everything that the viewer shows: pools of threads, waits for a
-//! lock, for a processor and for a disk, tasks with steps, messages, flows, arguments, metrics, slow
-//! frames and dropped spans.
+//! lock, for a processor and for a disk, tasks with steps, messages, flows, arguments, metrics,
+//! slow frames and dropped spans.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use vor_viz::view::Scope;
 /// The result of an export, as a line to show.
 pub(crate) type Saved = Result<String, String>;
 
-/// What is exported.
+/// The part of a capture that is exported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// Frames in memory, from the first index to the last.
