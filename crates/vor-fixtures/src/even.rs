@@ -67,13 +67,19 @@ pub fn catalog() -> Arc<Catalog> {
 /// Begins a capture that keeps spans: its header, and what its catalog declares. A machine that is
 /// not known has no record.
 pub fn begin(catalog: &Catalog) -> (Encoder, Vec<u8>) {
-    let mut encoder = Encoder::new(Header {
+    let header = Header {
         file_id: 77,
         pid: 5,
         flags: Header::KEEPS_SPANS,
         start_unix_ns: 1_700_000_000_000_000_000,
         start_ticks: 0,
-    });
+    };
+    begin_with(header, catalog)
+}
+
+/// The same with another header.
+pub fn begin_with(header: Header, catalog: &Catalog) -> (Encoder, Vec<u8>) {
+    let mut encoder = Encoder::new(header);
     let mut bytes = Vec::new();
     encoder.header(&mut bytes);
     let (sites, threads, columns) = (&catalog.sites, &catalog.threads, &catalog.columns);

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::{Header, RecordRef};
 use vor_capture::model::batch::{AsyncSpan, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 
 use crate::captures::record_offsets;
+use crate::even::begin_with;
 use crate::mutation::mutate;
 use crate::programs::{self, BEGIN, Shape};
 use crate::random::Random;
@@ -24,6 +25,19 @@ pub struct Ended {
     pub spans: ThreadBatch,
     /// A number of spans, and how many were dropped before the next one ended.
     pub drops: Vec<(usize, u64)>,
+}
+
+impl Ended {
+    /// Returns threads that have ended nothing.
+    pub fn none(threads: usize) -> Vec<Self> {
+        let ended = |thread| Self {
+            spans: filled!(ThreadBatch {
+                thread: ThreadId(thread)
+            }),
+            drops: Vec::new(),
+        };
+        (0..threads as u32).map(ended).collect()
+    }
 }
 
 /// A capture with frames.
@@ -76,28 +90,14 @@ pub fn record(
     marks: &[u64],
     ending: Ending,
 ) -> Framed {
-    let mut encoder = Encoder::new(Header {
+    let header = Header {
         file_id,
         pid: 42,
         flags: Header::KEEPS_SPANS,
         start_unix_ns: catalog.timeline.syncs()[0].unix_ns,
         start_ticks: BEGIN,
-    });
-    let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
-    for record in [
-        RecordRef::Clock(&catalog.timeline.syncs()[0]),
-        RecordRef::Sites {
-            first: SiteId(1),
-            sites: &catalog.sites,
-        },
-        RecordRef::Threads {
-            first: ThreadId(0),
-            threads: &catalog.threads,
-        },
-    ] {
-        encoder.encode(record, &mut bytes);
-    }
+    };
+    let (mut encoder, mut bytes) = begin_with(header, catalog);
     let sites = catalog.sites.iter().flatten().count();
     let mut done = vec![0; threads.len()];
     let mut tasks = Vec::new();
@@ -202,14 +202,7 @@ pub fn make(seed: u64) -> Framed {
         })))
     };
     catalog.sites = Arc::new((0..shape.sites).map(site).collect());
-    let mut threads: Vec<Ended> = (0..shape.threads as u32)
-        .map(|thread| Ended {
-            spans: filled!(ThreadBatch {
-                thread: ThreadId(thread)
-            }),
-            drops: Vec::new(),
-        })
-        .collect();
+    let mut threads = Ended::none(shape.threads);
     for ended in program.batches.iter().flat_map(|batch| &batch.threads) {
         let all = &mut threads[ended.thread.0 as usize];
         if ended.dropped_spans > 0 {

@@ -258,9 +258,9 @@ fn split(ui: &mut Ui, span: &SpanRef, store: &Store) {
     };
     line(ui, "ran", part(span.span.duration_ns - off_cpu_ns));
     if measures.has(Measures::WAIT) {
-        let queued_ns = measured.run_queue_ns.min(off_cpu_ns);
+        let [queued_ns, blocked_ns] = measured.queued_and_blocked_ns(off_cpu_ns);
         line(ui, "queued", part(queued_ns));
-        line(ui, "blocked", part(off_cpu_ns - queued_ns));
+        line(ui, "blocked", part(blocked_ns));
     } else {
         line(ui, "off the CPU", part(off_cpu_ns));
     }

@@ -120,10 +120,10 @@ impl ScopeRow {
     /// part in which they were blocked, both in nanoseconds, or `None` if it was not measured.
     #[must_use]
     pub fn waits_ns(&self) -> Option<[u64; 2]> {
-        let queued_ns = self.measured.run_queue_ns.min(self.measured.off_cpu_ns);
+        let off_cpu_ns = self.measured.off_cpu_ns;
         self.measures
             .has(Measures::WAIT)
-            .then(|| [queued_ns, self.measured.off_cpu_ns - queued_ns])
+            .then(|| self.measured.queued_and_blocked_ns(off_cpu_ns))
     }
 
     /// Returns how often the threads of the spans that ended in the frames got a processor again,

@@ -22,8 +22,7 @@ impl OffCpu {
         if !measures.has(Measures::WAIT) {
             return (off_cpu_ns > cpu_ns).then_some(Self::Unknown);
         }
-        let queued_ns = measured.run_queue_ns.min(off_cpu_ns);
-        let blocked_ns = off_cpu_ns - queued_ns;
+        let [queued_ns, blocked_ns] = measured.queued_and_blocked_ns(off_cpu_ns);
         match blocked_ns >= queued_ns {
             true => (blocked_ns > cpu_ns).then_some(Self::Blocked),
             false => (queued_ns > cpu_ns).then_some(Self::Queued),

@@ -302,6 +302,13 @@ fn shape() -> impl Strategy<Value = Shape> {
         )
 }
 
+/// Returns the time between two shares of that of a capture.
+fn part_of(archive: &Archive, from: f64, to: f64) -> (i64, i64) {
+    let (begin_ns, end_ns) = archive.bounds_ns().unwrap();
+    let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
+    (at(from.min(to)), at(from.max(to)))
+}
+
 proptest! {
     /// Table and flame graph of any range equal the sums made span by span.
     #[test]
@@ -317,12 +324,9 @@ proptest! {
         let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
         prop_assert_eq!(begin_ns, made.spans.iter().map(|span| span.begin_ns).min().unwrap());
         prop_assert_eq!(end_ns, made.spans.iter().map(|span| span.end_ns()).max().unwrap());
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let scope = RangeScope {
-            begin_ns: at(from.min(to)),
-            end_ns: at(from.max(to)),
-            extent: if is_whole { Extent::Whole } else { Extent::Clipped },
-        };
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
+        let extent = if is_whole { Extent::Whole } else { Extent::Clipped };
+        let scope = RangeScope { begin_ns, end_ns, extent };
         let expected = expected(&made.spans, scope);
         let rows = opened.rows(scope);
         prop_assert_eq!(sums_of(&rows), expected.clone());
@@ -385,9 +389,7 @@ proptest! {
     ) {
         let made = made(seed, shape);
         let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
         let depth = |i: usize| {
             std::iter::successors(made.spans[i].parent, |&at| made.spans[at].parent).count()
         };

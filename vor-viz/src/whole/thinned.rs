@@ -353,13 +353,13 @@ impl Visitor for Thinned {
     #[inline]
     fn enter(&mut self, span: &Span, depth: usize, args: &[ArgValue]) -> u32 {
         let (bin, is_within) = (self.bin, self.is_within(span.begin_ns, span.end_ns()));
-        let off_cpu = self.measured.off_cpu(&self.catalog, span, args);
         let lanes = &mut self.current.1;
         lanes.spans += 1;
         if depth >= lanes.rows.len() {
             lanes.rows.resize_with(depth + 1, Lane::default);
         }
         if is_within {
+            let off_cpu = self.measured.off_cpu(&self.catalog, span, args);
             self.kept += lanes.rows[depth].add(span, args, off_cpu, bin);
         }
         0

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use crate::headless::User;
 use egui::{Color32, ImageData, Shape, TextureId, vec2};
-use vor_capture::filled;
-use vor_capture::model::batch::{AsyncSpan, ThreadBatch};
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::batch::AsyncSpan;
+use vor_capture::model::catalog::SiteId;
 use vor_capture::reader::Capture;
 use vor_capture::stats::StatsBuilder;
 use vor_fixtures::Random;
@@ -45,14 +44,7 @@ pub struct Program {
 pub fn program(seed: u64) -> Program {
     let mut random = Random(seed);
     let made = views::make(seed, 300 + random.below(3_000));
-    let mut threads: Vec<Ended> = (0..3)
-        .map(|thread| Ended {
-            spans: filled!(ThreadBatch {
-                thread: ThreadId(thread)
-            }),
-            drops: Vec::new(),
-        })
-        .collect();
+    let mut threads = Ended::none(3);
     for ended in made.batches.iter().flat_map(|batch| &batch.threads) {
         let all = &mut threads[ended.thread.0 as usize].spans;
         all.start_ticks.extend(&ended.start_ticks);

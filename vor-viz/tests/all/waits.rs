@@ -381,7 +381,8 @@ proptest! {
             (off_cpu > duration - off_cpu).then_some(state)
         };
         let begin = from * at as f64;
-        let scale = PixelScale::new(begin, begin + (4.0 * at as f64 * zoom.powi(2)).max(10.0), width);
+        let length = (4.0 * at as f64 * zoom.powi(2)).max(10.0);
+        let scale = PixelScale::new(begin, begin + length, width);
         let mut colors = vec![Color32::TRANSPARENT; width];
         let wrong = Cell::new(None);
         let mut wide = Vec::new();

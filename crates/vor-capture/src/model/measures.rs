@@ -196,6 +196,14 @@ impl Measured {
         })
     }
 
+    /// Divides the time off the CPU, or `off_cpu_ns` where that is clipped, into that in which the
+    /// thread was runnable and that in which it was blocked, all in nanoseconds.
+    #[must_use]
+    pub fn queued_and_blocked_ns(&self, off_cpu_ns: u64) -> [u64; 2] {
+        let queued_ns = self.run_queue_ns.min(off_cpu_ns);
+        [queued_ns, off_cpu_ns - queued_ns]
+    }
+
     /// Returns the sum of both, or the largest number there is.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -77,11 +77,9 @@ impl Values {
         } else {
             (user.saturating_add(sys), 0)
         };
-        let (queued_ns, blocked_ns) = if measures.has(Measures::WAIT) {
-            let queued_ns = measured.run_queue_ns.min(off_cpu_ns);
-            (queued_ns, off_cpu_ns - queued_ns)
-        } else {
-            (0, 0)
+        let [queued_ns, blocked_ns] = match measures.has(Measures::WAIT) {
+            true => measured.queued_and_blocked_ns(off_cpu_ns),
+            false => [0, 0],
         };
         Self([
             wall_ns,

@@ -22,6 +22,8 @@ use vor_recorder::{drain, message, metrics};
 
 const THREADS: usize = 3;
 const PERIOD_NS: i64 = 100_000;
+/// A test with fewer signals proves little.
+const FEWEST_SIGNALS: u64 = 1_000;
 
 static MADE: AtomicU64 = AtomicU64::new(0);
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -122,6 +124,10 @@ fn run_threads(config: Config) -> Delivered {
     let adder = Adder::enable(config);
     let threads: Vec<_> = (0..THREADS).map(|_| std::thread::spawn(flat_out)).collect();
     std::thread::sleep(Duration::from_secs(seconds));
+    // A busy machine or an emulator may need longer.
+    while SIGNALS.load(Ordering::Relaxed) <= FEWEST_SIGNALS {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     IS_OVER.store(true, Ordering::Relaxed);
     threads
         .into_iter()
@@ -138,7 +144,7 @@ fn check(delivered: &Delivered) {
         delivered.of("handler")
     );
     assert_eq!(delivered.of("") + delivered.dropped, made, "{delivered:?}");
-    assert!(SIGNALS.load(Ordering::Relaxed) > 1000);
+    assert!(SIGNALS.load(Ordering::Relaxed) > FEWEST_SIGNALS);
     assert!(delivered.of("handler") > 0 && SEEN.load(Ordering::Relaxed) > 0);
     let added = ADDED.load(Ordering::Relaxed) as f64;
     assert!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-use super::{Given, PART_BYTES, RangeScope, made, opened, shape};
+use super::{Given, PART_BYTES, RangeScope, made, opened, part_of, shape};
 use crate::find::{FindOptions, Instance, Instances, Order};
 use crate::store::Extent;
 
@@ -55,13 +55,9 @@ proptest! {
     ) {
         let made = made(seed, shape);
         let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let scope = RangeScope {
-            begin_ns: at(from.min(to)),
-            end_ns: at(from.max(to)),
-            extent: if is_whole { Extent::Whole } else { Extent::Clipped },
-        };
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
+        let extent = if is_whole { Extent::Whole } else { Extent::Clipped };
+        let scope = RangeScope { begin_ns, end_ns, extent };
         // The first site has arguments.
         for site in [1, 2].map(SiteId) {
             let text = match digit {

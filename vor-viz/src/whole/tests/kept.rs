@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use proptest::prelude::*;
 use vor_fixtures::programs::Shape;
 
-use super::{Made, Opened, PART_BYTES, RangeScope, made, opened, shape, sums_of, surveyed};
+use super::{
+    Made, Opened, PART_BYTES, RangeScope, made, opened, part_of, shape, sums_of, surveyed,
+};
 use crate::store::{Extent, Layer};
 use crate::whole::SurveyFile;
 
@@ -73,13 +75,8 @@ proptest! {
         let (archive, thinned) = file.read(&file.stamp().unwrap()).unwrap();
         let mut fresh = opened(made.bytes.clone(), made.origin_ns, Some(PART_BYTES));
         assert_same(&archive.kept_layer(&thinned, fresh.capture.catalog()), &layer);
-        let (begin_ns, end_ns) = archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let scope = RangeScope {
-            begin_ns: at(from.min(to)),
-            end_ns: at(from.max(to)),
-            extent: Extent::Clipped,
-        };
+        let (begin_ns, end_ns) = part_of(&archive, from, to);
+        let scope = RangeScope { begin_ns, end_ns, extent: Extent::Clipped };
         let expected = sums_of(&fresh.rows(scope));
         let mut kept = Opened { archive, layer, ..fresh };
         prop_assert_eq!(sums_of(&kept.rows(scope)), expected);

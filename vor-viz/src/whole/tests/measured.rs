@@ -9,7 +9,7 @@ use vor_capture::model::frame::FrameSnapshot;
 
 use super::{
     Arc, Extent, Given, Made, PART_BYTES, RangeScope, ScopeRows, ScopeSums, filled, made, opened,
-    shape,
+    part_of, shape,
 };
 use crate::scopes::Job;
 use crate::store::{FrameBlock, FrameEntry, Store};
@@ -110,9 +110,7 @@ proptest! {
     ) {
         let made = made(seed, shape);
         let mut opened = opened(made.bytes.clone(), made.origin_ns, Some(PART_BYTES));
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
         let extent = if is_whole { Extent::Whole } else { Extent::Clipped };
         let scope = RangeScope { begin_ns, end_ns, extent };
         let (expected, cuts) = expected(&made.spans, scope);
@@ -161,7 +159,8 @@ proptest! {
             .map(|&(begin_ns, end_ns)| sums_of(&opened.rows(scope(begin_ns, end_ns))))
             .collect();
         let timed = ranges.iter().map(|&(begin_ns, end_ns)| by_time(begin_ns, end_ns)).collect();
-        let framed = (0..ranges.len()).map(|at| in_store(&store, (at, at).into(), extent)).collect();
+        let by_frame = |at| in_store(&store, (at, at).into(), extent);
+        let framed = (0..ranges.len()).map(by_frame).collect();
         for parts in [read, timed, framed] {
             let mut all = Sums::new();
             for (site, part) in parts.into_iter().flatten() {

@@ -8,7 +8,7 @@ use vor_capture::filled;
 use vor_capture::model::batch::{FlowPoint, FlowStage, Message};
 use vor_capture::model::catalog::ThreadId;
 
-use super::{PART_BYTES, RangeScope, encoded, made, opened, shape};
+use super::{PART_BYTES, RangeScope, encoded, made, opened, part_of, shape};
 use crate::find::{MessageOptions, Messages, Order};
 use crate::store::Extent;
 
@@ -46,13 +46,8 @@ proptest! {
         }
         let bytes = encoded(&catalog, &made.batches);
         let mut opened = opened(bytes, made.origin_ns, Some(PART_BYTES));
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let scope = RangeScope {
-            begin_ns: at(from.min(to)),
-            end_ns: at(from.max(to)),
-            extent: Extent::Clipped,
-        };
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
+        let scope = RangeScope { begin_ns, end_ns, extent: Extent::Clipped };
         told.retain(|(ns, ..)| scope.begin_ns < *ns && *ns <= scope.end_ns);
         let all = told.len() as u64;
         told.retain(|(_, of, words)| {
@@ -119,9 +114,7 @@ proptest! {
         }
         let bytes = encoded(&catalog, &made.batches);
         let mut opened = opened(bytes, made.origin_ns, Some(PART_BYTES));
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
         let picture = opened.picture(begin_ns, end_ns, 1);
         prop_assert_eq!(picture.bin_ns(), 0);
         let mut found = Vec::new();

@@ -8,7 +8,7 @@ use vor_capture::filled;
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 
-use super::{Made, PART_BYTES, encoded, made, opened, shape};
+use super::{Made, PART_BYTES, encoded, made, opened, part_of, shape};
 use crate::store::{Layer, TrackId};
 
 /// A task: the first call site of its name, its own one, its begin and its end.
@@ -107,9 +107,7 @@ proptest! {
             let count = tasks.iter().filter(|task| task.0 == name).count();
             prop_assert_eq!(opened.layer.total_spans(TrackId::Tasks(name)), count as u64);
         }
-        let (begin_ns, end_ns) = opened.archive.bounds_ns().unwrap();
-        let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
-        let (begin_ns, end_ns) = (at(from.min(to)), at(from.max(to)));
+        let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
         let picture = opened.picture(begin_ns, end_ns, 1);
         // The tracks of the whole stay.
         let ids = |layer: &Layer| layer.tracks().iter().map(|track| track.id).collect::<Vec<_>>();
