@@ -98,7 +98,7 @@ const SCALE_Y = 222;
 
 /** The button `Export`, and the rows of its menu. */
 const EXPORT = [30, 14];
-const EXPORT_ROWS = { pftrace: [50, 59], json: [50, 82], csv: [50, 105] };
+const EXPORT_ROWS = { pftrace: [50, 59], json: [50, 82], csv: [50, 105], png: [50, 128] };
 
 /** Exports what is selected; returns the name and the bytes of the download. */
 async function exported(page, extension) {
@@ -111,6 +111,19 @@ async function exported(page, extension) {
   const bytes = fs.readFileSync(await download.path());
   await page.waitForTimeout(500);
   return [download.suggestedFilename(), bytes];
+}
+
+/** Returns the width of a picture, its height, and how many colours it has. */
+function measured(page, png) {
+  return page.evaluate(async (png) => {
+    const picture = await createImageBitmap(
+      await (await fetch(`data:image/png;base64,${png}`)).blob(),
+    );
+    const canvas = new OffscreenCanvas(picture.width, picture.height).getContext('2d');
+    canvas.drawImage(picture, 0, 0);
+    const { data } = canvas.getImageData(0, 0, picture.width, picture.height);
+    return [picture.width, picture.height, new Set(new Uint32Array(data.buffer)).size];
+  }, png.toString('base64'));
 }
 
 /** Counts the packets of a Perfetto trace; throws unless it has nothing else. */
@@ -367,6 +380,14 @@ const checks = {
           'they are packets of a Perfetto trace',
           traceName === `${stem}.pftrace` && packets(trace) > spans.length,
           [traceName, trace.length],
+        );
+        const [pngName, png] = await exported(page, 'png');
+        fs.writeFileSync(path.join(pictures, `web_export_${stem}.png`), png);
+        const [width, height, shades] = await measured(page, png);
+        check(
+          'they are a picture of the flame chart',
+          pngName === `${stem}.png` && width === 1920 && height >= 120 && shades > 20,
+          [pngName, width, height, shades],
         );
       });
     }

@@ -20,6 +20,7 @@ use web::{chooser, save};
 mod bookmark_file;
 #[cfg(not(target_arch = "wasm32"))]
 mod glyphs;
+mod chart_picture;
 mod export_menu;
 mod link;
 mod pair;

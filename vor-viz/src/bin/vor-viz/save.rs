@@ -7,19 +7,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 
-use egui::{Color32, Context, RawInput, Rect, Ui, Vec2};
+use egui::{Context, Ui};
 use vor_viz::export::{ExportFormat, export, export_time};
-use vor_viz::flame::FlameChart;
-use vor_viz::raster::Canvas;
 use vor_viz::replay::ReplayState;
-use vor_viz::theme::Theme;
 
+use crate::chart_picture;
 use crate::export_menu::{self, Part, Saved, lost_note};
 use crate::output::{encode, write_whole};
-
-/// Width and maximum height of a picture of the flame chart, in pixels.
-const PICTURE_WIDTH: u32 = 1920;
-const MAX_PICTURE_HEIGHT: f32 = 8000.0;
 
 /// A chosen export.
 #[derive(Debug)]
@@ -35,9 +29,10 @@ pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Export> {
     let hint = "Writes the selected time, or the selected or pinned frames, beside the capture";
     let mut picture = None;
     let format = export_menu::menu(ui, replay, part, hint, |ui| {
-        if ui.button("Picture of the flame chart (PNG)").clicked() {
+        if ui.button(chart_picture::NAME).clicked() {
             let path = free_path(replay, part, "png");
-            let written = draw(replay, ui.visuals().dark_mode, &path);
+            let (size, canvas) = chart_picture::draw(replay, ui.visuals().dark_mode);
+            let written = write_whole(&path, |file| encode(file, size, canvas.pixels()));
             picture = Some(Export::Done(note(&path, written)));
         }
     });
@@ -128,46 +123,4 @@ fn free_path(replay: &ReplayState, part: Part, extension: &str) -> PathBuf {
         .map(|name| folder.join(name));
     // The sequence of numbers has no end.
     names.find(|path| !path.exists()).unwrap_or_default()
-}
-
-/// Draws the flame chart with all of its rows.
-fn draw(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
-    let store = replay.store();
-    let mut view = replay.panel().view().clone();
-    let mut chart = FlameChart::default();
-    let tracks = store.shown_tracks();
-    let rows: usize = tracks.iter().map(|track| track.rows.len().max(1)).sum();
-    let height = rows as f32 * chart.row_height() + 6.0 * tracks.len() as f32 + 48.0;
-    let height = height.clamp(120.0, MAX_PICTURE_HEIGHT).ceil();
-    let size = (PICTURE_WIDTH, height as u32);
-    let ctx = Context::default();
-    ctx.set_theme(if dark {
-        egui::Theme::Dark
-    } else {
-        egui::Theme::Light
-    });
-    let mut canvas = Canvas::new(size.0 as usize, size.1 as usize, Color32::BLACK);
-    let mut primitives = Vec::new();
-    // Fonts are loaded from the second pass on.
-    for _ in 0..2 {
-        let input = RawInput {
-            screen_rect: Some(Rect::from_min_size(
-                egui::Pos2::ZERO,
-                Vec2::new(size.0 as f32, height),
-            )),
-            ..RawInput::default()
-        };
-        let mut output = ctx.run_ui(input, |ui| {
-            egui::CentralPanel::default().show(ui, |ui| {
-                view.begin_pass(store);
-                let theme = Theme::of(ui.visuals());
-                let height = ui.available_height();
-                chart.show(ui, height, store, &mut view, &theme, &|_, _| None);
-            });
-        });
-        canvas.take_textures(&mut output.textures_delta);
-        primitives = ctx.tessellate(output.shapes, output.pixels_per_point);
-    }
-    canvas.paint(&primitives, 1.0);
-    write_whole(path, |file| encode(file, size, canvas.pixels()))
 }
