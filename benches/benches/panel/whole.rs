@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
+use egui::{Event, Modifiers, PointerButton, pos2};
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::Panel;
 use vor_viz::plots::MetricRow;
@@ -57,6 +58,7 @@ pub fn benches(criterion: &mut Criterion) {
     }
     group.finish();
     live(criterion);
+    pan(criterion);
 }
 
 /// The panel of a running program: a new frame comes before each pass, which is not timed, and the
@@ -90,6 +92,49 @@ fn live(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|passes| (0..passes).map(|_| pass()).sum::<Duration>());
         });
+    }
+    group.finish();
+}
+
+/// The panel while a pointer drags half of the time to and fro, by parts of a pixel.
+fn pan(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pan");
+    group.sample_size(30);
+    for (name, spans, frames) in SIZES {
+        let mut store = Store::new(frames, usize::MAX);
+        for block in synthetic::blocks(frames, spans, DEPTH) {
+            store.push_block(block);
+        }
+        let mut panel = Panel::new(store, Thresholds::default());
+        panel.chart_mut().set_row_height(9.0);
+        let mut headless = Headless::new();
+        headless.pass(|ui| panel.show(ui, &[]));
+        let all = panel.view().axis();
+        let quarter_ns = all.len_ns() / 4.0;
+        panel
+            .view_mut()
+            .zoom_to(all.begin_ns + quarter_ns, all.end_ns - quarter_ns);
+        headless.pass(|ui| panel.show(ui, &[]));
+        let mut step = 0_u32;
+        let mut pass = || {
+            // 3.3 points a pass: 100 passes to the right, and as many back.
+            let away = (step + 100) % 200;
+            let at = pos2(700.0 + 3.3 * away.abs_diff(100) as f32, 500.0);
+            let press = Event::PointerButton {
+                pos: at,
+                button: PointerButton::Primary,
+                pressed: true,
+                modifiers: Modifiers::NONE,
+            };
+            let is_first = step == 0;
+            step += 1;
+            let events = [Event::PointerMoved(at)].into_iter();
+            let events = events.chain(is_first.then_some(press)).collect();
+            headless.pass_with(events, |ui| panel.show(ui, &[]))
+        };
+        // A press becomes a drag when the pointer has moved some points.
+        (0..10).for_each(|_| _ = pass());
+        group.bench_function(name, |bencher| bencher.iter(|| black_box(pass())));
     }
     group.finish();
 }
