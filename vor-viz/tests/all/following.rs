@@ -3,187 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::synthetic::{Random, catalog};
-use egui::epaint::ClippedPrimitive;
-use egui::{Color32, Context, Event, Pos2, RawInput, Rect, TextureFilter, pos2, vec2};
-use vor_capture::model::catalog::{SiteId, ThreadId};
+use crate::chart_screen::{AXIS_LEFT, AXIS_PIXELS, Screen, are_alike};
+use crate::program::{NARROW, Program, WIDE};
+use egui::{Color32, Event, Pos2, pos2};
 use vor_viz::flame::FlameChart;
-use vor_viz::raster::Canvas;
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
-use vor_viz::theme::Theme;
+use vor_viz::store::Store;
 use vor_viz::view::View;
-
-const SIZE: [usize; 2] = [800, 300];
-
-/// The width of the time axis at that size, and its left end.
-const AXIS_PIXELS: f64 = 420.0;
-const AXIS_LEFT: f64 = 156.0;
 
 /// Pixels of a span's row, one above the other, in a column.
 const ROW_PIXELS: usize = 15;
-
-/// A chart on a screen of its own.
-struct Screen {
-    ctx: Context,
-    canvas: Canvas,
-    chart: FlameChart,
-    pointer: Option<Pos2>,
-    /// Texels that were painted in the last pass.
-    painted: usize,
-}
-
-impl Screen {
-    fn new() -> Self {
-        let ctx = Context::default();
-        ctx.set_theme(egui::Theme::Dark);
-        let mut screen = Self {
-            ctx,
-            canvas: Canvas::new(SIZE[0], SIZE[1], Color32::BLACK),
-            chart: FlameChart::default(),
-            pointer: None,
-            painted: 0,
-        };
-        // The first two passes of egui make fonts and layouts.
-        let mut view = View::default();
-        (0..2).for_each(|_| drop(screen.pass(&Store::new(1, 1), &mut view)));
-        screen
-    }
-
-    /// Shows the chart, and takes its textures.
-    fn pass(&mut self, store: &Store, view: &mut View) -> Vec<ClippedPrimitive> {
-        let [width, height] = SIZE.map(|side| side as f32);
-        let input = RawInput {
-            screen_rect: Some(Rect::from_min_size(pos2(0.0, 0.0), vec2(width, height))),
-            max_texture_side: Some(2048),
-            events: self.pointer.map(Event::PointerMoved).into_iter().collect(),
-            ..RawInput::default()
-        };
-        let mut output = self.ctx.run_ui(input, |ui| {
-            let theme = Theme::of(ui.visuals());
-            self.chart
-                .show(ui, 290.0, store, view, &theme, &|_, _| None);
-        });
-        // The chart's textures are not smoothed, those of letters are.
-        let changes = output.textures_delta.set.values().flatten();
-        let images = changes
-            .filter(|change| change.pos.is_some())
-            .filter(|change| change.options.magnification == TextureFilter::Nearest)
-            .map(|change| change.image.size().iter().product::<usize>());
-        self.painted = images.sum();
-        self.canvas.take_textures(&mut output.textures_delta);
-        self.ctx.tessellate(output.shapes, output.pixels_per_point)
-    }
-
-    /// Shows the chart, and returns its pixels.
-    fn paint(&mut self, store: &Store, view: &mut View) -> Vec<Color32> {
-        let primitives = self.pass(store, view);
-        self.canvas.clear(SIZE[0], SIZE[1], Color32::BLACK);
-        self.canvas.paint(&primitives, 1.0);
-        self.canvas.pixels().to_vec()
-    }
-}
-
-/// Makes the frames of a program on some threads, which also ends a span of many frames at times.
-struct Program {
-    random: Random,
-    shortest_ns: u64,
-    now_ns: i64,
-    frames: u64,
-    /// Since when each thread has no span of many frames.
-    free_ns: [i64; 6],
-}
-
-impl Program {
-    fn new(seed: u64, shortest_ns: u64) -> Self {
-        Self {
-            random: Random(seed),
-            shortest_ns,
-            now_ns: 1_000_000,
-            frames: 0,
-            free_ns: [1_000_000; 6],
-        }
-    }
-
-    fn frame(&mut self) -> FrameBlock {
-        let begin_ns = self.now_ns;
-        let end_ns = begin_ns + 2_000_000 + self.random.below(2_000_000) as i64;
-        self.now_ns = end_ns;
-        self.frames += 1;
-        // Threads come with time.
-        let threads = (2 + self.frames / 40).min(6);
-        let threads = (0..threads).map(|thread| self.thread(thread as usize, begin_ns, end_ns));
-        let threads: Vec<ThreadBlock> = threads.collect();
-        let spans = |thread: &ThreadBlock| thread.rows.iter().map(RowBlock::len).sum::<usize>();
-        let stored_spans = threads.iter().map(spans).sum::<usize>() as u64;
-        FrameBlock {
-            frame: FrameEntry {
-                number: self.frames,
-                begin_ns,
-                end_ns,
-                span_count: stored_spans,
-                stored_spans,
-                ..FrameEntry::default()
-            },
-            catalog: catalog(),
-            threads,
-        }
-    }
-
-    fn thread(&mut self, thread: usize, begin_ns: i64, end_ns: i64) -> ThreadBlock {
-        let mut rows = vec![RowBlock::default(); 2];
-        let mut at = begin_ns;
-        let steps = match self.shortest_ns {
-            0 => [200, 20_000, 900_000],
-            _ => [900_000; 3],
-        };
-        let step = steps[self.random.below(3) as usize];
-        while at + 3 * step < end_ns {
-            let begin = at + self.random.below(step as u64) as i64;
-            let duration = 1 + 2 * self.shortest_ns + self.random.below(step as u64);
-            let mut site = || SiteId(1 + self.random.below(23) as u32);
-            rows[0].push(begin, duration, site());
-            rows[1].push(begin, duration / 2, site());
-            at = begin + duration as i64 + self.random.below(20 * step as u64) as i64;
-        }
-        let mut tasks = Vec::new();
-        if self.random.below(30) == 0 {
-            // All spans since some moment were inside this one.
-            let free_ns = self.free_ns[thread];
-            let begin = free_ns.max(end_ns - self.random.below(60_000_000) as i64);
-            let mut outer = RowBlock::default();
-            outer.push(begin, (end_ns - begin) as u64, SiteId(3));
-            let inner = |row: &RowBlock| row.begin_ns.iter().all(|&inside| inside >= begin);
-            if rows.iter().all(inner) {
-                rows.insert(0, outer);
-                self.free_ns[thread] = end_ns;
-            }
-            let duration_ns = 1 + self.random.below(30_000_000);
-            tasks.push(Task {
-                id: self.frames * 8 + thread as u64,
-                site: SiteId(24),
-                begin_ns: end_ns - duration_ns as i64,
-                duration_ns,
-            });
-        }
-        ThreadBlock {
-            thread: ThreadId(thread as u32),
-            rows: rows.into_iter().filter(|row| !row.is_empty()).collect(),
-            tasks,
-            ..ThreadBlock::default()
-        }
-    }
-}
-
-/// Returns whether two pixels have nearly the same colour. The edges of a letter depend on its
-/// place in the texture of letters.
-fn are_alike(a: Color32, b: Color32) -> bool {
-    let channels = a.to_array().into_iter().zip(b.to_array());
-    channels.into_iter().all(|(a, b)| a.abs_diff(b) <= 2)
-}
-
-/// The frames that a store keeps, and a span's least duration: some pixels, or none.
-const WIDE: (usize, u64) = (24, 300_000);
-const NARROW: (usize, u64) = (150, 0);
 
 /// Shows a program's frames as they come. Passes pictures of the chart that follows them, and of a
 /// new one, to `compare`. Most passes paint a small part of the chart.
@@ -314,7 +142,7 @@ fn spans_of_frames_that_went_have_no_card() {
     let empty = empty_ns / axis.len_ns();
     assert!(empty > 0.01, "{empty} of the axis has no frames");
     let mut layers = |pointer: Option<Pos2>| {
-        screen.pointer = pointer;
+        screen.events.extend(pointer.map(Event::PointerMoved));
         let passes = (0..5).map(|_| screen.pass(&store, &mut view).len());
         passes.last().unwrap()
     };

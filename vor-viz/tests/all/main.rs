@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod block;
+mod chart_screen;
 mod clipped;
 mod compare;
 mod cost;
@@ -26,6 +27,7 @@ mod opened;
 mod panel;
 mod pictures;
 mod pointer;
+mod program;
 mod ranges;
 mod replay;
 mod scopes;
