@@ -743,8 +743,8 @@ impl Panel {
                     },
                 );
             }
-            Command::PanLeft => view.pan_by(store, -0.15 * view.flame_axis(store).len_ns()),
-            Command::PanRight => view.pan_by(store, 0.15 * view.flame_axis(store).len_ns()),
+            Command::PanLeft => chart.pan(store, view, -0.15 * chart.width_px() as f64),
+            Command::PanRight => chart.pan(store, view, 0.15 * chart.width_px() as f64),
             Command::ZoomToFocus => match view.time_selection().filter(|_| view.focus.is_none()) {
                 Some((begin_ns, end_ns)) => view.zoom_to(begin_ns as f64, end_ns as f64),
                 None => chart.zoom_to_focus(view),

@@ -10,6 +10,7 @@ mod layout;
 mod picture;
 mod search;
 mod source;
+mod strip;
 mod ruler;
 mod navigate;
 mod card;
@@ -71,6 +72,8 @@ pub struct FlameChart {
     placed_groups: Vec<PlacedGroup>,
     /// Width of the rows in the last pass, in pixels.
     width_px: usize,
+    /// The part of a pixel by which the time was to move to later times, and did not.
+    unmoved_px: f64,
     /// The moment at which the selection of a range of time began.
     selecting_from_ns: Option<f64>,
     /// Input and content of the card.
@@ -140,6 +143,7 @@ impl Default for FlameChart {
             placed: Vec::new(),
             placed_groups: Vec::new(),
             width_px: 1024,
+            unmoved_px: 0.0,
             selecting_from_ns: None,
             pointed: None,
         }
@@ -328,10 +332,10 @@ impl FlameChart {
         self.colors.update(store.catalog(), theme);
 
         let mut frame = self.frame(ui, rect, store, view);
+        self.width_px = frame.scale.width();
         if self.take_input(ui, &response, &frame, store, view) {
             frame = self.frame(ui, rect, store, view);
         }
-        self.width_px = frame.scale.width();
         if let Some((track, span)) = view.sought
             && let Some(found) = navigate::locate(store, track, &span)
         {
@@ -409,7 +413,7 @@ impl FlameChart {
         view: &mut View,
     ) -> bool {
         let mut changed = false;
-        let ns_per_point = frame.time.len_ns() / f64::from(frame.rows.width().max(1.0));
+        let pixels = |points: f32| f64::from(points * frame.pixels_per_point);
         if let Some(pointer) = response.hover_pos().filter(|_| response.contains_pointer()) {
             let (scroll, zoom, shift) = ui.input_mut(|input| {
                 let scroll = std::mem::take(&mut input.smooth_scroll_delta);
@@ -422,7 +426,7 @@ impl FlameChart {
                 changed = true;
             }
             if across != 0.0 {
-                view.pan_by(store, -f64::from(across) * ns_per_point);
+                self.pan(store, view, -pixels(across));
                 changed = true;
             }
         }
@@ -431,10 +435,12 @@ impl FlameChart {
         } else if response.dragged_by(PointerButton::Primary)
             || response.dragged_by(PointerButton::Middle)
         {
-            let Vec2 { x, y } = response.drag_delta();
-            if x != 0.0 {
-                view.pan_by(store, -f64::from(x) * ns_per_point);
+            if response.drag_started() {
+                // The pointer is exactly on what it grabs.
+                self.unmoved_px = 0.0;
             }
+            let Vec2 { x, y } = response.drag_delta();
+            self.pan(store, view, -pixels(x));
             self.scroll -= y;
             changed = true;
         }
@@ -455,6 +461,19 @@ impl FlameChart {
             ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, arrows));
         }
         changed
+    }
+
+    /// Moves the time by a number of pixels; a positive one moves it to later times. The picture is
+    /// moved by whole pixels, so that most of it need not be painted. The rest is added to the next
+    /// move.
+    pub(crate) fn pan(&mut self, store: &Store, view: &mut View, pixels: f64) {
+        let wanted = self.unmoved_px + pixels;
+        let whole = wanted.round_ties_even();
+        self.unmoved_px = wanted - whole;
+        if whole != 0.0 {
+            let pixel_ns = view.flame_axis(store).len_ns() / self.width_px as f64;
+            view.pan_by(store, whole * pixel_ns);
+        }
     }
 
     /// Selects a range of time with a drag in the scale, or with shift anywhere; a click in the
@@ -564,14 +583,14 @@ impl FlameChart {
             key,
             version: store.version(),
             scale: frame.scale,
-            ends_with_spans: view.is_following(),
+            follows: view.is_following(),
         };
         let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         self.picture.update(
             ui.ctx(),
             source,
             shown.len(),
-            |version| store.first_change_since(version),
+            |version| store.unchanged_since(version),
             |i, scale, pixels, wide| {
                 let track = &store.shown_tracks()[shown[i].track];
                 let Some(row) = track.rows.get(shown[i].row) else {

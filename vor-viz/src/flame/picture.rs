@@ -4,9 +4,9 @@
 //! spans there are, the mesh is small and the texture takes a few hundred kilobytes. It is painted
 //! only when its content changes. Its buffer is reused once the backend has released it.
 //!
-//! If the time moves by whole pixels, as in the panel of a running program, only the pixels of new
-//! spans are painted. The columns of a texture are a ring: new ones replace those that left, and a
-//! row is drawn as two rectangles.
+//! If the time moves by whole pixels, as in the panel of a running program or with the pointer that
+//! drags it, only the pixels that come in at one end are painted. The columns of a texture are a
+//! ring: new ones replace those that left, and a row is drawn as two rectangles.
 //!
 //! A backend limits the sides of a texture, some to 2 048 texels. A longer row is cut into pieces,
 //! which follow one another down the texture, and more rows go to further textures.
@@ -18,7 +18,8 @@ use egui::{
     Color32, ColorImage, Context, ImageData, Mesh, Rect, TextureHandle, TextureOptions, pos2,
 };
 
-use crate::store::{MIN_LABELLED_PX, PixelScale, WideSpan};
+use super::strip::Fresh;
+use crate::store::{END_PX, MIN_LABELLED_PX, PixelScale, WideSpan};
 
 /// Step of a texture's growth, so that resizing a window does not need a new texture for each
 /// pixel.
@@ -40,9 +41,9 @@ pub(super) struct Source<K> {
     pub(super) version: u64,
     /// The time of the pixels.
     pub(super) scale: PixelScale,
-    /// Whether no span goes on beyond the last pixel. If one did, its label would have to grow when
-    /// the time moves.
-    pub(super) ends_with_spans: bool,
+    /// Whether it is the picture of a running program, which ends with the newest span, and hides
+    /// those that were removed.
+    pub(super) follows: bool,
 }
 
 /// The content of a picture.
@@ -50,18 +51,11 @@ struct Painted<K> {
     key: K,
     version: u64,
     tiling: Tiling,
-    /// The scale when all of it was painted, and the pixels by which it has moved since then.
+    follows: bool,
+    /// The scale when all of it was painted, and the pixels by which its time has moved since then:
+    /// a positive number to later times.
     scale: PixelScale,
-    moved: usize,
-}
-
-/// Pixels that are not in the picture yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fresh {
-    /// The number of pixels by which the picture moves to the left.
-    shift: usize,
-    /// The first pixel to paint, after that move.
-    from: usize,
+    moved: i64,
 }
 
 /// Consecutive pixels of a row, and where they lie in the texture.
@@ -90,13 +84,18 @@ impl<K> Painted<K> {
             };
             return (0..pieces).map(piece).collect();
         }
-        let first = self.moved % width;
+        let first = self.first_column();
         let part = |pixel: usize, columns: Range<usize>| Section {
             pixel,
             piece: 0,
             columns,
         };
         vec![part(0, first..width), part(width - first, 0..first)]
+    }
+
+    /// Returns the column of the first pixel.
+    fn first_column(&self) -> usize {
+        self.moved.rem_euclid(self.tiling.width.max(1) as i64) as usize
     }
 }
 
@@ -106,28 +105,48 @@ impl<K: PartialEq> Painted<K> {
         &self,
         source: &Source<K>,
         tiling: Tiling,
-        changed_since: impl FnOnce(u64) -> Option<i64>,
+        unchanged_since: impl FnOnce(u64) -> Option<Range<i64>>,
     ) -> Option<Fresh> {
-        if self.key != source.key || self.tiling != tiling {
+        if self.key != source.key || self.tiling != tiling || self.follows != source.follows {
             return None;
         }
-        let moved = usize::try_from(source.scale.pixels_after(&self.scale)?).ok()?;
+        let moved = source.scale.pixels_after(&self.scale)?;
         let shift = moved.checked_sub(self.moved)?;
-        if shift > 0 && !source.ends_with_spans {
+        let width = i64::try_from(tiling.width).ok()?;
+        if shift <= -width || width <= shift || (source.follows && shift < 0) {
             return None;
         }
-        let kept = tiling.width.checked_sub(shift)?;
-        let from = match self.version == source.version {
-            true => kept,
-            // A span may round to the pixel before its begin.
-            false => match source.scale.x(changed_since(self.version)?).floor() - 1.0 {
-                changed if changed >= kept as f64 => kept,
-                changed => changed.max(0.0) as usize,
-            },
+        // Pixels at the ends differ from the same pixels inside. A running program has no span
+        // beyond them.
+        let ends = match shift {
+            0 => 0,
+            _ if source.follows => 0,
+            _ => END_PX as i64,
         };
-        let is_whole = from == tiling.width;
-        // Lines of a texture that hold pieces of a row have no columns in common.
-        (from > 0 && (is_whole || tiling.pieces == 1)).then_some(Fresh { shift, from })
+        let mut kept = ends - shift.min(0)..width - shift.max(0) - ends;
+        if self.version != source.version {
+            let unchanged = unchanged_since(self.version)?;
+            // A span may round to the pixel before its begin, and to the one after its end.
+            let [begin, end] = [unchanged.start, unchanged.end].map(|ns| source.scale.x(ns));
+            kept.end = kept.end.min((end.floor() - 1.0) as i64).max(0);
+            if !source.follows {
+                kept.start = kept.start.max((begin.ceil() + 1.0) as i64).min(width);
+            }
+        }
+        // The margins must be in the picture. Lines of a texture that hold pieces of a row have no
+        // columns in common.
+        let is_whole = kept == (0..width);
+        let is_wide = kept.end - kept.start >= MIN_LABELLED_PX as i64;
+        if !is_whole && (!is_wide || tiling.pieces > 1) {
+            return None;
+        }
+        // A label that was cut at an end may grow there, and needs to be seen by itself.
+        let margin = |grows: bool| if grows { MIN_LABELLED_PX } else { END_PX };
+        Some(Fresh {
+            shift,
+            kept: kept.start as usize..kept.end as usize,
+            margins: [margin(shift < 0), margin(shift > 0 && !source.follows)],
+        })
     }
 }
 
@@ -188,28 +207,6 @@ impl Labelled {
     }
 }
 
-/// Moves the labels of a row to the left, and adds those of pixels that were painted, which begin a
-/// pixel before the fresh ones.
-fn renew(labels: &mut Vec<WideSpan>, fresh: Fresh, painted: &[WideSpan]) {
-    labels.retain_mut(|wide| {
-        wide.first = wide.first.saturating_sub(fresh.shift);
-        wide.end = wide.end.saturating_sub(fresh.shift);
-        wide.end - wide.first >= MIN_LABELLED_PX && wide.first < fresh.from
-    });
-    for wide in painted {
-        let [first, end] = [wide.first, wide.end].map(|pixel| pixel + fresh.from - 1);
-        match labels.last_mut().filter(|last| last.span == wide.span) {
-            // It began before the first pixel that was painted.
-            Some(last) => last.end = end,
-            None => labels.push(WideSpan {
-                first,
-                end,
-                ..*wide
-            }),
-        }
-    }
-}
-
 impl<K> Default for Picture<K> {
     fn default() -> Self {
         Self {
@@ -222,14 +219,14 @@ impl<K> Default for Picture<K> {
 
 impl<K: PartialEq> Picture<K> {
     /// Updates the picture to a number of rows, of which `paint` paints the pixels of a scale.
-    /// Paints only what changed: `changed_since` returns the begin of the first span that changed
-    /// since a version, and `None` if any may have changed.
+    /// Paints only what changed: `unchanged_since` returns a time whose spans have not changed since
+    /// a version, and `None` if any may have changed.
     pub(super) fn update(
         &mut self,
         ctx: &Context,
         source: Source<K>,
         rows: usize,
-        changed_since: impl FnOnce(u64) -> Option<i64>,
+        unchanged_since: impl FnOnce(u64) -> Option<Range<i64>>,
         mut paint: impl FnMut(usize, &PixelScale, &mut [Color32], &mut Vec<WideSpan>),
     ) {
         let max_side = ctx.input(|input| input.max_texture_side);
@@ -238,21 +235,23 @@ impl<K: PartialEq> Picture<K> {
         let fresh = self
             .painted
             .as_ref()
-            .and_then(|painted| painted.fresh(&source, tiling, changed_since));
+            .and_then(|painted| painted.fresh(&source, tiling, unchanged_since));
         if let (Some(fresh), Some(painted)) = (fresh, &mut self.painted) {
             painted.version = source.version;
             painted.moved += fresh.shift;
-            if fresh.from < width {
-                let first = painted.moved % width;
-                self.extend(tiling, &source.scale, fresh, first, paint);
+            if fresh.kept != (0..width) {
+                let first = painted.first_column();
+                self.extend(tiling, &source.scale, &fresh, first, paint);
             }
             return;
         }
+        let scale = source.scale;
         self.painted = Some(Painted {
             key: source.key,
             version: source.version,
             tiling,
-            scale: source.scale,
+            follows: source.follows,
+            scale,
             moved: 0,
         });
         self.labelled.rows.resize_with(rows, Vec::new);
@@ -268,41 +267,42 @@ impl<K: PartialEq> Picture<K> {
             let rows = pixels.chunks_exact_mut(tiling.pieces * tiling.piece_width);
             for (pixels, (row, labels)) in rows.zip(&mut labels) {
                 labels.clear();
-                paint(row, &source.scale, &mut pixels[..width], labels);
+                paint(row, &scale, &mut pixels[..width], labels);
             }
             tile.upload(ctx, max_side);
         }
     }
 
-    /// Paints the last pixels of all rows. The first pixel is in the column `first` of the
-    /// textures.
+    /// Paints fresh pixels of all rows. The first pixel of the picture is in the column `first` of
+    /// the textures.
     fn extend(
         &mut self,
         tiling: Tiling,
         scale: &PixelScale,
-        fresh: Fresh,
+        fresh: &Fresh,
         first: usize,
         mut paint: impl FnMut(usize, &PixelScale, &mut [Color32], &mut Vec<WideSpan>),
     ) {
-        let (width, painted_width) = (tiling.width, tiling.width - fresh.from);
-        // One more, which is not kept: the first pixel of a picture also shows what ends there.
-        let scale = scale.starting_at(fresh.from - 1);
-        let column = (first + fresh.from) % width;
+        let (width, painted_width) = (tiling.width, tiling.width - fresh.kept.len());
+        let column = (first + fresh.kept.end) % width;
         let until_end = painted_width.min(width - column);
-        let mut pixels = vec![Color32::TRANSPARENT; 1 + painted_width];
-        let mut wide = Vec::new();
+        let mut strips = fresh.strips(scale);
+        let mut pixels = Vec::with_capacity(painted_width);
         let mut labels = self.labelled.rows.iter_mut().enumerate();
         for (tile, rows) in self.tiles.iter_mut().zip(tiling.tiles()) {
             // The columns up to the end of the texture, and those at its begin.
             let sizes = [until_end, painted_width - until_end];
             let mut parts = sizes.map(|width| Vec::with_capacity(width * rows));
             for (row, labels) in labels.by_ref().take(rows) {
-                pixels.fill(Color32::TRANSPARENT);
-                wide.clear();
-                paint(row, &scale, &mut pixels, &mut wide);
-                renew(labels, fresh, &wide);
-                parts[0].extend_from_slice(&pixels[1..=until_end]);
-                parts[1].extend_from_slice(&pixels[1 + until_end..]);
+                fresh.move_labels(labels, width);
+                pixels.clear();
+                for strip in &mut strips {
+                    strip.paint(|scale, colors, wide| paint(row, scale, colors, wide));
+                    strip.renew(labels);
+                    pixels.extend_from_slice(strip.colors());
+                }
+                parts[0].extend_from_slice(&pixels[..until_end]);
+                parts[1].extend_from_slice(&pixels[until_end..]);
             }
             for ((part, width), column) in parts.into_iter().zip(sizes).zip([column, 0]) {
                 if width > 0 {
@@ -436,15 +436,21 @@ mod tests {
         }
     }
 
+    /// Returns a picture of 10 ns a pixel that begins at 5 µs and was moved since then.
+    fn painted(tiling: Tiling, moved: i64) -> Painted<char> {
+        Painted {
+            key: 'a',
+            version: 7,
+            tiling,
+            follows: false,
+            scale: PixelScale::new(5_000.0, 5_000.0 + 10.0 * tiling.width as f64, tiling.width),
+            moved,
+        }
+    }
+
     #[test]
     fn a_row_of_a_ring_is_drawn_in_two_sections() {
-        let mut painted = Painted {
-            key: (),
-            version: 0,
-            tiling: Tiling::new(100, 4, 2_048),
-            scale: PixelScale::new(0.0, 1e6, 100),
-            moved: 0,
-        };
+        let mut painted = painted(Tiling::new(100, 4, 2_048), 0);
         let section = |pixel, columns| Section {
             pixel,
             piece: 0,
@@ -454,55 +460,113 @@ mod tests {
         painted.moved = 730;
         let sections = [section(0, 30..100), section(70, 0..30)];
         assert_eq!(painted.sections(), sections);
+        painted.moved = -670;
+        assert_eq!(painted.sections(), sections);
     }
 
     #[test]
-    fn only_a_move_by_whole_pixels_to_later_times_keeps_pixels() {
+    fn only_a_move_by_whole_pixels_keeps_pixels() {
         let scale = |begin_ns: f64, len_ns: f64| PixelScale::new(begin_ns, begin_ns + len_ns, 100);
-        let painted = Painted {
-            key: 'a',
-            version: 7,
-            tiling: Tiling::new(100, 4, 2_048),
-            scale: scale(5_000.0, 1_000.0),
-            moved: 20,
-        };
-        let fresh_of = |source: Source<char>, changed_ns| {
-            let fresh = painted.fresh(&source, painted.tiling, |_| changed_ns);
-            fresh.map(|fresh| (fresh.shift, fresh.from))
+        let painted = painted(Tiling::new(100, 4, 2_048), 20);
+        let fresh_of = |source: Source<char>, unchanged: Option<Range<i64>>| {
+            let fresh = painted.fresh(&source, painted.tiling, |_| unchanged);
+            fresh.map(|fresh| (fresh.shift, fresh.kept))
         };
         let source = |key, version, scale| Source {
             key,
             version,
             scale,
-            ends_with_spans: true,
+            follows: false,
         };
-        let fresh =
-            |key, version, scale, changed_ns| fresh_of(source(key, version, scale), changed_ns);
         let moved = |pixels: f64| scale(5_000.0 + 10.0 * pixels, 1_000.0);
-        // The spans are the same.
-        assert_eq!(fresh('a', 7, moved(20.0), None), Some((0, 100)));
-        assert_eq!(fresh('a', 7, moved(25.0), None), Some((5, 95)));
-        assert_eq!(fresh('b', 7, moved(25.0), None), None);
+        // The spans are the same. The last two pixels of an end become others inside.
+        let same = |key, scale| fresh_of(source(key, 7, scale), None);
+        assert_eq!(same('a', moved(20.0)), Some((0, 0..100)));
+        assert_eq!(same('a', moved(25.0)), Some((5, 2..93)));
+        assert_eq!(same('a', moved(17.0)), Some((-3, 5..98)));
+        assert_eq!(same('a', moved(-58.0)), Some((-78, 80..98)));
+        assert_eq!(same('a', moved(98.0)), Some((78, 2..20)));
+        assert_eq!(same('b', moved(25.0)), None);
         for other in [
-            moved(19.0),
             moved(25.3),
+            moved(25.001),
+            // A label could grow by more than what is kept.
+            moved(-59.0),
+            moved(99.0),
+            moved(-80.0),
             moved(120.0),
-            scale(5_250.0, 1_001.0),
+            moved(1e300),
+            moved(-1e300),
+            scale(5_250.0, 1_000.01),
         ] {
-            assert_eq!(fresh('a', 7, other, None), None, "{other:?}");
+            assert_eq!(same('a', other), None, "{other:?}");
         }
-        // A label at the last pixel may have to grow.
-        let cut = Source {
-            ends_with_spans: false,
+        let follows = Source {
+            follows: true,
             ..source('a', 7, moved(25.0))
         };
-        assert_eq!(fresh_of(cut, None), None);
-        // New spans, from the pixel before them on.
-        let from = |changed_ns| fresh('a', 8, moved(25.0), changed_ns);
-        assert_eq!(from(None), None);
-        assert_eq!(from(Some(i64::MAX)), Some((5, 95)));
-        assert_eq!(from(Some(5_250 + 405)), Some((5, 39)));
-        assert_eq!(from(Some(5_250 + 15)), None);
+        assert_eq!(fresh_of(follows, None), None);
+        // Spans were added, from the pixel before them on.
+        let added = |pixels: f64, begin_ns: i64| {
+            fresh_of(source('a', 8, moved(pixels)), Some(i64::MIN..begin_ns))
+        };
+        assert_eq!(fresh_of(source('a', 8, moved(25.0)), None), None);
+        assert_eq!(added(25.0, i64::MAX), Some((5, 2..93)));
+        assert_eq!(added(17.0, i64::MAX), Some((-3, 5..98)));
+        assert_eq!(added(25.0, 5_250 + 405), Some((5, 2..39)));
+        assert_eq!(added(20.0, 5_200 + 405), Some((0, 0..39)));
+        assert_eq!(added(17.0, 5_170 + 405), Some((-3, 5..39)));
+        assert_eq!(added(25.0, 5_250 + 15), None);
+        assert_eq!(added(25.0, i64::MIN), None);
+        // Spans were removed, to the pixel after them.
+        let removed = |pixels: f64, end_ns: i64| {
+            fresh_of(source('a', 8, moved(pixels)), Some(end_ns..i64::MAX))
+        };
+        assert_eq!(removed(25.0, 5_250 - 15), Some((5, 2..93)));
+        assert_eq!(removed(25.0, 5_250 + 405), Some((5, 42..93)));
+        assert_eq!(removed(20.0, 5_200 + 405), Some((0, 42..100)));
+        assert_eq!(removed(17.0, 5_170 + 405), Some((-3, 42..98)));
+        assert_eq!(removed(20.0, i64::MAX), None);
+    }
+
+    #[test]
+    fn margins_are_wide_where_labels_may_grow() {
+        let mut painted = painted(Tiling::new(100, 4, 2_048), 0);
+        let mut margins = |moved_ns: f64, follows: bool| {
+            painted.follows = follows;
+            let begin_ns = 5_000.0 + moved_ns;
+            let source = Source {
+                key: 'a',
+                version: 8,
+                scale: PixelScale::new(begin_ns, begin_ns + 1_000.0, 100),
+                follows,
+            };
+            // In the picture of a running program, what was removed is hidden.
+            let fresh = painted.fresh(&source, painted.tiling, |_| Some(5_205..5_805));
+            fresh.map(|fresh| (fresh.kept, fresh.margins))
+        };
+        assert_eq!(margins(0.0, false), Some((22..79, [2, 2])));
+        assert_eq!(margins(50.0, false), Some((17..74, [2, 18])));
+        assert_eq!(margins(-50.0, false), Some((27..84, [18, 2])));
+        assert_eq!(margins(50.0, true), Some((0..74, [2, 2])));
+        assert_eq!(margins(-50.0, true), None);
+    }
+
+    #[test]
+    fn rows_in_several_pieces_are_painted_whole() {
+        let painted = painted(Tiling::new(3_000, 4, 2_048), 0);
+        let fresh = |pixels: usize| {
+            let source = Source {
+                key: 'a',
+                version: 7,
+                scale: painted.scale.part(pixels, 3_000),
+                follows: false,
+            };
+            let fresh = painted.fresh(&source, painted.tiling, |_| None);
+            fresh.map(|fresh| fresh.kept)
+        };
+        assert_eq!(fresh(0), Some(0..3_000));
+        assert_eq!(fresh(10), None);
     }
 
     #[test]
@@ -519,7 +583,7 @@ mod tests {
                 key: (),
                 version: 0,
                 scale: PixelScale::new(0.0, 1e6, 3_000),
-                ends_with_spans: false,
+                follows: false,
             };
             let paint = |row: usize, _: &PixelScale, pixels: &mut [Color32], _: &mut Vec<_>| {
                 pixels.fill(color(row));

@@ -18,6 +18,14 @@ pub(crate) const MIN_LABELLED_PX: usize = 18;
 /// Minimum width of a span with an edge in its first pixel.
 const MIN_EDGED_PX: usize = 3;
 
+/// Pixels at each end of a painted row that may differ from those of a longer row: a span that is
+/// cut there may be too narrow for an edge, or be merged instead of filled.
+pub(crate) const END_PX: usize = MIN_EDGED_PX - 1;
+
+/// Pixels by which the same place may differ, because times are rounded. So hardly ever an edge of
+/// a span is rounded to another pixel.
+const ROUNDING_PX: f64 = 1e-4;
+
 /// A mapping between times and pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PixelScale {
@@ -57,11 +65,11 @@ impl PixelScale {
         self.begin_ns + x / self.pixels_per_ns
     }
 
-    /// Returns the scale of the pixels from `pixel` on.
-    pub(crate) fn starting_at(&self, pixel: usize) -> Self {
+    /// Returns the scale of `width` pixels from `first` on.
+    pub(crate) fn part(&self, first: usize, width: usize) -> Self {
         Self {
-            begin_ns: self.ns(pixel as f64),
-            width: self.width.saturating_sub(pixel),
+            begin_ns: self.ns(first as f64),
+            width,
             ..*self
         }
     }
@@ -72,9 +80,8 @@ impl PixelScale {
         let pixels = (self.begin_ns - other.begin_ns) * self.pixels_per_ns;
         let stretched = (self.pixels_per_ns / other.pixels_per_ns - 1.0).abs();
         let is_same = self.width == other.width
-            // Both make a difference that nobody sees.
-            && stretched * pixels.abs().max(self.width as f64) < 0.01
-            && (pixels - pixels.round()).abs() < 0.01;
+            && stretched * pixels.abs().max(self.width as f64) < ROUNDING_PX
+            && (pixels - pixels.round()).abs() < ROUNDING_PX;
         is_same.then_some(pixels.round() as i64)
     }
 

@@ -31,7 +31,7 @@ pub use block::{
 use changes::Changes;
 pub use layer::Layer;
 pub(crate) use layer::LayerTotals;
-pub(crate) use level_of_detail::MIN_LABELLED_PX;
+pub(crate) use level_of_detail::{END_PX, MIN_LABELLED_PX};
 pub use level_of_detail::{PixelScale, RowPixels, SiteSet, WideSpan};
 pub(crate) use measured_args::MeasuredArgs;
 pub(crate) use metric_bins::last_ns;
@@ -108,10 +108,11 @@ impl Store {
         self.version
     }
 
-    /// Returns the begin of the first span that was added or moved to another row since a version,
-    /// at or before it; `i64::MAX` if there is none. `None` if any span may have changed.
-    pub(crate) fn first_change_since(&self, version: u64) -> Option<i64> {
-        self.changes.first_since(version)
+    /// Returns a time whose spans have not changed since a version: those that were removed ended
+    /// by its begin, and those that were added or moved to another row begin at its end or later.
+    /// `None` if any span may have changed.
+    pub(crate) fn unchanged_since(&self, version: u64) -> Option<Range<i64>> {
+        self.changes.unchanged_since(version)
     }
 
     /// Returns the catalog that resolves ids: the newest one that came with a frame.
@@ -331,14 +332,19 @@ impl Store {
             };
             self.first.0 += 1;
             self.version += 1;
+            let mut has_spans = false;
             for track in &mut self.tracks {
                 let spans = track.evict(gone.end_ns);
+                has_spans |= spans > 0;
                 // Tasks are counted where they ended.
                 if track.id.thread().is_some() {
                     self.stored_spans -= spans;
                 }
             }
             self.tracks.retain(|track| !track.is_empty());
+            if has_spans {
+                self.changes.remove(self.version, gone.end_ns);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod numbers;
 mod numbers_pyramid;
 mod opened;
 mod panel;
+mod panning;
 mod pictures;
 mod pointer;
 mod program;
