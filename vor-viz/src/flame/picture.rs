@@ -219,8 +219,8 @@ impl<K> Default for Picture<K> {
 
 impl<K: PartialEq> Picture<K> {
     /// Updates the picture to a number of rows, of which `paint` paints the pixels of a scale.
-    /// Paints only what changed: `unchanged_since` returns a time whose spans have not changed since
-    /// a version, and `None` if any may have changed.
+    /// Paints only what changed: `unchanged_since` returns a time whose spans have not changed
+    /// since a version, and `None` if any may have changed.
     pub(super) fn update(
         &mut self,
         ctx: &Context,
