@@ -710,12 +710,13 @@ pub(crate) fn store(limits: WindowLimits) -> Store {
     Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
 }
 
-/// Returns the most spans that a block adds to the store, which leaves out tasks without a lane.
+/// Returns the most spans that a block adds to the store, which leaves out tasks without a lane, or
+/// the number of its polls if there are more of these: both have the same limit.
 fn span_total(block: &FrameBlock) -> u64 {
     let threads = block.threads.iter();
     let spans = threads.map(|thread| {
         let rows: usize = thread.rows.iter().map(crate::store::RowBlock::len).sum();
-        (rows + thread.tasks.len()) as u64
+        (rows + thread.tasks.len()).max(thread.polls.len()) as u64
     });
     spans.sum()
 }

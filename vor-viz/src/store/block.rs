@@ -18,6 +18,7 @@ use vor_capture::model::timeline::TickMapper;
 use super::depths;
 use super::measured_args::MeasuredArgs;
 use super::off_cpu::OffCpu;
+use super::polls::Poll;
 use super::row::Span;
 
 /// A finished frame in columns.
@@ -107,6 +108,8 @@ pub struct ThreadBlock {
     pub steps: Vec<Step>,
     /// The tasks that began on it and have a number from the program.
     pub begins: Vec<TaskBegin>,
+    /// The polls that ended on it.
+    pub polls: Vec<Poll>,
     /// The points of flows, in time order.
     pub flows: Vec<FlowPoint>,
 }
@@ -466,7 +469,7 @@ impl ThreadBlock {
         }));
     }
 
-    /// Appends messages, tasks, steps and begins.
+    /// Appends messages, tasks, and the events of tasks.
     fn add_moments(
         &mut self,
         messages: &[batch::Message],
@@ -487,21 +490,25 @@ impl ThreadBlock {
                 duration_ns,
             }
         }));
-        let steps = events
-            .iter()
-            .filter(|event| event.kind == TaskEventKind::Step);
-        self.steps.extend(steps.map(|event| Step {
-            task: event.task,
-            site: event.site,
-            ns: clock.ns(event.start_ticks),
-        }));
-        self.begins
-            .extend(events.iter().filter_map(|event| match event.kind {
-                TaskEventKind::Begin { given_id } => Some(TaskBegin {
-                    task: event.task,
-                    given_id,
+        for event in events {
+            let task = event.task;
+            match event.kind {
+                TaskEventKind::Step => self.steps.push(Step {
+                    task,
+                    site: event.site,
+                    ns: clock.ns(event.start_ticks),
                 }),
-                _ => None,
-            }));
+                TaskEventKind::Begin { given_id } => self.begins.push(TaskBegin { task, given_id }),
+                TaskEventKind::Poll { .. } => {
+                    let (begin_ns, duration_ns) = clock.span(event.start_ticks, event.end_ticks());
+                    self.polls.push(Poll {
+                        task,
+                        begin_ns,
+                        duration_ns,
+                    });
+                }
+                _ => {}
+            }
+        }
     }
 }

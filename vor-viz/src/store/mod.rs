@@ -13,6 +13,7 @@ mod layer;
 mod metric_bins;
 mod off_cpu;
 mod open_tasks;
+mod polls;
 mod row;
 mod track;
 mod walk;
@@ -37,8 +38,9 @@ pub(crate) use measured_args::MeasuredArgs;
 pub(crate) use metric_bins::last_ns;
 pub use metric_bins::{MetricBin, MetricBins, Series, ValueSummary};
 pub use off_cpu::OffCpu;
-use open_tasks::OpenTasks;
 pub use open_tasks::TaskArgs;
+use open_tasks::{EndedTask, OpenTasks};
+pub use polls::{LanePoll, Poll, Polls};
 pub use row::{Row, Span};
 use track::TaskNames;
 pub use track::{Track, TrackId, TrackKind};
@@ -61,6 +63,8 @@ pub struct Store {
     max_frames: usize,
     max_spans: usize,
     stored_spans: usize,
+    /// Number of polls beside the lanes of tasks.
+    stored_polls: usize,
     version: u64,
     changes: Changes,
     /// The picture that the flame chart shows instead of the spans of the frames.
@@ -68,8 +72,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store with a maximum number of frames and spans. It always holds at least one frame,
-    /// regardless of its number of spans.
+    /// Makes a store with a maximum number of frames and spans; the number of polls of tasks has the
+    /// same maximum. It always holds at least one frame, regardless of its number of spans.
     #[must_use]
     pub fn new(max_frames: usize, max_spans: usize) -> Self {
         Self {
@@ -82,6 +86,7 @@ impl Store {
             max_frames: max_frames.max(1),
             max_spans,
             stored_spans: 0,
+            stored_polls: 0,
             version: 0,
             changes: Changes::default(),
             layer: None,
@@ -249,12 +254,17 @@ impl Store {
                 .steps
                 .iter()
                 .for_each(|step| self.open_tasks.step(step));
+            thread
+                .polls
+                .iter()
+                .for_each(|poll| self.open_tasks.poll(thread.thread, poll));
         }
         for thread in &block.threads {
             if !thread.tasks.is_empty() || !thread.steps.is_empty() {
                 self.add_tasks(thread, &block.catalog);
             }
         }
+        self.open_tasks.keep_to_limit();
         self.catalog = Arc::clone(&block.catalog);
         self.version += 1;
         self.changes.add(self.version, block.first_begin_ns());
@@ -266,13 +276,15 @@ impl Store {
         let ended = TrackId::Ended(block.thread);
         self.track(ended).steps.extend(&block.steps);
         for task in &block.tasks {
-            let (args, steps) = self.open_tasks.end(task.id, block.thread);
-            let has_lane = self.track(ended).add_task(task, &args);
-            self.stored_spans += usize::from(has_lane);
+            let EndedTask { args, steps, polls } = self.open_tasks.end(task.id, block.thread);
+            let lane = self.track(ended).add_task(task, &args);
+            self.stored_spans += usize::from(lane.is_some());
             let name = self.task_names.first(task.site, catalog);
             let named = self.track(TrackId::Tasks(name));
-            named.add_task(task, &args);
+            let lane = named.add_task(task, &args);
             steps.into_iter().for_each(|step| named.add_step(step));
+            let added = lane.map_or(0, |lane| named.add_polls(lane, task, polls));
+            self.stored_polls += added;
         }
     }
 
@@ -293,7 +305,7 @@ impl Store {
         self.frames.clear();
         self.tracks.clear();
         self.open_tasks = OpenTasks::default();
-        self.stored_spans = 0;
+        (self.stored_spans, self.stored_polls) = (0, 0);
         self.version += 1;
         self.changes.all(self.version);
     }
@@ -322,10 +334,10 @@ impl Store {
         &mut self.tracks[at]
     }
 
-    /// Removes the oldest frames while there are too many frames or spans.
+    /// Removes the oldest frames while there are too many frames, spans or polls.
     fn evict(&mut self) {
         while self.frames.len() > self.max_frames
-            || (self.stored_spans > self.max_spans && self.frames.len() > 1)
+            || (self.stored_spans.max(self.stored_polls) > self.max_spans && self.frames.len() > 1)
         {
             let Some(gone) = self.frames.pop_front() else {
                 return;
@@ -341,6 +353,7 @@ impl Store {
                     self.stored_spans -= spans;
                 }
             }
+            self.stored_polls = self.tracks.iter().map(Track::poll_count).sum();
             self.tracks.retain(|track| !track.is_empty());
             if has_spans {
                 self.changes.remove(self.version, gone.end_ns);

@@ -5,16 +5,26 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::block::{RowBlock, Step, Task, TaskBegin};
+use super::polls::{LanePoll, OpenPolls, Poll};
 
 /// Maximum number of open tasks with a known number, and of steps of open tasks.
 const MAX_OPEN: usize = 1 << 18;
 
-/// The numbers that the program gave open tasks, and the steps that these have made.
+/// The numbers that the program gave open tasks, the steps that these have made, and their polls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenTasks {
     given_ids: FxHashMap<u64, u64>,
     steps: FxHashMap<u64, Vec<Step>>,
     step_count: usize,
+    polls: OpenPolls,
+}
+
+/// The facts about a task that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct EndedTask {
+    pub(super) args: TaskArgs,
+    pub(super) steps: Vec<Step>,
+    pub(super) polls: Vec<LanePoll>,
 }
 
 impl OpenTasks {
@@ -31,8 +41,18 @@ impl OpenTasks {
         }
     }
 
+    /// Adds a poll of a thread.
+    pub(super) fn poll(&mut self, thread: ThreadId, poll: &Poll) {
+        self.polls.add(thread, poll);
+    }
+
+    /// Forgets the earlier polls if there are too many.
+    pub(super) fn keep_to_limit(&mut self) {
+        self.polls.keep_to_limit();
+    }
+
     /// Forgets a task that has ended on a thread, and returns what was known of it.
-    pub(super) fn end(&mut self, task: u64, thread: ThreadId) -> (TaskArgs, Vec<Step>) {
+    pub(super) fn end(&mut self, task: u64, thread: ThreadId) -> EndedTask {
         let args = TaskArgs {
             id: task,
             thread,
@@ -40,7 +60,11 @@ impl OpenTasks {
         };
         let steps = self.steps.remove(&task).unwrap_or_default();
         self.step_count -= steps.len();
-        (args, steps)
+        EndedTask {
+            args,
+            steps,
+            polls: self.polls.take(task),
+        }
     }
 }
 
@@ -105,12 +129,13 @@ mod tests {
         for step in [step(7, 3), step(8, 4), step(7, 5)] {
             open.step(&step);
         }
-        let (args, steps) = open.end(7, ThreadId(2));
+        let ended = open.end(7, ThreadId(2));
+        let args = &ended.args;
         assert_eq!((args.given_id, args.thread), (Some(70), ThreadId(2)));
-        assert_eq!(steps, [step(7, 3), step(7, 5)]);
+        assert_eq!(ended.steps, [step(7, 3), step(7, 5)]);
         assert_eq!(open.step_count, 1);
-        let (args, steps) = open.end(7, ThreadId(2));
-        assert_eq!((args.given_id, steps), (None, Vec::new()));
+        let ended = open.end(7, ThreadId(2));
+        assert_eq!((ended.args.given_id, ended.steps), (None, Vec::new()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
 use super::block::{FlowPoint, Message, Step, Task, ThreadBlock};
 use super::open_tasks::TaskArgs;
+use super::polls::{LanePoll, Polls};
 use super::row::{Row, Span};
 
 /// Maximum number of lanes of a track of tasks. Tasks beyond it are only counted.
@@ -118,6 +119,9 @@ pub struct Track {
     pub messages: VecDeque<Message>,
     /// Steps of tasks, in a track of tasks, in time order.
     pub steps: VecDeque<Step>,
+    /// Polls of the tasks in each row, in a track of the tasks of a name. There may be fewer entries
+    /// than rows.
+    pub polls: Vec<Polls>,
     /// Points of flows, in a track of scopes.
     pub flows: VecDeque<FlowPoint>,
     /// Number of tasks without a lane.
@@ -131,6 +135,7 @@ impl Track {
             rows: Vec::new(),
             messages: VecDeque::new(),
             steps: VecDeque::new(),
+            polls: Vec::new(),
             flows: VecDeque::new(),
             hidden_tasks: 0,
         }
@@ -167,8 +172,8 @@ impl Track {
         }
     }
 
-    /// Appends a task to the first lane that is free at its begin. Returns whether there is one.
-    pub(super) fn add_task(&mut self, task: &Task, args: &TaskArgs) -> bool {
+    /// Appends a task to the first lane that is free at its begin. Returns the lane, if there is one.
+    pub(super) fn add_task(&mut self, task: &Task, args: &TaskArgs) -> Option<usize> {
         let free = self
             .rows
             .iter()
@@ -176,13 +181,26 @@ impl Track {
         let lane = free.unwrap_or(self.rows.len());
         if lane == MAX_LANES {
             self.hidden_tasks += 1;
-            return false;
+            return None;
         }
         if lane == self.rows.len() {
             self.rows.push(Row::default());
         }
         self.rows[lane].extend(&args.row_of(task));
-        true
+        Some(lane)
+    }
+
+    /// Adds the polls of the task that was appended to a lane; returns their number.
+    pub(super) fn add_polls(&mut self, lane: usize, task: &Task, polls: Vec<LanePoll>) -> usize {
+        if polls.is_empty() {
+            return 0;
+        }
+        if lane >= self.polls.len() {
+            self.polls.resize_with(lane + 1, Polls::default);
+        }
+        let before = self.polls[lane].len();
+        self.polls[lane].add(task, polls);
+        self.polls[lane].len() - before
     }
 
     /// Adds a step of a task.
@@ -210,6 +228,8 @@ impl Track {
         while self.rows.last().is_some_and(Row::is_empty) {
             self.rows.pop();
         }
+        self.polls.iter_mut().for_each(|polls| polls.evict(ns));
+        self.polls.truncate(self.rows.len());
         gone
     }
 
@@ -235,6 +255,16 @@ impl Track {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.messages.is_empty() && self.steps.is_empty()
+    }
+
+    /// Returns whether any row has polls.
+    pub(crate) fn has_polls(&self) -> bool {
+        self.polls.iter().any(|polls| !polls.is_empty())
+    }
+
+    /// Returns the number of polls beside all rows.
+    pub(super) fn poll_count(&self) -> usize {
+        self.polls.iter().map(Polls::len).sum()
     }
 
     /// Returns the number of spans in all rows.

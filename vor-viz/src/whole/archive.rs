@@ -364,15 +364,10 @@ impl Visitor for Survey {
     }
 
     fn moment(&mut self, moment: Moment) {
-        let ns = match &moment {
-            Moment::Message(message) => Some(message.ns),
-            Moment::Step(step) => Some(step.ns),
-            Moment::Flow(point) => Some(point.ns),
-            Moment::Begin(_) => None,
-        };
-        if let Some(ns) = ns {
-            self.cover(ns, ns);
-            self.begin_ns = self.begin_ns.min(ns);
+        // A poll is read together with the part in which it ended.
+        if let Some((begin_ns, end_ns)) = moment.time_ns() {
+            self.cover(begin_ns, end_ns);
+            self.begin_ns = self.begin_ns.min(begin_ns);
         }
         self.thinned.moment(moment);
     }

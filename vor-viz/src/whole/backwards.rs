@@ -10,7 +10,7 @@ use vor_capture::model::batch::{ArgValue, SpanArgs, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::ThreadId;
 use vor_capture::reader::{PartContents, PartFrame};
 
-use crate::store::{Clock, FlowPoint, Message, Span, Step, Task, TaskBegin, TrackKind};
+use crate::store::{Clock, FlowPoint, Message, Poll, Span, Step, Task, TaskBegin, TrackKind};
 
 /// An open span.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub(crate) trait Visitor {
         let _ = (time_ns, frame);
     }
 
-    /// A message, a step or the begin of a task, or a point of a flow.
+    /// A message, an event of a task, or a point of a flow.
     fn moment(&mut self, moment: Moment) {
         let _ = moment;
     }
@@ -73,7 +73,21 @@ pub(crate) enum Moment {
     Message(Message),
     Step(Step),
     Begin(TaskBegin),
+    Poll(Poll),
     Flow(FlowPoint),
+}
+
+impl Moment {
+    /// Returns its begin and its end, which differ for a poll only; `None` if it has no time.
+    pub(crate) fn time_ns(&self) -> Option<(i64, i64)> {
+        match self {
+            Self::Message(message) => Some((message.ns, message.ns)),
+            Self::Step(step) => Some((step.ns, step.ns)),
+            Self::Flow(point) => Some((point.ns, point.ns)),
+            Self::Poll(poll) => Some((poll.begin_ns, poll.end_ns())),
+            Self::Begin(_) => None,
+        }
+    }
 }
 
 /// The open spans of a thread, the outermost first.
@@ -306,6 +320,14 @@ fn tasks(batch: &ThreadBatch, clock: &mut Clock<'_>, visitor: &mut impl Visitor)
                 task: event.task,
                 given_id,
             })),
+            TaskEventKind::Poll { .. } => {
+                let (begin_ns, duration_ns) = clock.span(event.start_ticks, event.end_ticks());
+                visitor.moment(Moment::Poll(Poll {
+                    task: event.task,
+                    begin_ns,
+                    duration_ns,
+                }));
+            }
             _ => {}
         }
     }

@@ -19,7 +19,7 @@ use super::archive::Archive;
 use super::thinned::Thinned;
 
 /// Changes with the form of everything that is kept.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Most bytes of the content, several times more than any survey has.
 const MOST_BYTES: u64 = 1 << 30;

@@ -20,6 +20,7 @@ mod find;
 mod kept;
 mod measured;
 mod messages;
+mod polls;
 mod tasks;
 mod why;
 

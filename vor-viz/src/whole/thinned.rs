@@ -3,7 +3,8 @@
 //! Spans of at least a *bin* of time are kept. Of the shorter ones, the longest that begins in each
 //! bin is kept in each row, and of the tasks of each call site. A picture with pixels of at least a
 //! bin needs no others, because a pixel shows the longest of the short spans that begin in it. Bins
-//! are powers of two of a nanosecond, so what was thinned can be thinned again.
+//! are powers of two of a nanosecond, so what was thinned can be thinned again. Of the short polls of
+//! tasks, a thread keeps the longest of each bin.
 //!
 //! Spans come from the last one to the first; see [`Backwards`](super::backwards::Backwards).
 
@@ -17,8 +18,8 @@ use vor_capture::reader::PartFrame;
 
 use super::backwards::{Moment, Opened, Visitor};
 use crate::store::{
-    FrameBlock, Layer, LayerTotals, MeasuredArgs, MetricBins, OffCpu, RowBlock, Span, Store, Task,
-    ThreadBlock, TrackId, TrackKind,
+    FrameBlock, Layer, LayerTotals, MeasuredArgs, MetricBins, OffCpu, Poll, RowBlock, Span, Store,
+    Task, ThreadBlock, TrackId, TrackKind,
 };
 
 /// Spans, and what else a chart shows, thinned when it is too much.
@@ -254,9 +255,12 @@ impl Lanes {
             last = step.ns >> bin;
             is_first
         });
+        for poll in std::mem::take(&mut self.block.polls) {
+            add_poll(&mut self.block.polls, poll, Some(bin));
+        }
         self.block.begins.clear();
         self.block.flows.clear();
-        kept += self.block.messages.len() + self.block.steps.len();
+        kept += self.block.messages.len() + self.block.steps.len() + self.block.polls.len();
         kept + self.rows.iter_mut().map(|row| row.thin(bin)).sum::<usize>()
     }
 
@@ -278,6 +282,23 @@ impl Lanes {
         block.rows = self.rows.iter().map(Lane::ascending).collect();
         block
     }
+}
+
+/// Adds a poll to those of a thread, the last first; returns whether there is one more. A short one
+/// takes the place of a shorter one of its bin.
+fn add_poll(polls: &mut Vec<Poll>, poll: Poll, bin: Option<u32>) -> bool {
+    if let Some(bin) = bin.filter(|&bin| poll.duration_ns < 1 << bin)
+        && let Some(last) = polls.last_mut()
+        && last.duration_ns < 1 << bin
+        && last.begin_ns >> bin == poll.begin_ns >> bin
+    {
+        if poll.duration_ns >= last.duration_ns {
+            *last = poll;
+        }
+        return false;
+    }
+    polls.push(poll);
+    true
 }
 
 impl Tasks {
@@ -386,20 +407,15 @@ impl Visitor for Thinned {
     }
 
     fn moment(&mut self, moment: Moment) {
-        let ns = match &moment {
-            Moment::Message(message) => Some(message.ns),
-            Moment::Step(step) => Some(step.ns),
-            Moment::Flow(point) => Some(point.ns),
-            Moment::Begin(_) => None,
-        };
-        if ns.is_some_and(|ns| !self.is_within(ns, ns)) {
+        let time_ns = moment.time_ns();
+        if time_ns.is_some_and(|(begin_ns, end_ns)| !self.is_within(begin_ns, end_ns)) {
             return;
         }
         let bin = self.bin;
         let block = &mut self.current.1.block;
         let is_near = |last: Option<i64>| {
             let bin = bin?;
-            Some(last? >> bin == ns? >> bin)
+            Some(last? >> bin == time_ns?.0 >> bin)
         };
         match moment {
             Moment::Message(message) => {
@@ -413,6 +429,11 @@ impl Visitor for Thinned {
                     return;
                 }
                 block.steps.push(step);
+            }
+            Moment::Poll(poll) => {
+                if !add_poll(&mut block.polls, poll, bin) {
+                    return;
+                }
             }
             // Which of the tasks are kept is not known yet, nor which of the ends of an arrow.
             Moment::Begin(_) | Moment::Flow(_) if bin.is_some() => return,
@@ -439,7 +460,55 @@ mod tests {
     use super::*;
     use crate::store::{PixelScale, RowPixels};
 
+    /// Returns the longest short duration of each bin in which one begins.
+    fn longest(times: impl Iterator<Item = (i64, u64)>, bin_ns: u64) -> BTreeMap<i64, u64> {
+        let mut longest: BTreeMap<i64, u64> = BTreeMap::new();
+        for (begin_ns, duration_ns) in times.filter(|(_, duration_ns)| *duration_ns < bin_ns) {
+            let of_bin = longest.entry(begin_ns / bin_ns as i64).or_default();
+            *of_bin = (*of_bin).max(duration_ns);
+        }
+        longest
+    }
+
     proptest! {
+        /// All long polls of a thread are kept, and of each bin the longest of the short ones. The
+        /// limit holds as for spans.
+        #[test]
+        fn a_bin_keeps_its_longest_poll(
+            parts in prop::collection::vec((0..40_u64, 0..90_u64), 1..200),
+            max_spans in 4..60_usize,
+        ) {
+            let mut at = 0;
+            let mut polls = Vec::new();
+            for (task, (gap, duration_ns)) in (0..).zip(&parts) {
+                at += gap;
+                polls.push(Poll { task, begin_ns: at as i64, duration_ns: *duration_ns });
+                at += duration_ns;
+            }
+            let mut thinned = Thinned::new((i64::MIN, i64::MAX), 1, max_spans);
+            for poll in polls.iter().rev() {
+                thinned.begin_track(ThreadId(0), TrackKind::Tasks, &[]);
+                thinned.moment(Moment::Poll(*poll));
+            }
+            thinned.keep_to_limit();
+            let kept = thinned.all().flat_map(|(_, lanes)| &lanes.block.polls);
+            let mut kept: Vec<Poll> = kept.copied().collect();
+            kept.reverse();
+            prop_assert!(kept.len() <= max_spans);
+            prop_assert!(kept.iter().all(|poll| polls.contains(poll)));
+            let Some(bin) = thinned.bin else {
+                prop_assert_eq!(kept, polls);
+                return Ok(());
+            };
+            let bin_ns = 1 << bin;
+            let long = |poll: &&Poll| poll.duration_ns >= bin_ns;
+            prop_assert!(polls.iter().filter(long).all(|poll| kept.contains(poll)));
+            let of = |polls: &[Poll]| {
+                longest(polls.iter().map(|poll| (poll.begin_ns, poll.duration_ns)), bin_ns)
+            };
+            prop_assert_eq!(of(&kept), of(&polls));
+        }
+
         /// All long spans are kept, and of each bin the longest of the short spans. Nothing else is
         /// invented, and the limit holds.
         #[test]
@@ -507,15 +576,10 @@ mod tests {
             let (long, short): (Vec<Span>, Vec<Span>) =
                 spans.iter().partition(|span| span.duration_ns >= bin_ns);
             prop_assert!(long.iter().all(|span| kept.contains(span)));
-            let longest = |spans: &[Span]| {
-                let mut longest: BTreeMap<i64, u64> = BTreeMap::new();
-                for span in spans.iter().filter(|span| span.duration_ns < bin_ns) {
-                    let of_bin = longest.entry(span.begin_ns / bin_ns as i64).or_default();
-                    *of_bin = (*of_bin).max(span.duration_ns);
-                }
-                longest
+            let of = |spans: &[Span]| {
+                longest(spans.iter().map(|span| (span.begin_ns, span.duration_ns)), bin_ns)
             };
-            prop_assert_eq!(longest(&kept), longest(&short));
+            prop_assert_eq!(of(&kept), of(&short));
         }
     }
 }

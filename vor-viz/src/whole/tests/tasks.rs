@@ -12,14 +12,14 @@ use super::{Made, PART_BYTES, encoded, made, opened, part_of, shape};
 use crate::store::{Layer, TrackId};
 
 /// A task: the first call site of its name, its own one, its begin and its end.
-type DrawnTask = (SiteId, SiteId, i64, i64);
+pub(super) type DrawnTask = (SiteId, SiteId, i64, i64);
 
 /// A step: the first call site of the name of its task, and its time.
-type DrawnStep = (SiteId, i64);
+pub(super) type DrawnStep = (SiteId, i64);
 
 /// Makes every third span a task, too, with a step on another thread, and gives the call sites two
 /// names.
-fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<DrawnTask>, Vec<DrawnStep>) {
+pub(super) fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<DrawnTask>, Vec<DrawnStep>) {
     let mut catalog = Catalog::clone(&made.batches[0].catalog);
     let sites = catalog.sites.iter().enumerate().map(|(i, site)| {
         let info = SiteInfo::clone(site.as_ref().unwrap());
