@@ -26,7 +26,7 @@ pub(super) enum HoverTarget {
     Span(SpanRef),
     /// Spans too short to be drawn separately.
     MergedSpans(MergedSpans),
-    /// Messages and steps of tasks at one place.
+    /// Messages, or steps or polls of tasks, at one place.
     Texts(Vec<String>),
 }
 

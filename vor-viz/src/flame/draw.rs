@@ -25,7 +25,7 @@ use crate::view::{SpanRef, View};
 /// name.
 const MARK_HEIGHT: f32 = layout::GAP;
 
-/// Minimum heights of a row with small names, and with larger ones.
+/// Minimum heights of a bar with a small name, and with a larger one.
 const MIN_LABELLED_HEIGHT: f32 = 12.0;
 const MIN_BODY_HEIGHT: f32 = 18.0;
 
@@ -35,7 +35,7 @@ const BORDERS_FROM: f32 = 4.0;
 const BORDERS_FULL: f32 = 12.0;
 
 /// Maximum number of a track's marks that are processed in one pass; others are left out.
-const MAX_MARKS: usize = 20_000;
+pub(super) const MAX_MARKS: usize = 20_000;
 
 impl FlameChart {
     pub(super) fn draw(
@@ -52,9 +52,10 @@ impl FlameChart {
         self.draw_ruler(ui, store, view, theme, frame);
         let rows = ui.painter_at(frame.rows);
         let stored = ui.painter_at(frame.stored);
-        for mesh in self.rows_meshes(frame, shown) {
+        for mesh in self.rows_meshes(store, frame, shown) {
             stored.add(Shape::mesh(mesh));
         }
+        self.draw_polls(&stored, store, theme, frame, shown);
         self.draw_labels(&stored, store, theme, frame, shown);
         draw_bookmarks(ui, store, view, theme, frame);
         draw_time_selection(ui, view, theme, frame);
@@ -90,7 +91,22 @@ impl FlameChart {
     }
 
     /// Returns textured rectangles for all rows.
-    fn rows_meshes(&self, frame: &Frame, shown: &[VisibleRow]) -> Vec<Mesh> {
+    fn rows_meshes(&self, store: &Store, frame: &Frame, shown: &[VisibleRow]) -> Vec<Mesh> {
+        let y_range = |row: usize| {
+            let edges = |shown: &VisibleRow| {
+                let [top, bar_bottom, _] =
+                    self.edges(frame, shown, &store.shown_tracks()[shown.track]);
+                [top, bar_bottom]
+            };
+            shown.get(row).map_or([frame.rows.top(); 2], edges)
+        };
+        self.picture
+            .meshes(frame.rows.left(), frame.pixels_per_point, y_range)
+    }
+
+    /// Returns the top of a row, the bottom of its bars, and the bottom of the line of polls below
+    /// them, in whole pixels.
+    pub(super) fn edges(&self, frame: &Frame, shown: &VisibleRow, track: &Track) -> [f32; 3] {
         let snap = |y: f32| (y * frame.pixels_per_point).round() / frame.pixels_per_point;
         // A pixel of background separates rows that are high enough.
         let gap = if self.row_height >= 6.0 {
@@ -98,13 +114,10 @@ impl FlameChart {
         } else {
             0.0
         };
-        let y_range = |row: usize| {
-            let top = shown.get(row).map_or(0.0, |shown| shown.top);
-            let top = frame.rows.top() + top - self.scroll;
-            [snap(top), snap(top + self.row_height) - gap]
-        };
-        self.picture
-            .meshes(frame.rows.left(), frame.pixels_per_point, y_range)
+        let top = frame.rows.top() + shown.top - self.scroll;
+        let bottom = top + self.row_height;
+        let bar_bottom = bottom - self.poll_line_height(track);
+        [snap(top), snap(bar_bottom) - gap, snap(bottom) - gap]
     }
 
     /// Writes names on spans that are wide enough.
@@ -116,12 +129,8 @@ impl FlameChart {
         frame: &Frame,
         shown: &[VisibleRow],
     ) {
-        let size = match self.row_height {
-            height if height >= MIN_BODY_HEIGHT => text::BODY,
-            height if height >= MIN_LABELLED_HEIGHT => text::SMALL,
-            _ => return,
-        };
-        let mut names = NameLayouts::new(FontId::proportional(size));
+        let [mut body, mut small] =
+            [text::BODY, text::SMALL].map(|size| NameLayouts::new(FontId::proportional(size)));
         let colors = SpanColors::new(theme, self.color_by, &self.colors, self.search.matching());
         let catalog = store.catalog();
         for (i, shown) in shown
@@ -129,8 +138,17 @@ impl FlameChart {
             .enumerate()
             .take(self.picture.labelled().rows())
         {
-            let track = theme.track(catalog, store.shown_tracks()[shown.track].id);
-            let middle = frame.rows.top() + shown.top - self.scroll + (self.row_height - 1.0) / 2.0;
+            let track = &store.shown_tracks()[shown.track];
+            let line = self.poll_line_height(track);
+            let height = self.row_height - line;
+            // A name may reach to the edge of its row, but not to a line of polls.
+            let names = match height - f32::from(line > 0.0) {
+                room if room >= MIN_BODY_HEIGHT => &mut body,
+                room if room >= MIN_LABELLED_HEIGHT => &mut small,
+                _ => continue,
+            };
+            let track = theme.track(catalog, track.id);
+            let middle = frame.rows.top() + shown.top - self.scroll + (height - 1.0) / 2.0;
             for wide in self.picture.labelled().of_row(i) {
                 let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
                 let width = (wide.end - wide.first) as f32 / frame.pixels_per_point;

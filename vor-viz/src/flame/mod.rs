@@ -8,6 +8,7 @@
 mod arrows;
 mod layout;
 mod picture;
+mod polls;
 mod search;
 mod source;
 mod strip;
@@ -654,6 +655,11 @@ impl FlameChart {
             .iter()
             .find(|shown| (shown.top..shown.top + self.row_height).contains(&y))?;
         let track = &store.shown_tracks()[shown.track];
+        let place = (shown.row, y - shown.top);
+        let polls = self.polls_at(track, place, store.catalog(), (ns, pixel_ns));
+        if !polls.is_empty() {
+            return Some(HoverTarget::Texts(polls));
+        }
         let row = track.rows.get(shown.row)?;
         let here = |span| SpanRef {
             track: track.id,

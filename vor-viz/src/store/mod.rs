@@ -72,8 +72,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store with a maximum number of frames and spans; the number of polls of tasks has the
-    /// same maximum. It always holds at least one frame, regardless of its number of spans.
+    /// Makes a store with a maximum number of frames and spans; the number of polls of tasks has
+    /// the same maximum. It always holds at least one frame, regardless of its number of spans.
     #[must_use]
     pub fn new(max_frames: usize, max_spans: usize) -> Self {
         Self {

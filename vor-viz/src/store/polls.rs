@@ -199,3 +199,57 @@ impl OpenPolls {
         self.count = self.of_tasks.values().map(Vec::len).sum();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::model::catalog::SiteId;
+
+    use super::*;
+
+    fn poll(task: u64, begin_ns: i64) -> Poll {
+        Poll {
+            task,
+            begin_ns,
+            duration_ns: 5,
+        }
+    }
+
+    #[test]
+    fn polls_of_a_damaged_capture_are_cut_to_their_task() {
+        let mut open = OpenPolls::default();
+        for begin_ns in [90, 100, 107, 110, 111] {
+            open.add(ThreadId(1), &poll(7, begin_ns));
+        }
+        let mut polls = Polls::default();
+        let task = Task {
+            id: 7,
+            site: SiteId(1),
+            begin_ns: 100,
+            duration_ns: 10,
+        };
+        polls.add(&task, open.take(7));
+        let times = polls.within(i64::MIN, i64::MAX);
+        let times: Vec<_> = times.map(|poll| (poll.begin_ns, poll.end_ns)).collect();
+        assert_eq!(times, [(100, 105), (107, 110), (110, 110)]);
+        assert!(open.take(7).is_empty());
+    }
+
+    #[test]
+    fn of_too_many_polls_the_later_half_is_kept() {
+        let mut open = OpenPolls::default();
+        for i in 0..MAX_OPEN_POLLS as i64 {
+            open.add(ThreadId(1), &poll(1 + i as u64 % 2, i));
+        }
+        open.keep_to_limit();
+        assert_eq!(open.count, MAX_OPEN_POLLS);
+        // A task that is new gets its polls although others are open all the time.
+        open.add(ThreadId(1), &poll(3, MAX_OPEN_POLLS as i64));
+        open.keep_to_limit();
+        assert_eq!(open.count, MAX_OPEN_POLLS / 2);
+        assert_eq!(open.take(3).len(), 1);
+        let kept = [open.take(1), open.take(2)].concat();
+        let half = MAX_OPEN_POLLS as i64 / 2;
+        assert!(kept.iter().all(|poll| poll.begin_ns > half));
+        assert_eq!((kept.len(), open.count), (MAX_OPEN_POLLS / 2 - 1, 0));
+    }
+}

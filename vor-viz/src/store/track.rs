@@ -119,8 +119,8 @@ pub struct Track {
     pub messages: VecDeque<Message>,
     /// Steps of tasks, in a track of tasks, in time order.
     pub steps: VecDeque<Step>,
-    /// Polls of the tasks in each row, in a track of the tasks of a name. There may be fewer entries
-    /// than rows.
+    /// Polls of the tasks in each row, in a track of the tasks of a name. There may be fewer
+    /// entries than rows.
     pub polls: Vec<Polls>,
     /// Points of flows, in a track of scopes.
     pub flows: VecDeque<FlowPoint>,
@@ -172,7 +172,8 @@ impl Track {
         }
     }
 
-    /// Appends a task to the first lane that is free at its begin. Returns the lane, if there is one.
+    /// Appends a task to the first lane that is free at its begin. Returns the lane, if there is
+    /// one.
     pub(super) fn add_task(&mut self, task: &Task, args: &TaskArgs) -> Option<usize> {
         let free = self
             .rows

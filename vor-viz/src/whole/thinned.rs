@@ -3,8 +3,8 @@
 //! Spans of at least a *bin* of time are kept. Of the shorter ones, the longest that begins in each
 //! bin is kept in each row, and of the tasks of each call site. A picture with pixels of at least a
 //! bin needs no others, because a pixel shows the longest of the short spans that begin in it. Bins
-//! are powers of two of a nanosecond, so what was thinned can be thinned again. Of the short polls of
-//! tasks, a thread keeps the longest of each bin.
+//! are powers of two of a nanosecond, so what was thinned can be thinned again. Of the short polls
+//! of tasks, a thread keeps the longest of each bin.
 //!
 //! Spans come from the last one to the first; see [`Backwards`](super::backwards::Backwards).
 

@@ -23,9 +23,9 @@ use vor_viz::theme::Theme;
 use vor_viz::view::{SpanRef, View};
 
 pub(crate) struct App {
-    store: Store,
-    view: View,
-    chart: FlameChart,
+    pub(crate) store: Store,
+    pub(crate) view: View,
+    pub(crate) chart: FlameChart,
 }
 
 fn harness(dark: bool) -> Harness<'static, App> {

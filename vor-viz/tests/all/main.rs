@@ -28,6 +28,7 @@ mod panel;
 mod panning;
 mod pictures;
 mod pointer;
+mod polls;
 mod program;
 mod ranges;
 mod replay;
