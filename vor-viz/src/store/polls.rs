@@ -74,7 +74,7 @@ impl Polls {
     pub(super) fn add(&mut self, task: &Task, mut polls: Vec<LanePoll>) {
         let task_end_ns = task.begin_ns.saturating_add_unsigned(task.duration_ns);
         polls.retain(|poll| (task.begin_ns..=task_end_ns).contains(&poll.begin_ns));
-        polls.sort_by_key(|poll| poll.begin_ns);
+        polls.sort_by_key(|poll| (poll.begin_ns, poll.end_ns));
         let last = self.list.back();
         let mut latest_end_ns = last.map_or(i64::MIN, |last| last.latest_end_ns);
         self.list.extend(polls.into_iter().map(|poll| {
@@ -88,7 +88,7 @@ impl Polls {
         }));
     }
 
-    /// Removes polls that ended by `ns`.
+    /// Removes the polls before the first one that ended after `ns`.
     pub(super) fn evict(&mut self, ns: i64) {
         let gone = self.first_ending_at(0, ns.saturating_add(1));
         self.list.drain(..gone);

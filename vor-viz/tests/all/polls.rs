@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use egui::{Modifiers, pos2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use image::RgbaImage;
 use vor_capture::filled;
+use vor_capture::format::RecordRef;
 use vor_capture::model::batch::{AsyncSpan, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_capture::sink::FrameSink;
 use vor_export::chrome::ChromeExporter;
 use vor_fixtures::Random;
+use vor_fixtures::even;
 use vor_fixtures::random::{rounds, seeds};
+use vor_viz::replay::{ReplayState, WindowLimits};
 use vor_viz::store::{FrameBlock, PixelScale, Polls, Store, TaskArgs, TrackId};
 
 use crate::flame::{App, harness_of};
@@ -43,8 +47,8 @@ fn catalog(names: [&'static str; 2]) -> Arc<Catalog> {
 }
 
 /// Runs a program whose tasks are polled on all threads for any time, over several frames or not at
-/// all.
-fn program(random: &mut Random) -> Program {
+/// all. With `overlaps`, several threads may poll a task at once.
+fn program(random: &mut Random, overlaps: bool) -> Program {
     let catalog = catalog(["load", "save"]);
     let frames = 1 + random.below(12);
     let mut program = Program {
@@ -65,7 +69,7 @@ fn program(random: &mut Random) -> Program {
     for id in 1..=random.below(60) as u64 {
         let site = SiteId(1 + random.below(2) as u32);
         let start_ticks = random.below(all_ns) as u64;
-        let mut at = start_ticks;
+        let (mut at, mut last) = (start_ticks, start_ticks);
         let longest = [3, 40, 900][random.below(3)];
         for _ in 0..random.below(20) {
             let duration_ticks = random.below(longest) as u64;
@@ -74,23 +78,26 @@ fn program(random: &mut Random) -> Program {
             if frame_of(end_ticks) >= frames {
                 break;
             }
-            threads[frame_of(end_ticks)][thread]
-                .task_events
-                .push(filled!(TaskEvent {
-                    task: id,
-                    site,
-                    start_ticks: at,
-                    kind: TaskEventKind::Poll { duration_ticks },
-                }));
+            let event = filled!(TaskEvent {
+                task: id,
+                site,
+                start_ticks: at,
+                kind: TaskEventKind::Poll { duration_ticks },
+            });
+            threads[frame_of(end_ticks)][thread].task_events.push(event);
             let seen = (at as i64, end_ticks as i64, ThreadId(thread as u32));
             program.polls.entry(id).or_default().push(seen);
-            at = end_ticks;
+            last = last.max(end_ticks);
+            at = match overlaps && random.below(2) == 0 {
+                true => at + random.below(duration_ticks as usize + 1) as u64,
+                false => last,
+            };
             if random.below(3) > 0 {
                 at += random.below(longest) as u64;
             }
         }
         // A task may be dropped long after its last poll, or never.
-        let end_ticks = at + [0, 0, 700][random.below(3)];
+        let end_ticks = last + [0, 0, 700][random.below(3)];
         if frame_of(end_ticks) < frames {
             let thread = random.below(THREADS);
             threads[frame_of(end_ticks)][thread]
@@ -171,19 +178,22 @@ fn rows_have_the_polls_of_their_tasks_at_any_zoom() {
     let mut compared = 0;
     for seed in seeds(400) {
         let random = &mut Random(seed);
-        let program = program(random);
+        let program = program(random, true);
         let most = 1 + random.below(program.frames.len() + 4);
         let mut store = Store::new(most, usize::MAX);
         for (index, batch) in (0..).zip(&program.frames) {
             store.push_block(FrameBlock::new(&frame_of(batch, index, FRAME_NS), 0));
             let is_full = index as usize >= most;
             let first_ns = store.frames()[0].begin_ns;
-            // What ended in a frame that left has left with it.
-            let is_kept = |poll: &Seen| !is_full || poll.1 > first_ns;
             for (polls, tasks) in rows(&store) {
                 let own = tasks.iter().filter_map(|task| program.polls.get(task));
-                let own = own.flatten().copied().filter(is_kept);
-                let own: Vec<Seen> = sorted(own);
+                let mut own: Vec<Seen> = sorted(own.flatten().copied());
+                // What ended in a frame that left has left with it, up to the first poll that did
+                // not end there.
+                if is_full {
+                    let stays = |poll: &Seen| poll.1 > first_ns;
+                    own.drain(..own.iter().position(stays).unwrap_or(own.len()));
+                }
                 assert_eq!(seen(polls, (i64::MIN, i64::MAX)), own, "seed {seed}");
                 assert_eq!((polls.len(), polls.is_empty()), (own.len(), own.is_empty()));
                 compared += own.len();
@@ -226,7 +236,7 @@ fn rows_have_the_polls_of_their_tasks_at_any_zoom() {
 #[test]
 fn rows_have_the_polls_of_a_trace() {
     for seed in seeds(100) {
-        let program = program(&mut Random(seed));
+        let program = program(&mut Random(seed), false);
         let mut store = Store::new(100, usize::MAX);
         let mut trace = Vec::new();
         let mut exporter = ChromeExporter::new(&mut trace);
@@ -322,6 +332,58 @@ fn polls_are_limited_as_spans_are() {
     store.push_block(FrameBlock::default());
     store.push_block(FrameBlock::default());
     assert_eq!(store.frames().len(), 3);
+}
+
+#[test]
+fn a_window_with_many_polls_has_the_requested_frame() {
+    let catalog = even::catalog();
+    let (mut encoder, mut bytes) = even::begin(&catalog);
+    for index in 0..200_u64 {
+        let begin = index * FRAME_NS;
+        let poll = |nth: u64| {
+            filled!(TaskEvent {
+                task: index + 1,
+                site: SiteId(1),
+                start_ticks: begin + 4 * nth,
+                kind: TaskEventKind::Poll { duration_ticks: 3 },
+            })
+        };
+        let thread = filled!(ThreadBatch {
+            thread: ThreadId(0),
+            start_ticks: vec![begin],
+            duration_ticks: vec![900],
+            sites: vec![SiteId(1)],
+            async_spans: vec![filled!(AsyncSpan {
+                id: index + 1,
+                site: SiteId(1),
+                start_ticks: begin,
+                duration_ticks: 900,
+            })],
+            task_events: (0..100).map(poll).collect(),
+        });
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread],
+        });
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        let mut frame = frame_of(&batch, index, FRAME_NS);
+        (frame.span_count, frame.threads) = (1, Vec::new());
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+    }
+    let mut replay = ReplayState::from_bytes(bytes, "memory").unwrap();
+    replay.set_limits(WindowLimits {
+        frames: 200,
+        spans: 1_000,
+    });
+    replay.go_to(100);
+    let context = egui::Context::default();
+    while !replay.is_settled() {
+        std::thread::sleep(Duration::from_micros(100));
+        replay.poll(&context);
+    }
+    let window = replay.window();
+    assert!(window.contains(&100), "{window:?}");
+    assert!(replay.store().frames().len() <= 13, "{window:?}");
 }
 
 /// A frame of 10 ms and a task from 1 ms to 9 ms with a name, which is polled at these times, in
