@@ -9,14 +9,9 @@ use std::sync::Arc;
 
 use vor_capture::model::batch::{TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
-use vor_capture::model::waits::Wait;
+use vor_capture::model::waits::{HOLDER_SCOPE_STEP, HOLDER_STEP, Wait};
 
 use crate::command::wait_spans::Cause;
-
-/// The text before a holder that is no scope, in the name of a step.
-const HOLDER: &str = "holder: ";
-/// The text before the scope in which the holder has taken the lock.
-const HOLDER_SCOPE: &str = "holder_scope: ";
 
 /// A wait of a task that is over.
 #[derive(Debug)]
@@ -62,9 +57,9 @@ impl WaitTasks {
                 TaskEventKind::Step => {
                     if let Some(known) = self.known.get_mut(&event.task) {
                         let step = catalog.site_name(event.site);
-                        if let Some(holder) = step.strip_prefix(HOLDER) {
+                        if let Some(holder) = step.strip_prefix(HOLDER_STEP) {
                             known.cause.thread = holder.into();
-                        } else if let Some(scope) = step.strip_prefix(HOLDER_SCOPE) {
+                        } else if let Some(scope) = step.strip_prefix(HOLDER_SCOPE_STEP) {
                             known.cause.scope = scope.into();
                         }
                     }

@@ -19,6 +19,11 @@ pub const HOLD: &str = "hold";
 /// The first arguments of a wait that has a holder: the name of the lock, of the thread that held
 /// it, and of that thread's innermost scope. Measures may follow.
 pub const ARG_NAMES: [&str; 3] = ["lock", "holder", "holder_scope"];
+/// The text before a holder that is no scope, in the name of a step of a task that waits. Tasks
+/// have no arguments.
+pub const HOLDER_STEP: &str = "holder: ";
+/// The text before the scope in which the holder took the lock, in the name of such a step.
+pub const HOLDER_SCOPE_STEP: &str = "holder_scope: ";
 
 /// A call site of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use vor_capture::model::catalog::SiteId;
-use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
+use vor_capture::model::waits::{ARG_NAMES, HELD, HOLDER_SCOPE_STEP, HOLDER_STEP, PREFIX};
 
 use super::reads::Place;
 use super::waited::Awaited;
@@ -28,11 +28,6 @@ const TASK: &Shape = &Shape {
     arg_names: &[],
     kinds: 0,
 };
-
-/// The text before a holder that is no scope, in the name of a step.
-const HOLDER: &str = "holder: ";
-/// The text before the scope of a holder, in the name of a step.
-const HOLDER_SCOPE: &str = "holder_scope: ";
 
 const RELEASED: &str = "released meanwhile";
 const UNKNOWN: &str = "unknown";
@@ -202,8 +197,8 @@ impl Awaited for &HeldInfo {
         self.waiters.add();
         let (holder, scope) = self.holder();
         let step = thread::while_busy(|| match holder {
-            "" => format!("{HOLDER_SCOPE}{scope}"),
-            holder => format!("{HOLDER}{holder}"),
+            "" => format!("{HOLDER_SCOPE_STEP}{scope}"),
+            holder => format!("{HOLDER_STEP}{holder}"),
         });
         wait.step(&step);
         thread::while_busy(|| drop((step, scope)));
