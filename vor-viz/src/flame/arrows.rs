@@ -15,7 +15,7 @@ use super::layout::track_name;
 use super::navigate::track_of;
 use super::{FlameChart, Frame};
 use crate::sketch::shortened;
-use crate::store::{FlowPoint, Store, Track};
+use crate::store::{FlowPoint, Layer, Store, Track};
 use crate::theme::Theme;
 use crate::view::{SpanRef, View};
 
@@ -173,8 +173,8 @@ fn draw_arrow(painter: &Painter, from: egui::Pos2, to: egui::Pos2, color: Color3
 
 /// Returns the arrows from and to a span.
 fn arrows_of(store: &Store, focus: &SpanRef) -> Vec<Arrow> {
-    let is_thinned = store.layer().is_some_and(|layer| layer.bin_ns() > 0);
-    let Some(track) = track_of(store, focus).filter(|_| !is_thinned) else {
+    let lacks_points = store.layer().is_some_and(Layer::lacks_spans);
+    let Some(track) = track_of(store, focus).filter(|_| !lacks_points) else {
         return Vec::new();
     };
     let (begin_ns, end_ns) = (focus.span.begin_ns, focus.span.end_ns());

@@ -9,7 +9,7 @@ use vor_capture::units;
 use super::layout::thread_name;
 use super::navigate::{inside, track_of};
 use crate::sketch::shortened;
-use crate::store::{Span, Store, TaskArgs, TrackId, TrackKind};
+use crate::store::{Layer, Span, Store, TaskArgs, TrackId, TrackKind};
 use crate::theme::Theme;
 use crate::view::SpanRef;
 
@@ -142,9 +142,9 @@ fn span_card(
     title(ui, span, store, theme);
     let duration_ns = span.span.duration_ns;
     line(ui, "duration", units::duration(duration_ns as f64));
-    // A thinned picture has not all of the spans inside.
-    let is_thinned = store.layer().is_some_and(|layer| layer.bin_ns() > 0);
-    if span.track.kind() == TrackKind::Scopes && !is_thinned {
+    let time_ns = span.span.begin_ns..span.span.end_ns();
+    let has_inside = store.layer().is_none_or(|layer| layer.has_all(&time_ns));
+    if span.track.kind() == TrackKind::Scopes && has_inside {
         match inside(store, span, MAX_INNER_SPANS) {
             Some((inside_ns, children)) => {
                 let self_ns = duration_ns.saturating_sub(inside_ns);
@@ -303,7 +303,7 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
 }
 
 fn merged_card(ui: &mut Ui, merged: &MergedSpans, store: &Store, theme: &Theme) {
-    if store.layer().is_some_and(|layer| layer.bin_ns() > 0) {
+    if store.layer().is_some_and(Layer::lacks_spans) {
         ui.label(RichText::new("many spans here").strong());
     } else {
         let more = if merged.more { "over " } else { "" };

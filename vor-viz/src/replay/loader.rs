@@ -97,7 +97,10 @@ pub(crate) enum Delivery {
     /// The state of the whole capture.
     Surveyed(Surveyed),
     /// The spans of a range of time.
-    Picture { generation: u64, layer: Box<Layer> },
+    Picture {
+        request: PictureRequest,
+        layer: Box<Layer>,
+    },
     /// The file has grown, or its first scan is complete.
     Grown {
         info: Box<Info>,

@@ -710,9 +710,9 @@ impl ReplayState {
                 self.note_losses();
                 0
             }
-            Delivery::Picture { generation, layer } => {
+            Delivery::Picture { request, layer } => {
                 self.whole
-                    .take_picture(generation, layer, &mut self.panel, &mut self.driver);
+                    .take_picture(request, layer, &mut self.panel, &mut self.driver);
                 0
             }
             Delivery::Summaries(summaries) => {

@@ -1,7 +1,8 @@
 //! The panel's side of the whole capture: which spans the flame chart shows, and which are missing.
 //!
 //! There are two layers: the picture of the whole capture, and that of the range that was looked at
-//! last. The second is used where the first is too coarse.
+//! last. The second is used where the first is too coarse. If it was read during the survey, it may
+//! lack spans; after the survey, it is read again and shown until then.
 
 use std::sync::Arc;
 
@@ -33,9 +34,9 @@ pub(super) struct WholeState {
     shows_range: bool,
     time: TimeRange,
     progress: f32,
-    /// Whether a picture of a range is being made.
-    is_waiting: bool,
-    /// The bin of the last request. A picture with too many spans gets a wider one.
+    /// The last request for a picture of a range, until the picture comes.
+    awaited: Option<PictureRequest>,
+    /// The bin that was asked for the range. A picture with too many spans gets a wider one.
     asked_bin_ns: u64,
     losses: u64,
     keeps_survey: bool,
@@ -92,7 +93,7 @@ impl WholeState {
 
     /// Returns whether everything is read that was requested.
     pub(super) fn is_settled(&self) -> bool {
-        !self.is_on || (self.progress >= 1.0 && !self.is_waiting && !self.spans.is_busy())
+        !self.is_on || (self.progress >= 1.0 && self.awaited.is_none() && !self.spans.is_busy())
     }
 
     /// Returns whether the whole capture is shown.
@@ -153,16 +154,18 @@ impl WholeState {
     /// Takes the picture of a range.
     pub(super) fn take_picture(
         &mut self,
-        generation: u64,
+        request: PictureRequest,
         layer: Box<Layer>,
         panel: &mut Panel,
         driver: &mut Driver,
     ) {
-        if !self.is_on || generation != self.generation {
+        if !self.is_on || request.generation != self.generation {
             driver.drop_layer(layer);
             return;
         }
-        self.is_waiting = false;
+        // A newer request may be on its way.
+        self.awaited = self.awaited.filter(|awaited| *awaited != request);
+        self.asked_bin_ns = request.bin_ns;
         let before = match self.shows_range {
             true => panel.store_mut().set_layer(Some(layer)),
             false => self.other.replace(layer),
@@ -212,34 +215,44 @@ impl WholeState {
             time.start as f64 <= shown.begin_ns.max(self.time.begin_ns).ceil()
                 && shown.end_ns.min(self.time.end_ns).floor() <= time.end as f64
         };
-        let is_finer =
-            |layer: &Layer| whole.is_none_or(|whole| layer.grain_ns() < whole.grain_ns());
+        let is_finer = |layer: &Layer| {
+            whole.is_none_or(|whole| !covers(whole) || layer.grain_ns() < whole.grain_ns())
+        };
         let range_is_better = range.is_some_and(|layer| covers(layer) && is_finer(layer));
         let shows_range = !whole_is_enough && range_is_better;
         // The same request again would bring the same spans, and one for everything those of the
-        // whole.
+        // whole. After the survey, it brings those that may be missing.
+        let known = range.filter(|layer| self.progress < 1.0 || !layer.is_partial());
         let is_asked =
-            self.asked_bin_ns as f64 <= pixel_ns && covers_with_margin(range, &shown, &self.time);
+            self.asked_bin_ns as f64 <= pixel_ns && covers_with_margin(known, &shown, &self.time);
         let margin = margin_of(shown.len_ns() / self.time.len_ns());
         let is_part = shown.len_ns() * (1.0 + 2.0 * margin) < self.time.len_ns();
-        let is_missing = !whole_is_enough && is_part && !is_asked && !shows(range, MIN_MARGIN);
+        let is_missing = !whole_is_enough && is_part && !is_asked && !shows(known, MIN_MARGIN);
+        let is_awaited = self.awaited.is_some_and(|awaited| {
+            let begin_ns = shown.begin_ns.max(self.time.begin_ns);
+            let end_ns = shown.end_ns.min(self.time.end_ns);
+            awaited.begin_ns as f64 <= begin_ns
+                && end_ns <= awaited.end_ns as f64
+                && awaited.bin_ns as f64 <= pixel_ns
+        });
         if shows_range != self.shows_range {
             let other = self.other.take();
             self.other = panel.store_mut().set_layer(other);
             self.shows_range = shows_range;
         }
-        if is_missing && self.progress >= 1.0 && !self.is_waiting {
-            self.is_waiting = true;
-            self.asked_bin_ns = pixel_ns as u64;
+        // The loader takes requests from the first results of the survey on.
+        if is_missing && self.progress > 0.0 && !is_awaited {
             let margin_ns = margin * shown.len_ns();
             let begin_ns = (shown.begin_ns - margin_ns).max(self.time.begin_ns);
             let end_ns = (shown.end_ns + margin_ns).min(self.time.end_ns);
-            driver.request_picture(PictureRequest {
+            let request = PictureRequest {
                 generation: self.generation,
                 begin_ns: begin_ns.floor() as i64,
                 end_ns: end_ns.ceil() as i64,
                 bin_ns: pixel_ns as u64,
-            });
+            };
+            self.awaited = Some(request);
+            driver.request_picture(request);
         }
     }
 }
@@ -256,4 +269,81 @@ fn covers_with_margin(layer: Option<&Layer>, shown: &TimeRange, all: &TimeRange)
     let begin_ns = (shown.begin_ns - margin_ns).max(all.begin_ns);
     let end_ns = (shown.end_ns + margin_ns).min(all.end_ns);
     layer.is_some_and(|layer| layer.shows(begin_ns.ceil(), end_ns.floor(), f64::INFINITY))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::io::Cursor;
+
+    use vor_capture::reader::Capture;
+    use vor_fixtures::even::make;
+
+    use super::*;
+    use crate::budget::FrameBudget;
+    use crate::replay::loader::Loader;
+    use crate::store::{LayerTotals, MetricBins, Store};
+
+    const LENGTH_NS: u64 = 1_000_000_000;
+
+    fn layer(time_ns: (i64, i64), bin_ns: u64) -> Layer {
+        let (store, totals) = (Store::new(1, 1), LayerTotals::default());
+        Layer::new(store, time_ns, bin_ns, &totals, MetricBins::default())
+    }
+
+    fn surveyed(generation: u64, progress: f32, layer: Layer) -> Surveyed {
+        Surveyed {
+            generation,
+            layer: Some(Box::new(layer)),
+            bounds_ns: Some((0, LENGTH_NS as i64)),
+            progress,
+            losses: 0,
+        }
+    }
+
+    #[test]
+    fn a_range_that_was_read_during_the_survey_is_read_again() {
+        let capture = Capture::new(Cursor::new(make(1, 1, true).bytes)).unwrap();
+        let mut driver = Driver::new(Loader::new(capture, None));
+        let mut panel = Panel::new(Store::new(1, 1), FrameBudget::Adaptive);
+        let mut whole = WholeState::default();
+        whole.begin(&mut panel, &mut driver, LENGTH_NS, 10);
+        let generation = whole.generation;
+        panel.view_mut().zoom_to(5e8, 5.1e8);
+        // The loader knows no survey yet.
+        whole.choose(&mut panel, &mut driver);
+        assert_eq!(whole.awaited, None);
+        // The picture so far begins after the range.
+        let early = layer((i64::MIN, i64::MAX), 0).into_partial(700_000_000);
+        whole.take_survey(surveyed(generation, 0.3, early), &mut panel, &mut driver);
+        whole.choose(&mut panel, &mut driver);
+        let request = whole.awaited.unwrap();
+        assert!(request.begin_ns < 500_000_000 && 510_000_000 < request.end_ns);
+        // It is asked for once, and a range elsewhere instead of it.
+        panel.view_mut().zoom_to(5.01e8, 5.11e8);
+        whole.choose(&mut panel, &mut driver);
+        assert_eq!(whole.awaited, Some(request));
+        panel.view_mut().zoom_to(3e8, 3.1e8);
+        whole.choose(&mut panel, &mut driver);
+        let request = whole.awaited.filter(|awaited| *awaited != request).unwrap();
+        // The range is shown although the picture so far has smaller bins.
+        let time_ns = (request.begin_ns, request.end_ns);
+        let range = layer(time_ns, request.bin_ns).into_partial(0);
+        whole.take_picture(request, Box::new(range), &mut panel, &mut driver);
+        assert_eq!(whole.awaited, None);
+        whole.choose(&mut panel, &mut driver);
+        assert!(whole.shows_range && whole.awaited.is_none());
+        // After the survey it is shown until it is read again.
+        let all = layer((i64::MIN, i64::MAX), 1 << 40);
+        whole.take_survey(surveyed(generation, 1.0, all), &mut panel, &mut driver);
+        whole.choose(&mut panel, &mut driver);
+        let again = whole.awaited.unwrap();
+        assert!(whole.shows_range && !whole.is_settled());
+        assert_eq!((again.begin_ns, again.end_ns), time_ns);
+        let range = layer(time_ns, again.bin_ns);
+        whole.take_picture(again, Box::new(range), &mut panel, &mut driver);
+        whole.choose(&mut panel, &mut driver);
+        assert!(whole.shows_range && whole.is_settled());
+    }
 }

@@ -2,8 +2,9 @@
 //! questions about ranges.
 //!
 //! Each step reads one part of the capture, so a newer request waits for about a millisecond.
-//! Pictures come first, since the user waits for them; but nothing is read before the survey is
-//! complete, because a range needs to know which spans reach into it.
+//! Pictures come first, since the user waits for them: the survey pauses between two parts while a
+//! range is read. Such pictures are partial (see [`Archive`]). Questions wait for the end of the
+//! survey, because their answers are exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub(crate) struct WholeWork {
     keep: Option<(SurveyFile, Stamp)>,
     began: Instant,
     pictured: Duration,
+    /// The newest request for a picture, until it is begun.
+    asked: Option<PictureRequest>,
     picture: Option<(PictureRequest, RangeRead, PictureReader)>,
     question: Option<(Question, RangeRead)>,
     is_failed: bool,
@@ -106,30 +109,33 @@ impl WholeWork {
             keep,
             began,
             pictured: Duration::ZERO,
+            asked: None,
             picture: None,
             question: None,
             is_failed: false,
         })
     }
 
-    /// Accepts a request for a picture; it replaces the previous one.
+    /// Accepts a request for a picture; it replaces the previous one, unless that is being read.
     pub(crate) fn request_picture(&mut self, request: PictureRequest) {
         if request.generation == self.request.generation {
-            let PictureRequest {
-                begin_ns,
-                end_ns,
-                bin_ns,
-                ..
-            } = request;
-            let range = self.archive.read(begin_ns, end_ns);
-            let reader = PictureReader::new(begin_ns, end_ns, bin_ns, self.request.max_spans);
-            self.picture = Some((request, range, reader));
+            self.asked = Some(request);
         }
     }
 
     /// Returns whether a picture is being made.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.survey.is_none() && self.picture.is_some()
+        self.picture.is_some() || self.asked.is_some()
+    }
+
+    /// Begins to read the picture that is asked for.
+    fn begin_picture(&mut self) -> Option<(PictureRequest, RangeRead, PictureReader)> {
+        let request = self.asked.take()?;
+        let (begin_ns, end_ns) = (request.begin_ns, request.end_ns);
+        let range = self.archive.read(self.survey.as_ref(), begin_ns, end_ns);
+        let max_spans = self.request.max_spans;
+        let reader = PictureReader::new(begin_ns, end_ns, request.bin_ns, max_spans);
+        Some((request, range, reader))
     }
 
     /// Does the next step; the result is `Idle` when there is nothing to do.
@@ -143,23 +149,25 @@ impl WholeWork {
     }
 
     fn try_step(&mut self, capture: &mut Capture) -> Result<Step, Error> {
-        if let Some(survey) = self.survey.take() {
-            return self.survey(survey, capture);
-        }
         if let Some(thinned) = self.kept.take() {
             let layer = self.archive.kept_layer(&thinned, capture.catalog());
             return Ok(self.surveyed(layer));
         }
-        if let Some((request, mut range, mut reader)) = self.picture.take() {
+        let picture = self.picture.take().or_else(|| self.begin_picture());
+        if let Some((request, mut range, mut reader)) = picture {
             let (archive, origin_ns) = (&self.archive, self.origin_ns);
             if archive.read_part(&mut range, capture, origin_ns, &mut reader)? {
                 self.picture = Some((request, range, reader));
                 return Ok(Step::Working);
             }
+            let layer = archive.layer(&reader, self.survey.as_ref(), capture.catalog());
             return Ok(Step::Delivered(Delivery::Picture {
-                generation: request.generation,
-                layer: Box::new(archive.layer(&reader, capture.catalog())),
+                request,
+                layer: Box::new(layer),
             }));
+        }
+        if let Some(survey) = self.survey.take() {
+            return self.survey(survey, capture);
         }
         let Some((mut question, mut range)) = self.question.take().or_else(|| self.next_question())
         else {
@@ -185,7 +193,7 @@ impl WholeWork {
         let question = self.request.spans.next()?;
         let range = self
             .archive
-            .read(question.scope.begin_ns, question.scope.end_ns);
+            .read(None, question.scope.begin_ns, question.scope.end_ns);
         Some((question, range))
     }
 
@@ -251,6 +259,9 @@ mod tests {
     use vor_fixtures::even::make;
 
     use super::*;
+    use crate::scopes::{ScopeRows, ScopeSums};
+    use crate::store::Extent;
+    use crate::whole::RangeScope;
 
     const MAX_SPANS: usize = 1000;
 
@@ -301,5 +312,151 @@ mod tests {
         assert_eq!(format!("{:?}", kept.layer), format!("{:?}", expected.layer));
         // Without a file, the capture is surveyed.
         assert!(finish(&mut none, &mut capture).0 > 1);
+    }
+
+    /// Work on a capture of many small parts.
+    struct Surveying {
+        work: WholeWork,
+        capture: Capture,
+    }
+
+    impl Surveying {
+        fn new() -> Self {
+            let mut capture = Capture::new(Cursor::new(make(200, 100, true).bytes)).unwrap();
+            let request = WholeRequest {
+                generation: 3,
+                spans: Arc::default(),
+                max_spans: 1_000_000,
+                keeps_survey: false,
+            };
+            let origin_ns = capture.catalog().unix_ns(0);
+            let mut work = WholeWork::new(request, &mut capture, origin_ns, None).unwrap();
+            work.archive = Archive::with_part_bytes(1);
+            work.archive.find(&mut capture).unwrap();
+            assert!(work.archive.len() > 40);
+            let length_ns = capture.info().duration_ns;
+            work.survey = Some(work.archive.survey(length_ns, work.request.max_spans));
+            Self { work, capture }
+        }
+
+        /// Returns the number of parts that are not surveyed.
+        fn left(&self) -> usize {
+            self.work.survey.as_ref().map_or(0, Survey::left)
+        }
+
+        /// Does a step; returns the picture of a range that it delivers.
+        fn step(&mut self) -> Option<(PictureRequest, Box<Layer>)> {
+            match self.work.step(&mut self.capture).unwrap() {
+                Step::Idle => panic!("nothing is left to do"),
+                Step::Delivered(Delivery::Picture { request, layer }) => Some((request, layer)),
+                _ => None,
+            }
+        }
+
+        /// Does steps until a picture is delivered; returns it, and the number of steps.
+        fn picture(&mut self) -> (PictureRequest, Box<Layer>, usize) {
+            let mut steps = 0;
+            loop {
+                steps += 1;
+                if let Some((request, layer)) = self.step() {
+                    return (request, layer, steps);
+                }
+            }
+        }
+
+        /// Asks for a range of five frames, which begins at a share of the capture.
+        fn ask(&mut self, share: f64) -> PictureRequest {
+            let begin_ns = (share * self.capture.info().duration_ns as f64) as i64;
+            let request = PictureRequest {
+                generation: 3,
+                begin_ns,
+                end_ns: begin_ns + 5_000_000,
+                bin_ns: 1,
+            };
+            self.work.request_picture(request);
+            request
+        }
+    }
+
+    #[test]
+    fn a_range_is_read_before_the_survey_ends() {
+        let mut surveying = Surveying::new();
+        let all = surveying.left();
+        while surveying.left() > all / 2 {
+            assert!(surveying.step().is_none());
+        }
+        // The survey pauses for a range that it has passed.
+        let request = surveying.ask(0.8);
+        assert!(surveying.work.is_urgent());
+        let left = surveying.left();
+        let (delivered, layer, steps) = surveying.picture();
+        assert_eq!((delivered, surveying.left()), (request, left));
+        assert!(layer.is_partial() && layer.bin_ns() == 0);
+        // These are the parts with spans of the range, and not those behind it.
+        assert!((2..=all / 20).contains(&steps), "{steps} of {all}");
+        assert!(!surveying.work.is_urgent());
+        // Of an earlier range, it reads the parts between too, and none before it.
+        let request = surveying.ask(0.3);
+        let (delivered, early, steps) = surveying.picture();
+        assert_eq!((delivered, surveying.left()), (request, left));
+        assert!((all / 6..all / 4).contains(&steps), "{steps} of {all}");
+        // After the survey, it has the same spans.
+        while surveying.left() > 0 {
+            assert!(surveying.step().is_none());
+        }
+        surveying.work.request_picture(request);
+        let (delivered, layer, _) = surveying.picture();
+        assert!(delivered == request && early.is_partial() && !layer.is_partial());
+        let rows = |layer: &Layer| {
+            let tracks = layer.tracks().iter().flat_map(|track| &track.rows);
+            let spans = tracks.map(|row| row.spans(i64::MIN, i64::MAX).collect::<Vec<_>>());
+            spans.collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&early), rows(&layer));
+        assert!(rows(&layer).iter().map(Vec::len).sum::<usize>() >= 500);
+    }
+
+    #[test]
+    fn the_newest_range_is_read_and_a_begun_one_is_completed() {
+        let mut surveying = Surveying::new();
+        let all = surveying.left();
+        while surveying.left() > all / 2 {
+            assert!(surveying.step().is_none());
+        }
+        // The first is not begun, so the second replaces it.
+        surveying.ask(0.1);
+        let begun = surveying.ask(0.7);
+        assert!(surveying.step().is_none());
+        surveying.ask(0.6);
+        let newest = surveying.ask(0.8);
+        let left = surveying.left();
+        let delivered = [surveying.picture().0, surveying.picture().0];
+        assert_eq!((delivered, surveying.left()), ([begun, newest], left));
+        while surveying.left() > 0 {
+            assert!(surveying.step().is_none());
+        }
+    }
+
+    #[test]
+    fn questions_wait_for_the_end_of_the_survey() {
+        let mut surveying = Surveying::new();
+        let scope = RangeScope {
+            begin_ns: i64::MIN,
+            end_ns: i64::MAX,
+            extent: Extent::Clipped,
+        };
+        let spans = Arc::clone(&surveying.work.request.spans);
+        let catalog = surveying.capture.catalog();
+        let ticket = spans.ask::<ScopeSums>(scope, &scope.extent, catalog);
+        surveying.ask(0.9);
+        while surveying.work.survey.is_some() {
+            surveying.step();
+            assert!(spans.has_questions());
+        }
+        while spans.is_busy() {
+            surveying.step();
+        }
+        let rows: ScopeRows = ticket.take().unwrap();
+        assert_eq!(rows.spans, 200 * 100);
     }
 }

@@ -22,6 +22,7 @@ pub struct Layer {
     bin_ns: u64,
     totals: LayerTotals,
     metrics: MetricBins,
+    is_partial: bool,
 }
 
 impl Layer {
@@ -60,6 +61,16 @@ impl Layer {
             bin_ns,
             totals,
             metrics,
+            is_partial: false,
+        }
+    }
+
+    /// The same, made when the capture was only read back to a time.
+    pub(crate) fn into_partial(self, from_ns: i64) -> Self {
+        Self {
+            begin_ns: self.begin_ns.max(from_ns),
+            is_partial: true,
+            ..self
         }
     }
 
@@ -80,6 +91,24 @@ impl Layer {
     #[must_use]
     pub fn bin_ns(&self) -> u64 {
         self.bin_ns
+    }
+
+    /// Returns whether it was made before the whole capture was read, so that spans may be missing.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Returns whether spans of its time may be missing: the short ones, or those that are not read
+    /// yet.
+    pub(crate) fn lacks_spans(&self) -> bool {
+        self.bin_ns > 0 || self.is_partial
+    }
+
+    /// Returns whether it has all spans that overlap a time.
+    pub(crate) fn has_all(&self, time_ns: &Range<i64>) -> bool {
+        let covers = self.begin_ns <= time_ns.start && time_ns.end <= self.end_ns;
+        covers && !self.lacks_spans()
     }
 
     /// Returns the length of a pixel that it has enough detail for, in nanoseconds. Bins of metrics

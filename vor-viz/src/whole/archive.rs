@@ -4,6 +4,13 @@
 //! [picture](Thinned) of the whole capture, and an entry per part: the time of its spans, and the
 //! spans that are around the ends of earlier parts. With these, any range of time is read without
 //! the parts before and behind it: from behind come only the spans that reach into it.
+//!
+//! A range is also read while the survey is at work: from the surveyed parts as after the survey,
+//! and then every part before them back to the begin of the range. Parts that hold nothing of it
+//! are only decoded. No part behind is left out, so each span is in its row. Spans are missing only
+//! if an earlier part ends after the begin of the range. The format does not say when a part ends;
+//! parts overlap in time where threads do not end their spans in the order of the file. So such a
+//! picture is [partial](Layer::is_partial), and is read again after the survey.
 
 use std::sync::Arc;
 
@@ -78,9 +85,40 @@ pub(crate) struct Survey {
     end_ns: i64,
     first_ns: i64,
     thread: ThreadId,
+    /// Those of the archive while a part is read.
     across: Vec<Across>,
     tasks_across: Vec<(u32, ThreadId, Task)>,
     bounds_ns: (i64, i64),
+    reach: Reach,
+}
+
+/// How far parts were read, from the last one to the first.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// The earliest end in them.
+    first_ns: i64,
+    /// The longest time by which a part ended after the earliest end behind it.
+    overlap_ns: i64,
+}
+
+impl Reach {
+    const NOTHING: Self = Self {
+        first_ns: i64::MAX,
+        overlap_ns: 0,
+    };
+
+    /// Adds a part, by its first and its last end.
+    fn add(&mut self, first_ns: i64, end_ns: i64) {
+        let overlap_ns = end_ns.saturating_sub(self.first_ns);
+        self.overlap_ns = self.overlap_ns.max(overlap_ns);
+        self.first_ns = self.first_ns.min(first_ns);
+    }
+
+    /// Returns the time at which all earlier parts are expected to have ended. A part is expected
+    /// to end before those behind it, or to overlap them as long as one that was read did.
+    fn passed_ns(&self) -> i64 {
+        self.first_ns.saturating_add(self.overlap_ns)
+    }
 }
 
 impl Archive {
@@ -137,6 +175,7 @@ impl Archive {
             across: Vec::new(),
             tasks_across: Vec::new(),
             bounds_ns: (i64::MAX, i64::MIN),
+            reach: Reach::NOTHING,
         }
     }
 
@@ -155,6 +194,7 @@ impl Archive {
         let contents = capture.part(self.parts[at].part)?;
         self.losses += contents.losses;
         let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
+        self.swap_across(survey);
         let (across, tasks_across) = (survey.across.len(), survey.tasks_across.len());
         (survey.begin_ns, survey.end_ns) = (i64::MAX, i64::MIN);
         survey.first_ns = first_end_ns(&contents, &mut clock);
@@ -169,14 +209,22 @@ impl Archive {
         entry.across = range(across, survey.across.len());
         entry.tasks_across = range(tasks_across, survey.tasks_across.len());
         (entry.begin_ns, entry.end_ns) = (survey.begin_ns, survey.end_ns);
+        self.swap_across(survey);
+        survey.reach.add(survey.first_ns, survey.end_ns);
         Ok(at > 0)
+    }
+
+    /// Lends what is across to a survey, or takes it back.
+    fn swap_across(&mut self, survey: &mut Survey) {
+        std::mem::swap(&mut self.across, &mut survey.across);
+        std::mem::swap(&mut self.tasks_across, &mut survey.tasks_across);
     }
 
     /// Takes the results of a complete survey.
     pub(crate) fn take(&mut self, survey: &mut Survey) {
+        self.swap_across(survey);
         std::mem::take(&mut survey.walk).finish(survey);
-        self.across = std::mem::take(&mut survey.across);
-        self.tasks_across = std::mem::take(&mut survey.tasks_across);
+        self.swap_across(survey);
         self.bounds_ns = survey.bounds_ns;
         self.totals = survey.thinned.totals();
         let mut latest_ns = i64::MIN;
@@ -187,8 +235,8 @@ impl Archive {
         self.ends_ns = ends.collect();
     }
 
-    /// Begins to read the spans that overlap a time.
-    pub(crate) fn read(&self, begin_ns: i64, end_ns: i64) -> RangeRead {
+    /// Begins to read the spans that overlap a time, of a survey that may be at work.
+    pub(crate) fn read(&self, survey: Option<&Survey>, begin_ns: i64, end_ns: i64) -> RangeRead {
         let parts = self.parts.iter();
         let overlapping =
             parts.filter(|entry| entry.begin_ns <= end_ns && entry.end_ns >= begin_ns);
@@ -196,6 +244,8 @@ impl Archive {
             begin_ns,
             end_ns,
             left: self.parts.len(),
+            unknown: survey.map_or(0, |survey| survey.left),
+            reach: survey.map_or(Reach::NOTHING, |survey| survey.reach),
             read: 0,
             expected: overlapping.count(),
         }
@@ -213,11 +263,25 @@ impl Archive {
         while let Some(at) = range.left.checked_sub(1) {
             range.left = at;
             let entry = &self.parts[at];
-            if self
-                .ends_ns
-                .get(at)
-                .is_none_or(|&end_ns| end_ns < range.begin_ns)
-            {
+            if at < range.unknown {
+                if range.reach.passed_ns() <= range.begin_ns {
+                    range.left = 0;
+                    break;
+                }
+                let catalog = Arc::clone(capture.catalog());
+                let contents = capture.part(entry.part)?;
+                let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
+                let (begin_ns, last_ns) = time_of(&contents, &mut clock);
+                range
+                    .reach
+                    .add(first_end_ns(&contents, &mut clock), last_ns);
+                if begin_ns <= range.end_ns {
+                    reader.part(&contents, &mut clock);
+                }
+                break;
+            }
+            let ends_ns = self.ends_ns.get(at);
+            if ends_ns.is_some_and(|&end_ns| end_ns < range.begin_ns) {
                 range.left = 0;
                 break;
             }
@@ -258,9 +322,25 @@ impl Archive {
         thinned.layer(catalog, &self.totals)
     }
 
-    /// Returns what was read of a range as a picture. It has the rows of the whole capture.
-    pub(crate) fn layer(&self, picture: &PictureReader, catalog: &Arc<Catalog>) -> Layer {
-        picture.thinned.layer(catalog, &self.totals)
+    /// Returns what was read of a range as a picture. It has the rows of the whole capture; while a
+    /// survey is at work, those that are known.
+    pub(crate) fn layer(
+        &self,
+        picture: &PictureReader,
+        survey: Option<&Survey>,
+        catalog: &Arc<Catalog>,
+    ) -> Layer {
+        match survey {
+            Some(survey) => {
+                let mut totals = survey.thinned.totals();
+                for (track, total) in picture.thinned.totals() {
+                    totals.entry(track).or_insert(total);
+                }
+                let layer = picture.thinned.layer(catalog, &totals);
+                layer.into_partial(i64::MIN)
+            }
+            None => picture.thinned.layer(catalog, &self.totals),
+        }
     }
 }
 
@@ -272,7 +352,11 @@ impl Survey {
 
     /// Returns the picture so far.
     pub(crate) fn layer(&self, catalog: &Arc<Catalog>) -> Layer {
-        self.thinned.layer(catalog, &self.thinned.totals())
+        let layer = self.thinned.layer(catalog, &self.thinned.totals());
+        match self.left {
+            0 => layer,
+            _ => layer.into_partial(self.reach.passed_ns()),
+        }
     }
 
     /// Returns the picture itself, to be kept.
@@ -289,6 +373,31 @@ impl Survey {
         self.end_ns = self.end_ns.max(end_ns);
         self.bounds_ns.0 = self.bounds_ns.0.min(begin_ns);
         self.bounds_ns.1 = self.bounds_ns.1.max(end_ns);
+    }
+}
+
+/// Returns the begin and the end of all that a part holds.
+fn time_of(contents: &PartContents, clock: &mut Clock<'_>) -> (i64, i64) {
+    let (mut begin, mut end) = (u64::MAX, 0);
+    let mut cover = |from: u64, to: u64| (begin, end) = (begin.min(from), end.max(to));
+    for frame in &contents.frames {
+        cover(frame.start_ticks, frame.end_ticks);
+    }
+    for batch in &contents.threads {
+        let spans = batch.start_ticks.iter().zip(&batch.duration_ticks);
+        spans.for_each(|(&start, &duration)| cover(start, start.wrapping_add(duration)));
+        for task in &batch.async_spans {
+            cover(task.start_ticks, task.end_ticks());
+        }
+        let messages = batch.messages.iter().map(|message| message.ticks);
+        let flows = batch.flows.iter().map(|point| point.ticks);
+        let events = batch.task_events.iter().map(|event| event.start_ticks);
+        let moments = messages.chain(flows).chain(events);
+        moments.for_each(|ticks| cover(ticks, ticks));
+    }
+    match begin <= end {
+        true => (clock.ns(begin), clock.ns(end)),
+        false => (i64::MAX, i64::MIN),
     }
 }
 
@@ -379,6 +488,10 @@ pub(crate) struct RangeRead {
     begin_ns: i64,
     end_ns: i64,
     left: usize,
+    /// The number of parts that are not surveyed.
+    unknown: usize,
+    /// How far the parts were read that are surveyed, and then those before them.
+    reach: Reach,
     read: usize,
     expected: usize,
 }

@@ -20,6 +20,7 @@ mod find;
 mod kept;
 mod measured;
 mod messages;
+mod partial;
 mod polls;
 mod tasks;
 mod why;
@@ -179,7 +180,7 @@ impl Opened {
         let spans = Spans::default();
         let ticket = spans.ask::<G>(scope, options, self.capture.catalog());
         let mut question = spans.next().unwrap();
-        let mut range = self.archive.read(scope.begin_ns, scope.end_ns);
+        let mut range = self.archive.read(None, scope.begin_ns, scope.end_ns);
         while self
             .archive
             .read_part(
@@ -202,16 +203,62 @@ impl Opened {
         self.answer::<ScopeSums>(scope, &scope.extent)
     }
 
-    fn picture(&mut self, begin_ns: i64, end_ns: i64, bin_ns: u64) -> Layer {
-        let mut range = self.archive.read(begin_ns, end_ns);
-        let mut reader = PictureReader::new(begin_ns, end_ns, bin_ns, MAX_SPANS);
+    fn picture(&mut self, begin_ns: i64, end_ns: i64) -> Layer {
+        self.picture_of(begin_ns, end_ns, MAX_SPANS)
+    }
+
+    fn picture_of(&mut self, begin_ns: i64, end_ns: i64, max_spans: usize) -> Layer {
+        let mut range = self.archive.read(None, begin_ns, end_ns);
+        let mut reader = PictureReader::new(begin_ns, end_ns, 1, max_spans);
         while self
             .archive
             .read_part(&mut range, &mut self.capture, self.origin_ns, &mut reader)
             .unwrap()
         {}
-        self.archive.layer(&reader, self.capture.catalog())
+        self.archive.layer(&reader, None, self.capture.catalog())
     }
+}
+
+/// A drawn span: its thread, row, begin, duration and site.
+type Drawn = (u32, usize, i64, u64, u32);
+
+/// Returns the spans of a picture.
+fn drawn_spans(layer: &Layer) -> Vec<Drawn> {
+    let tracks = layer.tracks().iter();
+    let of_threads = tracks.filter_map(|track| Some((track.id.thread()?, &track.rows)));
+    let mut drawn: Vec<Drawn> = of_threads
+        .flat_map(|(thread, rows)| {
+            rows.iter().enumerate().flat_map(move |(depth, row)| {
+                row.spans(i64::MIN, i64::MAX).map(move |span| {
+                    (
+                        thread.0,
+                        depth,
+                        span.begin_ns,
+                        span.duration_ns,
+                        span.site.0,
+                    )
+                })
+            })
+        })
+        .collect();
+    drawn.sort_unstable();
+    drawn
+}
+
+/// Returns how spans are drawn.
+fn drawn_of(spans: &[Given]) -> Vec<Drawn> {
+    let drawn = spans.iter().map(|span| {
+        let around = std::iter::successors(span.parent, |&at| spans[at].parent);
+        let depth = around.count();
+        (
+            span.thread.0,
+            depth,
+            span.begin_ns,
+            span.duration_ns,
+            span.site.0,
+        )
+    });
+    drawn.collect()
 }
 
 /// Count, total, self, sum and extremes of the durations, and context switches.
@@ -391,39 +438,15 @@ proptest! {
         let made = made(seed, shape);
         let mut opened = opened(made.bytes, made.origin_ns, Some(PART_BYTES));
         let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
-        let depth = |i: usize| {
-            std::iter::successors(made.spans[i].parent, |&at| made.spans[at].parent).count()
-        };
-        let mut expected: Vec<(u32, usize, i64, u64, u32)> = (0..made.spans.len())
-            .map(|i| {
-                let span = &made.spans[i];
-                (span.thread.0, depth(i), span.begin_ns, span.duration_ns, span.site.0)
-            })
-            .collect();
+        let mut expected = drawn_of(&made.spans);
         expected.sort_unstable();
-        let found = |layer: &Layer| {
-            let tracks = layer.tracks().iter();
-            let mut found: Vec<(u32, usize, i64, u64, u32)> = tracks
-                .flat_map(|track| {
-                    let thread = track.id.thread().unwrap();
-                    let rows = track.rows.iter().enumerate();
-                    rows.flat_map(move |(depth, row)| {
-                        row.spans(i64::MIN, i64::MAX).map(move |span| {
-                            (thread.0, depth, span.begin_ns, span.duration_ns, span.site.0)
-                        })
-                    })
-                })
-                .collect();
-            found.sort_unstable();
-            found
-        };
         prop_assert_eq!(opened.layer.bin_ns(), 0);
-        prop_assert_eq!(found(&opened.layer), expected.clone());
-        let picture = opened.picture(begin_ns, end_ns, 1);
+        prop_assert_eq!(drawn_spans(&opened.layer), expected.clone());
+        let picture = opened.picture(begin_ns, end_ns);
         expected.retain(|&(_, _, begin, duration, _)| {
             begin <= end_ns && begin + duration as i64 >= begin_ns
         });
-        prop_assert_eq!(found(&picture), expected);
+        prop_assert_eq!(drawn_spans(&picture), expected);
         let rows = |layer: &Layer| {
             layer.tracks().iter().map(|track| track.rows.len()).collect::<Vec<_>>()
         };

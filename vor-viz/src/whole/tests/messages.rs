@@ -115,7 +115,7 @@ proptest! {
         let bytes = encoded(&catalog, &made.batches);
         let mut opened = opened(bytes, made.origin_ns, Some(PART_BYTES));
         let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
-        let picture = opened.picture(begin_ns, end_ns, 1);
+        let picture = opened.picture(begin_ns, end_ns);
         prop_assert_eq!(picture.bin_ns(), 0);
         let mut found = Vec::new();
         for track in picture.tracks() {

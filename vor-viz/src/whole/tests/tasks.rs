@@ -63,7 +63,7 @@ pub(super) fn with_tasks(made: &mut Made) -> (Vec<u8>, Vec<DrawnTask>, Vec<Drawn
 }
 
 /// Returns the tasks and the steps of a picture. The tasks of a lane do not overlap.
-fn drawn(layer: &Layer) -> Result<(Vec<DrawnTask>, Vec<DrawnStep>), TestCaseError> {
+pub(super) fn drawn(layer: &Layer) -> Result<(Vec<DrawnTask>, Vec<DrawnStep>), TestCaseError> {
     let (mut tasks, mut steps) = (Vec::new(), Vec::new());
     for track in layer.tracks() {
         let TrackId::Tasks(name) = track.id else {
@@ -108,7 +108,7 @@ proptest! {
             prop_assert_eq!(opened.layer.total_spans(TrackId::Tasks(name)), count as u64);
         }
         let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
-        let picture = opened.picture(begin_ns, end_ns, 1);
+        let picture = opened.picture(begin_ns, end_ns);
         // The tracks of the whole stay.
         let ids = |layer: &Layer| layer.tracks().iter().map(|track| track.id).collect::<Vec<_>>();
         prop_assert_eq!(ids(&picture), ids(&opened.layer));
