@@ -25,6 +25,9 @@ const SPANS: usize = 1 << 14;
 const FRAMES: u64 = 100_000_000 / SPANS as u64 + 1;
 const ZOOMS: usize = 41;
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Where a zoom begins while the capture is read, in shares of it.
+const WHILE_READ: [f64; 5] = [0.99, 0.95, 0.75, 0.5, 0.1];
+const LENGTH_NS: f64 = 1e7;
 /// Time between two passes.
 const PAUSE: Duration = Duration::from_millis(4);
 
@@ -50,13 +53,17 @@ struct Screen {
 
 impl Screen {
     fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
+        Ok(Self::of(ReplayState::open_keeping(path)?))
+    }
+
+    fn of(replay: ReplayState) -> Self {
         let mut screen = Self {
             headless: Headless::new(),
-            replay: ReplayState::open_keeping(path)?,
+            replay,
             passes: Vec::new(),
         };
         screen.replay.panel_mut().set_tab(Tab::Metrics);
-        Ok(screen)
+        screen
     }
 
     fn pass(&mut self) {
@@ -93,16 +100,18 @@ impl Screen {
     }
 }
 
+fn has_picture(replay: &ReplayState) -> bool {
+    let layer = replay.panel().store().layer();
+    let mut tracks = layer.into_iter().flat_map(|layer| layer.tracks());
+    tracks.any(|track| track.span_count() > 0)
+}
+
 /// Looks at a capture, and prints the times. Returns the median time until a zoom was complete.
 fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let before_kib = resident_kib().unwrap_or(0);
     let begin = Instant::now();
     let mut screen = Screen::open(path)?;
-    screen.until("a picture", |replay| {
-        let layer = replay.panel().store().layer();
-        let mut tracks = layer.into_iter().flat_map(|layer| layer.tracks());
-        tracks.any(|track| track.span_count() > 0)
-    })?;
+    screen.until("a picture", has_picture)?;
     let first = begin.elapsed();
     screen.until("the picture of all", |replay| replay.is_settled())?;
     let surveyed = begin.elapsed();
@@ -151,7 +160,42 @@ fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     );
     drop(screen);
     open_again(path)?;
+    zoom_while_read(path)?;
     Ok(median)
+}
+
+/// Opens the capture without a survey beside it, zooms as soon as there is a picture, and prints
+/// the times until the detail is there.
+fn zoom_while_read(path: &Path) -> Result<(), Box<dyn Error>> {
+    for from in WHILE_READ {
+        let mut screen = Screen::of(ReplayState::open(path)?);
+        let opened = Instant::now();
+        screen.until("a picture", has_picture)?;
+        let first = opened.elapsed();
+        let whole = {
+            let panel = screen.replay.panel();
+            panel.view().flame_axis(panel.store())
+        };
+        let from_ns = whole.begin_ns + from * whole.len_ns();
+        let to_ns = from_ns + LENGTH_NS;
+        screen.replay.panel_mut().view_mut().zoom_to(from_ns, to_ns);
+        let zoomed = Instant::now();
+        screen.until("the detail of a zoom while all is read", |replay| {
+            let layer = replay.panel().store().layer();
+            layer.is_some_and(|layer| {
+                layer.time_ns().start > i64::MIN && layer.shows(from_ns, to_ns, LENGTH_NS / 1e3)
+            })
+        })?;
+        let detail = zoomed.elapsed();
+        screen.until("the picture of all", ReplayState::is_settled)?;
+        eprintln!(
+            "zoom: at {from} of the capture, {first:.1?} after it was opened: the detail after \
+            {detail:.1?}; all of it {:.1?} after it was opened, longest pass {:.1?}",
+            opened.elapsed(),
+            screen.longest_pass(),
+        );
+    }
+    Ok(())
 }
 
 /// Opens the capture again, with the survey that was kept beside it, and prints the times.
