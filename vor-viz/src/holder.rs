@@ -1,4 +1,5 @@
-//! Holders of locks: the thread and its scope that a wait for a lock names.
+//! Holders of locks: the thread and its scope that a wait for a lock names. The wait of a task names
+//! in a step the scope in which the holder took the lock, or what is known instead.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
-use vor_capture::model::waits::Wait;
+use vor_capture::model::waits::{HOLDER_SCOPE_STEP, HOLDER_STEP, Wait};
 
 use crate::store::SiteSet;
 
@@ -16,9 +17,11 @@ const MAX_HOLDERS: usize = 1 << 12;
 /// The holder of a lock when a wait for it began.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder {
-    /// The innermost scope of the thread; empty if none was open.
+    /// The innermost scope of the thread; empty if none was open. For a task that waits, the scope
+    /// in which the lock was taken.
     pub scope: Arc<str>,
-    /// The name of the thread, or what is known instead.
+    /// The name of the thread, or what is known instead; empty for a task that waits if the scope
+    /// is known.
     pub thread: Arc<str>,
 }
 
@@ -34,12 +37,23 @@ impl Holder {
             thread: Arc::clone(thread),
         })
     }
+
+    /// Reads the holder from the name of a step of a task that waits for a lock.
+    #[must_use]
+    pub fn of_step(name: &str) -> Option<Self> {
+        let thread = name.strip_prefix(HOLDER_STEP);
+        let scope = name.strip_prefix(HOLDER_SCOPE_STEP);
+        (thread.is_some() || scope.is_some()).then(|| Self {
+            scope: scope.unwrap_or_default().into(),
+            thread: thread.unwrap_or_default().into(),
+        })
+    }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&*self.scope, &*self.thread) {
-            ("", thread) => f.write_str(thread),
+            ("", one) | (one, "") => f.write_str(one),
             (scope, thread) => write!(f, "{scope} on {thread}"),
         }
     }

@@ -178,7 +178,7 @@ impl Gather for Instances {
         span.site == self.options.site
     }
 
-    fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
+    fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue], holder: Option<Holder>) {
         let options = &self.options;
         self.found.all += 1;
         let ns = span.duration_ns;
@@ -199,11 +199,8 @@ impl Gather for Instances {
         found.min_ns = found.min_ns.min(ns);
         found.max_ns = found.max_ns.max(ns);
         let (thread, kind) = (self.thread, self.kind);
-        let holder = match options.has_holder {
-            true => Holder::of(args).map(|holder| holder.to_string()),
-            false => None,
-        };
-        let holder = holder.unwrap_or_default();
+        let holder = holder.filter(|_| options.has_holder);
+        let holder = holder.map_or(String::new(), |holder| holder.to_string());
         let rank = Rank::of_span(options.order, thread, kind, span, depth);
         let rank = rank.with_holder(options.order, &holder);
         self.page.offer(rank, || Instance {

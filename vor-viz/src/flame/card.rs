@@ -8,6 +8,7 @@ use vor_capture::units;
 
 use super::layout::thread_name;
 use super::navigate::{inside, track_of};
+use crate::holder::Holder;
 use crate::sketch::shortened;
 use crate::store::{Layer, Span, Store, TaskArgs, TrackId, TrackKind};
 use crate::theme::Theme;
@@ -281,6 +282,9 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
                 line(ui, "task", id.to_string());
             }
             line(ui, "ended on", thread_name(task.thread, store.catalog()));
+        }
+        if let Some(holder) = Holder::of(values) {
+            line(ui, "held by", holder.to_string());
         }
         return;
     }

@@ -24,6 +24,7 @@ use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::model::measures::Measured;
 
+use crate::holder::Holder;
 use crate::store::{
     Extent, FrameId, MeasuredArgs, Message, Span, SpanPart, SpanVisitor, Store, TrackId, TrackKind,
     Walk,
@@ -94,9 +95,9 @@ pub trait Gather: SpanVisitor + Clone + Debug + Send + 'static {
     }
 
     /// Takes a wanted span with its arguments, once, before it is entered. Tasks come without
-    /// arguments.
-    fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
-        let _ = (span, depth, args);
+    /// arguments. A wait has the holder of its lock, if one is known.
+    fn visit(&mut self, span: &Span, depth: usize, args: &[ArgValue], holder: Option<Holder>) {
+        let _ = (span, depth, args, holder);
     }
 
     /// Takes a message of the current track.
@@ -538,12 +539,12 @@ impl<G: Gather> SpanVisitor for SpanCounter<'_, G> {
     #[inline]
     fn enter_with(&mut self, span: &Span, depth: usize, args: &[ArgValue]) {
         self.spans += 1;
-        let args = if self.is_of_scopes { args } else { &[] };
-        if G::MEASURES && !args.is_empty() {
-            self.measure(span, args);
+        let own = if self.is_of_scopes { args } else { &[] };
+        if G::MEASURES && !own.is_empty() {
+            self.measure(span, own);
         }
         if self.gather.wants(span) {
-            self.gather.visit(span, depth, args);
+            self.gather.visit(span, depth, own, Holder::of(args));
         }
         self.gather.enter(span, depth);
     }

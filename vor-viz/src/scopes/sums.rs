@@ -185,7 +185,7 @@ pub struct ScopeSums {
     waits: SiteSet,
     /// The open waits for locks.
     open_waits: Vec<(ThreadId, Span, Holder)>,
-    holders: FxHashMap<SiteId, HolderCounts>,
+    holders: FxHashMap<(SiteId, TrackKind), HolderCounts>,
     /// Number of call sites with a span.
     sites: usize,
     /// Sums that are not yet rows; set when the walk is over.
@@ -417,9 +417,10 @@ impl Gather for ScopeSums {
         self.waits.has(span.site)
     }
 
-    fn visit(&mut self, span: &Span, _: usize, args: &[ArgValue]) {
-        if let Some(holder) = Holder::of(args) {
-            self.holders.entry(span.site).or_default().add(&holder);
+    fn visit(&mut self, span: &Span, _: usize, _: &[ArgValue], holder: Option<Holder>) {
+        if let Some(holder) = holder {
+            let counts = self.holders.entry((span.site, self.kind));
+            counts.or_default().add(&holder);
             self.open_waits.push((self.thread, *span, holder));
         }
     }
@@ -465,9 +466,9 @@ impl Gather for ScopeSums {
                 row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
                 let measured = self.measured.get(&site).copied().unwrap_or_default();
                 (row.measured, row.estimates) = (measured.values, measured.estimates);
-                let holders = self.holders.remove(&site);
-                row.holder = holders.and_then(HolderCounts::most_frequent);
             }
+            let holders = self.holders.remove(&(site, kind));
+            row.holder = holders.and_then(HolderCounts::most_frequent);
             row
         }));
         unsettled.len() > 0

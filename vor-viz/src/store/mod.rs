@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 use vor_capture::model::catalog::Catalog;
 
+use crate::holder::{Holder, has_holder};
+
 pub(crate) use block::Clock;
 pub use block::{
     FlowPoint, FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock,
@@ -45,6 +47,16 @@ pub use row::{Row, Span};
 use track::TaskNames;
 pub use track::{Track, TrackId, TrackKind};
 pub use walk::{Extent, SpanPart, SpanVisitor, Walk};
+
+/// Returns the holder of the lock that a task waited for, if one of its steps names it.
+fn holder_of(task: &Task, steps: &[Step], catalog: &Catalog) -> Option<Holder> {
+    let mut names = steps.iter().map(|step| catalog.site_name(step.site));
+    let holder = names.find_map(Holder::of_step)?;
+    catalog
+        .site(task.site)
+        .is_some_and(has_holder)
+        .then_some(holder)
+}
 
 /// Identifies a frame of a store for its whole life: the n-th frame pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -277,11 +289,12 @@ impl Store {
         self.track(ended).steps.extend(&block.steps);
         for task in &block.tasks {
             let EndedTask { args, steps, polls } = self.open_tasks.end(task.id, block.thread);
-            let lane = self.track(ended).add_task(task, &args);
+            let holder = holder_of(task, &steps, catalog);
+            let lane = self.track(ended).add_task(task, &args, holder.as_ref());
             self.stored_spans += usize::from(lane.is_some());
             let name = self.task_names.first(task.site, catalog);
             let named = self.track(TrackId::Tasks(name));
-            let lane = named.add_task(task, &args);
+            let lane = named.add_task(task, &args, holder.as_ref());
             steps.into_iter().for_each(|step| named.add_step(step));
             let added = lane.map_or(0, |lane| named.add_polls(lane, task, polls));
             self.stored_polls += added;

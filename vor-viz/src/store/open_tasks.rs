@@ -1,11 +1,14 @@
 //! Facts about tasks that have not ended, and the arguments that a row keeps of an ended one.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::block::{RowBlock, Step, Task, TaskBegin};
 use super::polls::{LanePoll, OpenPolls, Poll};
+use crate::holder::Holder;
 
 /// Maximum number of open tasks with a known number, and of steps of open tasks.
 const MAX_OPEN: usize = 1 << 18;
@@ -83,14 +86,16 @@ impl TaskArgs {
     /// Reads the arguments of a span in a track of tasks.
     #[must_use]
     pub fn read(values: &[ArgValue]) -> Option<Self> {
-        let (id, thread, given_id) = match values {
-            [ArgValue::U64(id), ArgValue::U64(thread)] => (id, thread, None),
-            [
-                ArgValue::U64(id),
-                ArgValue::U64(thread),
-                ArgValue::U64(given_id),
-            ] => (id, thread, Some(*given_id)),
-            _ => return None,
+        let (ArgValue::U64(id), rest) = values.split_first()? else {
+            return None;
+        };
+        // The holder of a lock is where `Holder` reads it.
+        let (thread, given_id) = match rest {
+            [ArgValue::Str(_), ArgValue::Str(_), rest @ ..] | rest => match rest {
+                [ArgValue::U64(thread)] => (thread, None),
+                [ArgValue::U64(thread), ArgValue::U64(given_id)] => (thread, Some(*given_id)),
+                _ => return None,
+            },
         };
         Some(Self {
             id: *id,
@@ -99,13 +104,17 @@ impl TaskArgs {
         })
     }
 
-    /// Returns a row of one task.
-    pub(super) fn row_of(&self, task: &Task) -> RowBlock {
+    /// Returns a row of one task, with the holder of the lock that it waited for.
+    pub(super) fn row_of(&self, task: &Task, holder: Option<&Holder>) -> RowBlock {
         let mut row = RowBlock::default();
         row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
-        let known = [self.id, self.thread.0.into()].into_iter();
-        let values = known.chain(self.given_id).map(ArgValue::U64);
-        row.args.push((0, values.collect()));
+        let texts = holder.map(|holder| [&holder.thread, &holder.scope]);
+        let texts = texts.into_iter().flatten();
+        let texts = texts.map(|text| ArgValue::Str(Arc::clone(text)));
+        let thread = std::iter::once(u64::from(self.thread.0));
+        let numbers = thread.chain(self.given_id).map(ArgValue::U64);
+        let id = std::iter::once(ArgValue::U64(self.id));
+        row.args.push((0, id.chain(texts).chain(numbers).collect()));
         row
     }
 }
@@ -152,8 +161,13 @@ mod tests {
                 thread: ThreadId(u32::MAX),
                 given_id,
             };
-            let row = args.row_of(&task);
-            assert_eq!(TaskArgs::read(&row.args[0].1), Some(args));
+            for step in [None, Some("holder_scope: load"), Some("holder: unknown")] {
+                let holder = step.and_then(Holder::of_step);
+                assert_eq!(holder.is_some(), step.is_some());
+                let row = args.row_of(&task, holder.as_ref());
+                assert_eq!(TaskArgs::read(&row.args[0].1), Some(args));
+                assert_eq!(Holder::of(&row.args[0].1), holder);
+            }
         }
         assert_eq!(TaskArgs::read(&[]), None);
     }

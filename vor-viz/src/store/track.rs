@@ -11,6 +11,7 @@ use super::block::{FlowPoint, Message, Step, Task, ThreadBlock};
 use super::open_tasks::TaskArgs;
 use super::polls::{LanePoll, Polls};
 use super::row::{Row, Span};
+use crate::holder::Holder;
 
 /// Maximum number of lanes of a track of tasks. Tasks beyond it are only counted.
 const MAX_LANES: usize = 256;
@@ -172,9 +173,14 @@ impl Track {
         }
     }
 
-    /// Appends a task to the first lane that is free at its begin. Returns the lane, if there is
-    /// one.
-    pub(super) fn add_task(&mut self, task: &Task, args: &TaskArgs) -> Option<usize> {
+    /// Appends a task, with the holder of the lock that it waited for, to the first lane that is
+    /// free at its begin. Returns the lane, if there is one.
+    pub(super) fn add_task(
+        &mut self,
+        task: &Task,
+        args: &TaskArgs,
+        holder: Option<&Holder>,
+    ) -> Option<usize> {
         let free = self
             .rows
             .iter()
@@ -187,7 +193,7 @@ impl Track {
         if lane == self.rows.len() {
             self.rows.push(Row::default());
         }
-        self.rows[lane].extend(&args.row_of(task));
+        self.rows[lane].extend(&args.row_of(task, holder));
         Some(lane)
     }
 

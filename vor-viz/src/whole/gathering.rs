@@ -16,6 +16,8 @@ use vor_capture::reader::PartContents;
 
 use super::archive::{PartReader, Settled};
 use super::backwards::{Backwards, Moment, Opened, Visitor};
+use super::task_waits::{Added, TaskWaits};
+use crate::holder::Holder;
 use crate::scopes::Gather;
 use crate::store::{Clock, Extent, MeasuredArgs, Span, SpanPart, Task, TrackKind};
 
@@ -159,6 +161,9 @@ struct RangeSums<G> {
     catalog: Arc<Catalog>,
     measured: MeasuredArgs,
     early: Settled,
+    waits: TaskWaits,
+    /// The thread of the track.
+    thread: ThreadId,
     /// Number of visited spans around the next one.
     depth: usize,
 }
@@ -178,6 +183,8 @@ impl<G: Gather> RangeGather<G> {
                 catalog: Arc::clone(catalog),
                 measured: MeasuredArgs::default(),
                 early: Settled::default(),
+                waits: TaskWaits::new(catalog),
+                thread: ThreadId(0),
                 depth: 0,
             },
         }
@@ -195,6 +202,9 @@ impl<G: Gather> Answering for RangeGather<G> {
         bounds_ns: (i64, i64),
     ) -> Box<dyn Any + Send> {
         self.walk.finish(&mut self.sums);
+        for (thread, span) in self.sums.waits.take_open() {
+            self.sums.add_wait(thread, &span, None);
+        }
         let RangeSums {
             mut gather, scope, ..
         } = self.sums;
@@ -215,6 +225,7 @@ impl<G: Gather> PartReader for RangeGather<G> {
 
     fn part(&mut self, contents: &PartContents, clock: &mut Clock<'_>) {
         self.walk.part(contents, clock, &mut self.sums);
+        self.sums.waits.end_part();
     }
 
     fn span(&mut self, thread: ThreadId, span: Span, args: &[ArgValue], inside_ns: u64) {
@@ -248,10 +259,31 @@ impl<G: Gather> RangeSums<G> {
             Extent::Clipped => overlaps((begin_ns, end_ns), (scope.begin_ns, scope.end_ns)),
         }
     }
+
+    fn add_task(&mut self, span: &Span, holder: Option<Holder>) {
+        if self.gather.wants(span) {
+            self.gather.visit(span, 0, &[], holder);
+        }
+        self.gather.enter(span, 0);
+        let part = SpanPart {
+            ns: self.part_ns(span),
+            inside_ns: 0,
+        };
+        self.gather.leave(span, 0, part);
+    }
+
+    /// Adds the wait of a task that ended on a thread, among the tasks of another one.
+    fn add_wait(&mut self, thread: ThreadId, span: &Span, holder: Option<Holder>) {
+        if self.gather.begin_track(thread, TrackKind::Tasks) {
+            self.add_task(span, holder);
+        }
+        self.gather.begin_track(self.thread, TrackKind::Tasks);
+    }
 }
 
 impl<G: Gather> Visitor for RangeSums<G> {
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind, open: &[Opened]) -> bool {
+        self.thread = thread;
         if !self.gather.begin_track(thread, kind) {
             return false;
         }
@@ -270,10 +302,17 @@ impl<G: Gather> Visitor for RangeSums<G> {
 
     fn moment(&mut self, moment: Moment) {
         let time = (self.scope.begin_ns, self.scope.end_ns);
-        if let Moment::Message(message) = moment
-            && overlaps((message.ns, message.ns), time)
-        {
-            self.gather.message(&message);
+        match moment {
+            Moment::Message(message) if overlaps((message.ns, message.ns), time) => {
+                self.gather.message(&message);
+            }
+            Moment::Step(step) => {
+                let wait = self.waits.step(&step, &self.catalog);
+                if let Some((thread, span, holder)) = wait {
+                    self.add_wait(thread, &span, Some(holder));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -311,7 +350,7 @@ impl<G: Gather> Visitor for RangeSums<G> {
             self.gather.measure(span, measured);
         }
         if self.gather.wants(span) {
-            self.gather.visit(span, self.depth, args);
+            self.gather.visit(span, self.depth, args, Holder::of(args));
         }
         self.gather.enter(span, self.depth);
         self.depth += 1;
@@ -336,16 +375,15 @@ impl<G: Gather> Visitor for RangeSums<G> {
             duration_ns: task.duration_ns,
             site: task.site,
         };
-        if self.visits(span.begin_ns, span.end_ns()) {
-            if self.gather.wants(&span) {
-                self.gather.visit(&span, 0, &[]);
-            }
-            self.gather.enter(&span, 0);
-            let part = SpanPart {
-                ns: self.part_ns(&span),
-                inside_ns: 0,
-            };
-            self.gather.leave(&span, 0, part);
+        if !self.visits(span.begin_ns, span.end_ns()) {
+            return;
+        }
+        let added = match self.gather.wants(&span) {
+            true => self.waits.task(task.id, self.thread, &span),
+            false => Added::Complete(None),
+        };
+        if let Added::Complete(holder) = added {
+            self.add_task(&span, holder);
         }
     }
 }

@@ -13,6 +13,7 @@
 
 mod archive;
 mod backwards;
+mod task_waits;
 mod gathering;
 mod thinned;
 cfg_select! {

@@ -17,6 +17,7 @@ use vor_fixtures::even::begin;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
 mod find;
+mod holders;
 mod kept;
 mod measured;
 mod messages;

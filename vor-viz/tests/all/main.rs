@@ -38,6 +38,7 @@ mod selections;
 mod steps;
 mod store;
 mod synthetic;
+mod task_waits;
 mod truth;
 mod viewer;
 mod waits;

@@ -150,10 +150,20 @@ fn row(store: &Store, frames: (usize, usize), extent: Extent, site: SiteId) -> O
 
 /// Returns a panel with a tab.
 fn panel(tab: Tab, shade: Shade, change: impl FnOnce(&mut Panel)) -> Harness<'static, Panel> {
+    panel_of(store(), tab, shade, change)
+}
+
+/// Returns a panel of a store with a tab.
+pub fn panel_of(
+    store: Store,
+    tab: Tab,
+    shade: Shade,
+    change: impl FnOnce(&mut Panel),
+) -> Harness<'static, Panel> {
     let show = |ui: &mut egui::Ui, panel: &mut Panel| {
         egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
     };
-    let mut panel = Panel::new(store(), Thresholds::default());
+    let mut panel = Panel::new(store, Thresholds::default());
     panel.set_tab(tab);
     change(&mut panel);
     let mut harness = pictures::builder()
@@ -165,7 +175,7 @@ fn panel(tab: Tab, shade: Shade, change: impl FnOnce(&mut Panel)) -> Harness<'st
 }
 
 /// Copies the shown rows, and returns them.
-fn copied(harness: &mut Harness<'_, Panel>) -> Vec<String> {
+pub fn copied(harness: &mut Harness<'_, Panel>) -> Vec<String> {
     harness.get_by_label("CSV").click();
     harness.step();
     let commands = &harness.output().platform_output.commands;
