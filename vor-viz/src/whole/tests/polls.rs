@@ -113,7 +113,7 @@ proptest! {
         let recorded = recorded(&bytes, made.origin_ns);
         let mut opened = opened(bytes, made.origin_ns, Some(PART_BYTES));
         let (begin_ns, end_ns) = part_of(&opened.archive, from, to);
-        let picture = opened.picture(begin_ns, end_ns, 1);
+        let picture = opened.picture(begin_ns, end_ns);
         for (layer, time) in [
             (&opened.layer, (i64::MIN, i64::MAX)),
             (&picture, (begin_ns, end_ns)),
