@@ -26,7 +26,7 @@ impl MeasuredSum {
         self.estimates += u64::from(part.is_cut() && measured.off_cpu_ns > 0);
         let mut times = Measured::default();
         times.off_cpu_ns = part.of_time(measured.off_cpu_ns);
-        times.run_queue_ns = part.of_time(measured.run_queue_ns);
+        times.run_queue_ns = part.of_off_cpu(measured);
         times.cpu_user_ns = part.of_time(measured.cpu_user_ns);
         times.cpu_sys_ns = part.of_time(measured.cpu_sys_ns);
         self.values = self.values.plus(times);
@@ -72,9 +72,32 @@ impl Part {
         if !self.is_cut() {
             return ns;
         }
-        // The sums up to each of the ends are rounded, so that parts add up.
-        let until = |at_ns: u64| u128::from(ns) * u128::from(at_ns) / u128::from(self.duration_ns);
-        let part = until(self.to_ns).saturating_sub(until(self.from_ns));
-        u64::try_from(part).unwrap_or(u64::MAX)
+        let [from_ns, to_ns] = self.until_ends(ns);
+        to_ns.saturating_sub(from_ns)
     }
+
+    /// Returns the part of the time in which the span waited for a processor. It is that of the
+    /// part in which it did not run, and so at most as long.
+    fn of_off_cpu(&self, measured: &Measured) -> u64 {
+        let off_cpu_ns = measured.off_cpu_ns;
+        let [queued_ns, _] = measured.queued_and_blocked_ns(off_cpu_ns);
+        if !self.is_cut() || queued_ns == 0 {
+            return queued_ns;
+        }
+        let until = self.until_ends(off_cpu_ns);
+        let [from_ns, to_ns] = until.map(|at_ns| portion(queued_ns, at_ns, off_cpu_ns));
+        to_ns.saturating_sub(from_ns)
+    }
+
+    /// Returns how much of a time of the span has passed at each end of a part. These sums are
+    /// rounded, so that parts add up.
+    fn until_ends(&self, ns: u64) -> [u64; 2] {
+        [self.from_ns, self.to_ns].map(|at_ns| portion(ns, at_ns, self.duration_ns))
+    }
+}
+
+/// Returns the portion of `ns` that has passed after `at_ns` of `duration_ns`, rounded down.
+fn portion(ns: u64, at_ns: u64, duration_ns: u64) -> u64 {
+    let portion = u128::from(ns) * u128::from(at_ns) / u128::from(duration_ns);
+    u64::try_from(portion).unwrap_or(u64::MAX)
 }
