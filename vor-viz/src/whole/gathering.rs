@@ -16,7 +16,7 @@ use vor_capture::reader::PartContents;
 
 use super::archive::{PartReader, Settled};
 use super::backwards::{Backwards, Moment, Opened, Visitor};
-use super::task_waits::{Added, TaskWaits};
+use super::task_waits::TaskWaits;
 use crate::holder::Holder;
 use crate::scopes::Gather;
 use crate::store::{Clock, Extent, MeasuredArgs, Span, SpanPart, Task, TrackKind};
@@ -202,7 +202,7 @@ impl<G: Gather> Answering for RangeGather<G> {
         bounds_ns: (i64, i64),
     ) -> Box<dyn Any + Send> {
         self.walk.finish(&mut self.sums);
-        for (thread, span) in self.sums.waits.take_open() {
+        for (thread, span) in self.sums.waits.take_all() {
             self.sums.add_wait(thread, &span, None);
         }
         let RangeSums {
@@ -225,7 +225,6 @@ impl<G: Gather> PartReader for RangeGather<G> {
 
     fn part(&mut self, contents: &PartContents, clock: &mut Clock<'_>) {
         self.walk.part(contents, clock, &mut self.sums);
-        self.sums.waits.end_part();
     }
 
     fn span(&mut self, thread: ThreadId, span: Span, args: &[ArgValue], inside_ns: u64) {
@@ -272,12 +271,12 @@ impl<G: Gather> RangeSums<G> {
         self.gather.leave(span, 0, part);
     }
 
-    /// Adds the wait of a task that ended on a thread, among the tasks of another one.
+    /// Adds the wait of a task that ended on a thread. The steps of a batch come after its tasks, so
+    /// no task of the track before follows.
     fn add_wait(&mut self, thread: ThreadId, span: &Span, holder: Option<Holder>) {
         if self.gather.begin_track(thread, TrackKind::Tasks) {
             self.add_task(span, holder);
         }
-        self.gather.begin_track(self.thread, TrackKind::Tasks);
     }
 }
 
@@ -307,7 +306,7 @@ impl<G: Gather> Visitor for RangeSums<G> {
                 self.gather.message(&message);
             }
             Moment::Step(step) => {
-                let wait = self.waits.step(&step, &self.catalog);
+                let wait = self.waits.take(&step, &self.catalog);
                 if let Some((thread, span, holder)) = wait {
                     self.add_wait(thread, &span, Some(holder));
                 }
@@ -378,12 +377,9 @@ impl<G: Gather> Visitor for RangeSums<G> {
         if !self.visits(span.begin_ns, span.end_ns()) {
             return;
         }
-        let added = match self.gather.wants(&span) {
-            true => self.waits.task(task.id, self.thread, &span),
-            false => Added::Complete(None),
-        };
-        if let Added::Complete(holder) = added {
-            self.add_task(&span, holder);
+        let is_wanted = self.gather.wants(&span);
+        if !(is_wanted && self.waits.keep(task.id, self.thread, &span)) {
+            self.add_task(&span, None);
         }
     }
 }

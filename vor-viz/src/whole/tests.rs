@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::format::RecordRef;
-use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch};
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, TaskEvent, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::measures::Measures;
 use vor_capture::reader::Capture;
@@ -135,6 +135,30 @@ fn made(seed: u64, shape: Shape) -> Made {
         spans,
         origin_ns,
     }
+}
+
+/// Returns the latest end of a span in each batch, in ticks.
+fn latest_ends(batches: &[SpanBatch]) -> Vec<u64> {
+    let latest = batches.iter().map(|batch| {
+        let threads = batch.threads.iter();
+        let ends = threads.flat_map(|thread| (0..thread.len()).map(|i| thread.end_ticks(i)));
+        ends.max().unwrap_or(0)
+    });
+    latest.collect()
+}
+
+/// Adds an event of a task to a batch, on the `nth` thread of the capture.
+fn add_event(batch: &mut SpanBatch, nth: u64, event: TaskEvent) {
+    let thread = ThreadId((nth % batch.catalog.threads.len() as u64) as u32);
+    let at = batch.threads.partition_point(|share| share.thread < thread);
+    if batch
+        .threads
+        .get(at)
+        .is_none_or(|share| share.thread != thread)
+    {
+        batch.threads.insert(at, filled!(ThreadBatch { thread }));
+    }
+    batch.threads[at].task_events.push(event);
 }
 
 /// A capture with its survey.

@@ -11,7 +11,9 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::waits::HELD;
 use vor_capture::reader::{Event, Reader};
 
-use super::{Made, PART_BYTES, RangeScope, encoded, made, opened, part_of, shape};
+use super::{
+    Made, PART_BYTES, RangeScope, add_event, encoded, latest_ends, made, opened, part_of, shape,
+};
 use crate::find::{FindOptions, Instances};
 use crate::store::{Extent, TrackKind};
 
@@ -45,25 +47,25 @@ fn with_waits(made: &mut Made) -> Vec<u8> {
     let steps = STEPS.map(|(name, _)| Some(Arc::new(filled!(SiteInfo { name: name.into() }))));
     catalog.sites = Arc::new(sites.chain(steps).collect());
     let catalog = Arc::new(catalog);
-    let latest = made.batches.iter().map(|batch| {
-        let threads = batch.threads.iter();
-        let ends = threads.flat_map(|thread| (0..thread.len()).map(|i| thread.end_ticks(i)));
-        ends.max().unwrap_or(0)
-    });
-    let latest: Vec<u64> = latest.collect();
+    let latest = latest_ends(&made.batches);
+    for batch in &mut made.batches {
+        batch.catalog = Arc::clone(&catalog);
+    }
     let mut id = 0;
     for at in 0..made.batches.len() {
-        made.batches[at].catalog = Arc::clone(&catalog);
-        for thread in 0..made.batches[at].threads.len() {
-            for i in (0..made.batches[at].threads[thread].len()).step_by(3) {
+        let threads = made.batches[at].threads.iter();
+        let own = threads.map(|thread| (thread.thread, thread.len()));
+        for (thread, spans) in own.collect::<Vec<_>>() {
+            for i in (0..spans).step_by(3) {
                 id += 1;
-                let own = &mut made.batches[at].threads[thread];
-                let (site, start_ticks) = (own.sites[i], own.start_ticks[i]);
-                own.async_spans.push(filled!(AsyncSpan {
+                let mut shares = made.batches[at].threads.iter_mut();
+                let share = shares.find(|share| share.thread == thread).unwrap();
+                let (site, start_ticks) = (share.sites[i], share.start_ticks[i]);
+                share.async_spans.push(filled!(AsyncSpan {
                     id,
                     site,
                     start_ticks,
-                    duration_ticks: own.duration_ticks[i],
+                    duration_ticks: share.duration_ticks[i],
                 }));
                 if id % 5 == 0 {
                     continue;
@@ -71,14 +73,13 @@ fn with_waits(made: &mut Made) -> Vec<u8> {
                 let first = latest[..at]
                     .iter()
                     .position(|&latest| latest >= start_ticks);
-                let batch = &mut made.batches[first.unwrap_or(at)];
-                let other = (thread + id as usize) % batch.threads.len();
-                batch.threads[other].task_events.push(filled!(TaskEvent {
+                let step = filled!(TaskEvent {
                     task: id,
-                    site: SiteId(first_step + id as u32 % STEPS.len() as u32),
+                    site: SiteId(first_step + (id % STEPS.len() as u64) as u32),
                     start_ticks,
                     kind: TaskEventKind::Step,
-                }));
+                });
+                add_event(&mut made.batches[first.unwrap_or(at)], id / 2, step);
             }
         }
     }

@@ -10,7 +10,10 @@ use vor_capture::model::catalog::ThreadId;
 use vor_capture::reader::{Event, Reader};
 
 use super::tasks::with_tasks;
-use super::{MAX_SPANS, Made, PART_BYTES, encoded, made, opened, part_of, shape, surveyed};
+use super::{
+    MAX_SPANS, Made, PART_BYTES, add_event, encoded, latest_ends, made, opened, part_of, shape,
+    surveyed,
+};
 use crate::store::{Layer, TaskArgs, Track};
 
 /// A poll: its begin, its end and its thread.
@@ -19,17 +22,13 @@ type Seen = (i64, i64, ThreadId);
 /// Adds polls to the tasks, on all threads, in the batches in which they end.
 fn with_polls(made: &mut Made) -> Vec<u8> {
     with_tasks(made);
-    let latest = made.batches.iter().map(|batch| {
-        let threads = batch.threads.iter();
-        let ends = threads.flat_map(|thread| (0..thread.len()).map(|i| thread.end_ticks(i)));
-        ends.max().unwrap_or(0)
-    });
-    let latest: Vec<u64> = latest.collect();
+    let latest = latest_ends(&made.batches);
     for at in 0..made.batches.len() {
         let threads = made.batches[at].threads.iter();
         let tasks = threads.flat_map(|thread| thread.async_spans.clone());
         for task in tasks.collect::<Vec<_>>() {
-            let count = task.id % 6;
+            // Of equal tasks without a duration, a row knows the id of the first one only.
+            let count = task.id % 6 * u64::from(task.duration_ticks > 0);
             for nth in 0..count {
                 // The first begins with the task, some touch the next one, and some overlap it.
                 let step = task.duration_ticks / count;
@@ -43,14 +42,13 @@ fn with_polls(made: &mut Made) -> Vec<u8> {
                 };
                 let end_ticks = start_ticks + duration_ticks;
                 let first = latest[..at].iter().position(|&latest| latest >= end_ticks);
-                let batch = &mut made.batches[first.unwrap_or(at)];
-                let thread = (task.id + nth) as usize % batch.threads.len();
-                batch.threads[thread].task_events.push(filled!(TaskEvent {
+                let event = filled!(TaskEvent {
                     task: task.id,
                     site: task.site,
                     start_ticks,
                     kind: TaskEventKind::Poll { duration_ticks },
-                }));
+                });
+                add_event(&mut made.batches[first.unwrap_or(at)], task.id + nth, event);
             }
         }
     }
