@@ -229,12 +229,8 @@ impl Opened {
     }
 
     fn picture(&mut self, begin_ns: i64, end_ns: i64) -> Layer {
-        self.picture_of(begin_ns, end_ns, MAX_SPANS)
-    }
-
-    fn picture_of(&mut self, begin_ns: i64, end_ns: i64, max_spans: usize) -> Layer {
         let mut range = self.archive.read(None, begin_ns, end_ns);
-        let mut reader = PictureReader::new(begin_ns, end_ns, 1, max_spans);
+        let mut reader = PictureReader::new(begin_ns, end_ns, 1, MAX_SPANS);
         while self
             .archive
             .read_part(&mut range, &mut self.capture, self.origin_ns, &mut reader)
