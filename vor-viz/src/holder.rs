@@ -1,5 +1,5 @@
-//! Holders of locks: the thread and its scope that a wait for a lock names. The wait of a task names
-//! in a step the scope in which the holder took the lock, or what is known instead.
+//! Holders of locks: the thread and its scope that a wait for a lock names. The wait of a task has
+//! a step that names the scope in which the holder took the lock, or what is known instead.
 
 use std::fmt;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ const COLUMNS: [Column; 5] = [
     // Only in the list of the waits for a lock.
     Column {
         title: "held by",
-        hint: "The scope and the thread that held the lock when the wait began; of a task, the scope",
+        hint: "The scope and thread that held the lock when the wait began; of a task, the scope",
         digits: 26.0,
     },
 ];

@@ -271,8 +271,8 @@ impl<G: Gather> RangeSums<G> {
         self.gather.leave(span, 0, part);
     }
 
-    /// Adds the wait of a task that ended on a thread. The steps of a batch come after its tasks, so
-    /// no task of the track before follows.
+    /// Adds the wait of a task that ended on a thread. The steps of a batch come after its tasks,
+    /// so no task of the track before follows.
     fn add_wait(&mut self, thread: ThreadId, span: &Span, holder: Option<Holder>) {
         if self.gather.begin_track(thread, TrackKind::Tasks) {
             self.add_task(span, holder);

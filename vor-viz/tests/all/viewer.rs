@@ -96,11 +96,13 @@ fn a_picture_has_the_requested_size_and_colours() {
         means[0] < 60.0 && means[1] > 200.0 && means[2] > 200.0,
         "{means:?}"
     );
-    // The old picture is replaced, and no other file remains.
+    // The old picture is replaced, and no other file remains, except for the survey, which a slow
+    // machine keeps.
     let mut names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
+    names.retain(|name| name != "run.vor.survey");
     names.sort();
     assert_eq!(names, ["out.png", "run.vor"]);
 }

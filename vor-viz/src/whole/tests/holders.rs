@@ -121,8 +121,8 @@ fn recorded(bytes: &[u8], origin_ns: i64) -> BTreeMap<SiteId, Vec<Waited>> {
 }
 
 proptest! {
-    /// A wait of a task is listed with its holder if the range has the step that names it. Sums have
-    /// the most frequent holder.
+    /// A wait of a task is listed with its holder if the range has the step that names it. Sums
+    /// have the most frequent holder.
     #[test]
     fn waits_of_tasks_have_their_holders(
         seed in any::<u64>(),

@@ -60,7 +60,8 @@ proptest! {
         let at = |share: f64| begin_ns + (share * (end_ns - begin_ns) as f64) as i64;
         let cuts: Vec<i64> = cuts.into_iter().map(at).collect();
         // Frames with gaps, and one of them to explain.
-        let mut frames: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|cut| (cut[0], cut[1])).collect();
+        let frames = cuts.chunks_exact(2).map(|cut| (cut[0], cut[1]));
+        let mut frames: Vec<(i64, i64)> = frames.collect();
         let here = frames.remove(chosen.index(frames.len()));
         let scope = RangeScope {
             begin_ns: cuts[0],
@@ -71,7 +72,8 @@ proptest! {
         let result = opened.answer::<FrameCells>(scope, &options);
         prop_assert_eq!((result.frames, result.left_out), (frames.len(), 0));
         let of_here = sums_of(&made.spans, here);
-        let of_others: Vec<Sums> = frames.iter().map(|frame| sums_of(&made.spans, *frame)).collect();
+        let of_others = frames.iter().map(|frame| sums_of(&made.spans, *frame));
+        let of_others: Vec<Sums> = of_others.collect();
         let sites = of_others.iter().chain([&of_here]).flat_map(BTreeMap::keys);
         let sites: std::collections::BTreeSet<u32> = sites.copied().collect();
         prop_assert_eq!(result.rows.len(), sites.len());
