@@ -14,8 +14,9 @@ from .screen import Mismatch, expect, number
 from .terminal import Terminal
 
 SCOPES = {"request", "parse", "look up", "answer"}
-# Times of the example: `parse` works for 100 µs.
-PARSE_S = 100e-6
+# Times of the example: `parse` works for 100 µs. It is read as the screen is, since 100 × 1e-6 is
+# less than 1e-4.
+PARSE_S = number("100 µs")
 
 
 @contextlib.contextmanager
