@@ -134,22 +134,22 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         // Taken before the lock, whose atomic operation then hides it.
         let token = LockInfo::own_token();
-        match self.inner.try_lock() {
-            Ok(inner) => Ok(self.guard(token, inner)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(self.guard(token, poisoned.into_inner())))
-            }
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => self.lock_contended(token),
-        }
+        };
+        or_poisoned(self.guard(token, inner), self.inner.is_poisoned())
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, token: ThreadToken) -> LockResult<MutexGuard<'_, T>> {
+    fn lock_contended(&self, token: ThreadToken) -> sync::MutexGuard<'_, T> {
         let wait = Wait::begin(&self.info, Absent::Released);
-        let locked = guarded(self.inner.lock(), |inner| self.guard(token, inner));
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.info.holder.set(token);
         drop(wait);
-        locked
+        inner
     }
 
     /// Locks the mutex if it is free.
@@ -204,6 +204,17 @@ impl<T: ?Sized> Mutex<T> {
     /// Returns the reference in an error if the mutex is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
+    }
+}
+
+/// Returns a guard, in an error if its lock is poisoned. The slow function returns the guard of the
+/// lock below, which fits into two registers. So compilers keep the whole guard in registers: its
+/// copies in memory would cost as much as the lock.
+#[inline(always)]
+pub(super) fn or_poisoned<G>(guard: G, is_poisoned: bool) -> LockResult<G> {
+    match is_poisoned {
+        true => Err(PoisonError::new(guard)),
+        false => Ok(guard),
     }
 }
 

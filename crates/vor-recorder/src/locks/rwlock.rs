@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::info::LockInfo;
-use super::mutex::{Hold, guarded, guarded_error};
+use super::mutex::{Hold, guarded_error, or_poisoned};
 use super::wait::{Absent, Wait};
 use crate::hot::named_site::ValueName;
 use crate::hot::thread::ThreadToken;
@@ -124,22 +124,22 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         let token = LockInfo::own_token();
-        match self.inner.try_read() {
-            Ok(inner) => Ok(self.read_guard(token, inner)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(PoisonError::new(
-                self.read_guard(token, poisoned.into_inner()),
-            )),
+        let inner = match self.inner.try_read() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => self.read_contended(token),
-        }
+        };
+        or_poisoned(self.read_guard(token, inner), self.inner.is_poisoned())
     }
 
     #[cold]
     #[inline(never)]
-    fn read_contended(&self, token: ThreadToken) -> LockResult<RwLockReadGuard<'_, T>> {
+    fn read_contended(&self, token: ThreadToken) -> sync::RwLockReadGuard<'_, T> {
         let wait = Wait::begin(&self.info, Absent::Unknown);
-        let locked = guarded(self.inner.read(), |inner| self.read_guard(token, inner));
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        self.info.holder.set(token);
         drop(wait);
-        locked
+        inner
     }
 
     /// Locks for writing, and waits until nobody else holds the lock.
@@ -154,22 +154,22 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let token = LockInfo::own_token();
-        match self.inner.try_write() {
-            Ok(inner) => Ok(self.write_guard(token, inner)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(PoisonError::new(
-                self.write_guard(token, poisoned.into_inner()),
-            )),
+        let inner = match self.inner.try_write() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => self.write_contended(token),
-        }
+        };
+        or_poisoned(self.write_guard(token, inner), self.inner.is_poisoned())
     }
 
     #[cold]
     #[inline(never)]
-    fn write_contended(&self, token: ThreadToken) -> LockResult<RwLockWriteGuard<'_, T>> {
+    fn write_contended(&self, token: ThreadToken) -> sync::RwLockWriteGuard<'_, T> {
         let wait = Wait::begin(&self.info, Absent::Unknown);
-        let locked = guarded(self.inner.write(), |inner| self.write_guard(token, inner));
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        self.info.holder.set(token);
         drop(wait);
-        locked
+        inner
     }
 
     /// Locks for reading if no writer holds the lock.

@@ -64,6 +64,7 @@ impl StandIn {
     }
 
     /// Returns whether the calling thread points to this stand-in.
+    #[inline(always)]
     pub(super) fn is_current(self) -> bool {
         pointer() == self.state()
     }
