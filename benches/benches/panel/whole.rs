@@ -18,11 +18,7 @@ pub fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("whole");
     group.sample_size(30);
     for (name, spans, frames) in SIZES {
-        let mut store = Store::new(frames, usize::MAX);
-        for block in synthetic::blocks(frames, spans, DEPTH) {
-            store.push_block(block);
-        }
-        let mut panel = Panel::new(store, Thresholds::default());
+        let mut panel = panel_of(spans, frames);
         // All 56 rows of the flame chart and all twelve plots are in view.
         panel.chart_mut().set_row_height(9.0);
         panel.plots_mut().set_row_height(24.0);
@@ -59,6 +55,15 @@ pub fn benches(criterion: &mut Criterion) {
     group.finish();
     live(criterion);
     pan(criterion);
+}
+
+/// Makes a panel of a number of spans in some frames.
+fn panel_of(spans: usize, frames: usize) -> Panel {
+    let mut store = Store::new(frames, usize::MAX);
+    for block in synthetic::blocks(frames, spans, DEPTH) {
+        store.push_block(block);
+    }
+    Panel::new(store, Thresholds::default())
 }
 
 /// The panel of a running program: a new frame comes before each pass, which is not timed, and the
@@ -101,11 +106,7 @@ fn pan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pan");
     group.sample_size(30);
     for (name, spans, frames) in SIZES {
-        let mut store = Store::new(frames, usize::MAX);
-        for block in synthetic::blocks(frames, spans, DEPTH) {
-            store.push_block(block);
-        }
-        let mut panel = Panel::new(store, Thresholds::default());
+        let mut panel = panel_of(spans, frames);
         panel.chart_mut().set_row_height(9.0);
         let mut headless = Headless::new();
         headless.pass(|ui| panel.show(ui, &[]));

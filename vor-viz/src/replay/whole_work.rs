@@ -378,13 +378,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_range_is_read_before_the_survey_ends() {
+    /// Returns a survey that has passed half of its parts, and the number of all parts.
+    fn half_way() -> (Surveying, usize) {
         let mut surveying = Surveying::new();
         let all = surveying.left();
         while surveying.left() > all / 2 {
             assert!(surveying.step().is_none());
         }
+        (surveying, all)
+    }
+
+    #[test]
+    fn a_range_is_read_before_the_survey_ends() {
+        let (mut surveying, all) = half_way();
         // The survey pauses for a range that it has passed.
         let request = surveying.ask(0.8);
         assert!(surveying.work.is_urgent());
@@ -418,11 +424,7 @@ mod tests {
 
     #[test]
     fn the_newest_range_is_read_and_a_begun_one_is_completed() {
-        let mut surveying = Surveying::new();
-        let all = surveying.left();
-        while surveying.left() > all / 2 {
-            assert!(surveying.step().is_none());
-        }
+        let (mut surveying, _) = half_way();
         // The first is not begun, so the second replaces it.
         surveying.ask(0.1);
         let begun = surveying.ask(0.7);

@@ -12,7 +12,7 @@ use vor_capture::format::RecordRef;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, TaskEvent, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::measures::Measures;
-use vor_capture::reader::Capture;
+use vor_capture::reader::{Capture, Event, Reader};
 use vor_fixtures::even::begin;
 use vor_fixtures::programs::{BEGIN, Shape, run};
 
@@ -369,6 +369,23 @@ fn shape() -> impl Strategy<Value = Shape> {
                 tick_ps: 1_300,
             },
         )
+}
+
+/// Reads all batches of a capture: calls `each` with every thread of a batch, its catalog, and a
+/// function that returns the time of a tick.
+fn each_thread(
+    bytes: &[u8],
+    origin_ns: i64,
+    mut each: impl FnMut(&ThreadBatch, &Catalog, &dyn Fn(u64) -> i64),
+) {
+    let mut reader = Reader::new(Cursor::new(bytes)).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Batch(batch) = event {
+            let ns = |ticks| batch.catalog.unix_ns(ticks) - origin_ns;
+            let threads = batch.threads.iter();
+            threads.for_each(|thread| each(thread, &batch.catalog, &ns));
+        }
+    }
 }
 
 /// Returns the time between two shares of that of a capture.

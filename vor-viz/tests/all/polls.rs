@@ -63,7 +63,7 @@ fn program(random: &mut Random, overlaps: bool) -> Program {
     let mut threads: Vec<Vec<ThreadBatch>> = (0..frames)
         .map(|_| (0..THREADS).map(batch).collect())
         .collect();
-    // What ends at the end of a frame belongs to it.
+    // A frame has what ends with it.
     let frame_of = |ticks: u64| (ticks.saturating_sub(1) / FRAME_NS) as usize;
     // Coarse times meet each other, and the ends of frames.
     let unit = [1, 20, 100][random.below(3)];
@@ -191,8 +191,7 @@ fn rows_have_the_polls_of_their_tasks_at_any_zoom() {
             for (polls, tasks) in rows(&store) {
                 let own = tasks.iter().filter_map(|task| program.polls.get(task));
                 let mut own: Vec<Seen> = sorted(own.flatten().copied());
-                // What ended in a frame that left has left with it, up to the first poll that did
-                // not end there.
+                // A frame that left took the polls before the first one that ends later.
                 if is_full {
                     let stays = |poll: &Seen| poll.1 > first_ns;
                     own.drain(..own.iter().position(stays).unwrap_or(own.len()));
@@ -297,6 +296,29 @@ fn rows_have_the_polls_of_a_trace() {
     }
 }
 
+/// Returns a task that begins with a frame, and a number of short polls of it.
+fn often_polled(index: u64, polls: u64) -> ThreadBatch {
+    let begin = index * FRAME_NS;
+    let poll = |nth: u64| {
+        filled!(TaskEvent {
+            task: index + 1,
+            site: SiteId(1),
+            start_ticks: begin + 4 * nth,
+            kind: TaskEventKind::Poll { duration_ticks: 3 },
+        })
+    };
+    filled!(ThreadBatch {
+        thread: ThreadId(0),
+        async_spans: vec![filled!(AsyncSpan {
+            id: index + 1,
+            site: SiteId(1),
+            start_ticks: begin,
+            duration_ticks: 900,
+        })],
+        task_events: (0..polls).map(poll).collect(),
+    })
+}
+
 #[test]
 fn polls_are_limited_as_spans_are() {
     let catalog = catalog(["load", "save"]);
@@ -305,27 +327,9 @@ fn polls_are_limited_as_spans_are() {
         if index == 10 {
             store.clear();
         }
-        let begin = index * FRAME_NS;
-        let poll = |nth: u64| {
-            filled!(TaskEvent {
-                task: index + 1,
-                site: SiteId(1),
-                start_ticks: begin + 10 * nth,
-                kind: TaskEventKind::Poll { duration_ticks: 3 },
-            })
-        };
         let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
-            threads: vec![filled!(ThreadBatch {
-                thread: ThreadId(0),
-                async_spans: vec![filled!(AsyncSpan {
-                    id: index + 1,
-                    site: SiteId(1),
-                    start_ticks: begin,
-                    duration_ticks: 900,
-                })],
-                task_events: (0..20).map(poll).collect(),
-            })],
+            threads: vec![often_polled(index, 20)],
         });
         store.push_block(FrameBlock::new(&frame_of(&batch, index, FRAME_NS), 0));
         let stored = rows(&store)
@@ -342,28 +346,10 @@ fn a_window_with_many_polls_has_the_requested_frame() {
     let catalog = even::catalog();
     let (mut encoder, mut bytes) = even::begin(&catalog);
     for index in 0..200_u64 {
-        let begin = index * FRAME_NS;
-        let poll = |nth: u64| {
-            filled!(TaskEvent {
-                task: index + 1,
-                site: SiteId(1),
-                start_ticks: begin + 4 * nth,
-                kind: TaskEventKind::Poll { duration_ticks: 3 },
-            })
-        };
-        let thread = filled!(ThreadBatch {
-            thread: ThreadId(0),
-            start_ticks: vec![begin],
-            duration_ticks: vec![900],
-            sites: vec![SiteId(1)],
-            async_spans: vec![filled!(AsyncSpan {
-                id: index + 1,
-                site: SiteId(1),
-                start_ticks: begin,
-                duration_ticks: 900,
-            })],
-            task_events: (0..100).map(poll).collect(),
-        });
+        let mut thread = often_polled(index, 100);
+        thread.start_ticks = vec![index * FRAME_NS];
+        thread.duration_ticks = vec![900];
+        thread.sites = vec![SiteId(1)];
         let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: vec![thread],

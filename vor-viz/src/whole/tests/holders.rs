@@ -1,7 +1,6 @@
 //! The holders of locks for which tasks waited, in lists and sums of any range.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Cursor;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -9,10 +8,10 @@ use vor_capture::filled;
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::waits::HELD;
-use vor_capture::reader::{Event, Reader};
 
 use super::{
-    Made, PART_BYTES, RangeScope, add_event, encoded, latest_ends, made, opened, part_of, shape,
+    Made, PART_BYTES, RangeScope, add_event, each_thread, encoded, latest_ends, made, opened,
+    part_of, shape,
 };
 use crate::find::{FindOptions, Instances};
 use crate::store::{Extent, TrackKind};
@@ -89,26 +88,19 @@ fn with_waits(made: &mut Made) -> Vec<u8> {
 /// Reads the waits of each call site.
 fn recorded(bytes: &[u8], origin_ns: i64) -> BTreeMap<SiteId, Vec<Waited>> {
     let (mut waits, mut steps) = (Vec::new(), BTreeMap::new());
-    let mut reader = Reader::new(Cursor::new(bytes)).unwrap();
-    while let Some(event) = reader.next_event().unwrap() {
-        let Event::Batch(batch) = event else {
-            continue;
-        };
-        let ns = |ticks| batch.catalog.unix_ns(ticks) - origin_ns;
-        for thread in &batch.threads {
-            for task in &thread.async_spans {
-                let time = (ns(task.start_ticks), ns(task.end_ticks()));
-                waits.push((task.id, task.site, thread.thread, time));
-            }
-            for step in &thread.task_events {
-                let name = batch.catalog.site_name(step.site);
-                let (_, holder) = STEPS.iter().find(|(step, _)| *step == name).unwrap();
-                if !holder.is_empty() {
-                    steps.insert(step.task, (ns(step.start_ticks), (*holder).to_owned()));
-                }
+    each_thread(bytes, origin_ns, |thread, catalog, ns| {
+        for task in &thread.async_spans {
+            let time = (ns(task.start_ticks), ns(task.end_ticks()));
+            waits.push((task.id, task.site, thread.thread, time));
+        }
+        for step in &thread.task_events {
+            let name = catalog.site_name(step.site);
+            let (_, holder) = STEPS.iter().find(|(step, _)| *step == name).unwrap();
+            if !holder.is_empty() {
+                steps.insert(step.task, (ns(step.start_ticks), (*holder).to_owned()));
             }
         }
-    }
+    });
     let mut by_site: BTreeMap<SiteId, Vec<Waited>> = BTreeMap::new();
     for (id, site, thread, (begin_ns, end_ns)) in waits {
         let holder = steps.get(&id).filter(|_| site.0 % 2 == 0).cloned();

@@ -1,18 +1,16 @@
 //! The polls of tasks in pictures of any range, compared with those that the reader returns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Cursor;
 
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::model::batch::{TaskEvent, TaskEventKind};
 use vor_capture::model::catalog::ThreadId;
-use vor_capture::reader::{Event, Reader};
 
 use super::tasks::with_tasks;
 use super::{
-    MAX_SPANS, Made, PART_BYTES, add_event, encoded, latest_ends, made, opened, part_of, shape,
-    surveyed,
+    MAX_SPANS, Made, PART_BYTES, add_event, each_thread, encoded, latest_ends, made, opened,
+    part_of, shape, surveyed,
 };
 use crate::store::{Layer, TaskArgs, Track};
 
@@ -58,22 +56,15 @@ fn with_polls(made: &mut Made) -> Vec<u8> {
 /// Reads the polls of each task.
 fn recorded(bytes: &[u8], origin_ns: i64) -> BTreeMap<u64, Vec<Seen>> {
     let mut polls: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
-    let mut reader = Reader::new(Cursor::new(bytes)).unwrap();
-    while let Some(event) = reader.next_event().unwrap() {
-        let Event::Batch(batch) = event else {
-            continue;
-        };
-        let ns = |ticks| batch.catalog.unix_ns(ticks) - origin_ns;
-        for thread in &batch.threads {
-            for event in &thread.task_events {
-                if let TaskEventKind::Poll { .. } = event.kind {
-                    let time = (ns(event.start_ticks), ns(event.end_ticks()));
-                    let seen = (time.0, time.1, thread.thread);
-                    polls.entry(event.task).or_default().push(seen);
-                }
+    each_thread(bytes, origin_ns, |thread, _, ns| {
+        for event in &thread.task_events {
+            if let TaskEventKind::Poll { .. } = event.kind {
+                let time = (ns(event.start_ticks), ns(event.end_ticks()));
+                let seen = (time.0, time.1, thread.thread);
+                polls.entry(event.task).or_default().push(seen);
             }
         }
-    }
+    });
     polls
 }
 
