@@ -66,7 +66,7 @@ impl Holds {
 
     #[cold]
     #[inline(never)]
-    fn begin_slow(&self) {
+    extern "C" fn begin_slow(&self) {
         self.began.store(begin_ticks(), Ordering::Relaxed);
     }
 
@@ -87,7 +87,7 @@ impl Holds {
 
     #[cold]
     #[inline(never)]
-    fn begin_read_slow(&self) {
+    extern "C" fn begin_read_slow(&self) {
         reads::push(self.address(), begin_ticks());
     }
 

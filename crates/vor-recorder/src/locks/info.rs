@@ -70,7 +70,7 @@ impl LockInfo {
 
     #[cold]
     #[inline(never)]
-    fn end_read_slow(&self) {
+    extern "C" fn end_read_slow(&self) {
         self.holds.end_read(|| self.name);
         self.waiters.before_unlock();
     }
@@ -100,7 +100,7 @@ impl LockInfo {
 
     #[cold]
     #[inline(never)]
-    fn end_hold_slow(&self, name: impl FnOnce() -> ValueName) {
+    extern "C" fn end_hold_slow(&self, name: impl FnOnce() -> ValueName) {
         self.holds.end(name);
         self.waiters.before_unlock();
     }
