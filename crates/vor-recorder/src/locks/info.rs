@@ -1,4 +1,8 @@
 //! The parts of a lock beside the lock below: its name, its holder, its waiters.
+//!
+//! A rare case that runs while a guard is held is an `extern "C"` function, which cannot unwind. A
+//! function that can unwind has a landing pad behind its call, where the lock below is unlocked.
+//! Compilers may store the guard for it, and the unlock's atomic operation waits for these stores.
 
 use vor_capture::model::catalog::SiteId;
 use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};

@@ -100,7 +100,7 @@ impl HeldInfo {
 
     #[cold]
     #[inline(never)]
-    fn end_hold_slow(&self) {
+    extern "C" fn end_hold_slow(&self) {
         self.holds.end(|| self.name);
         self.waiters.before_unlock();
     }
@@ -145,7 +145,7 @@ impl HeldInfo {
 
     #[cold]
     #[inline(never)]
-    fn end_read_slow(&self, place: Place) {
+    extern "C" fn end_read_slow(&self, place: Place) {
         self.holds.end_read_since(place.free(), || self.name);
         self.waiters.before_unlock();
     }
