@@ -359,7 +359,8 @@ impl Loader {
         {
             let origin_ns = self.origin_ns(0);
             let file = self.survey_file(&request, origin_ns);
-            match WholeWork::new(request, &mut self.capture, origin_ns, file) {
+            let origin = self.origin.clone();
+            match WholeWork::new(request, &mut self.capture, origin_ns, origin, file) {
                 Ok(whole) => self.whole = Some(Box::new(whole)),
                 Err(error) => return Step::Delivered(self.fail(&error)),
             }

@@ -13,6 +13,7 @@ use vor_capture::Error;
 use vor_capture::reader::Capture;
 use web_time::Instant;
 
+use super::capture_file::Origin;
 use super::loader::{Delivery, Step};
 use crate::store::Layer;
 use crate::whole::{
@@ -81,11 +82,13 @@ pub(crate) struct WholeWork {
 }
 
 impl WholeWork {
-    /// Begins a survey, unless the one in `file` is of this capture.
+    /// Begins a survey, unless the one in `file` is of this capture. A capture that has an `origin`
+    /// is opened once more meanwhile.
     pub(crate) fn new(
         request: WholeRequest,
         capture: &mut Capture,
         origin_ns: i64,
+        origin: Option<Origin>,
         file: Option<SurveyFile>,
     ) -> Result<Self, Error> {
         let began = Instant::now();
@@ -96,6 +99,9 @@ impl WholeWork {
             None => {
                 let mut archive = Archive::default();
                 archive.find(capture)?;
+                if let Some(origin) = origin {
+                    archive.note_times(origin_ns, move || Some(origin.reopen()?.0));
+                }
                 let survey = archive.survey(capture.info().duration_ns, request.max_spans);
                 (archive, Some(survey), None, keep)
             }
@@ -292,7 +298,7 @@ mod tests {
             keeps_survey: true,
         };
         let file = SurveyFile::of(path.clone(), 0, MAX_SPANS);
-        let mut begin = |file| WholeWork::new(request(), &mut capture, 0, file).unwrap();
+        let mut begin = |file| WholeWork::new(request(), &mut capture, 0, None, file).unwrap();
         let (mut first, mut none) = (begin(Some(file.clone())), begin(None));
         let (steps, expected) = finish(&mut first, &mut capture);
         assert!(steps > 1 && expected.progress == 1.0);
@@ -301,7 +307,7 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
-        let mut second = WholeWork::new(request(), &mut capture, 0, Some(file)).unwrap();
+        let mut second = WholeWork::new(request(), &mut capture, 0, None, Some(file)).unwrap();
         assert!(second.survey.is_none() && second.keep.is_none());
         let (steps, kept) = finish(&mut second, &mut capture);
         assert_eq!(steps, 1);
@@ -330,7 +336,7 @@ mod tests {
                 keeps_survey: false,
             };
             let origin_ns = capture.catalog().unix_ns(0);
-            let mut work = WholeWork::new(request, &mut capture, origin_ns, None).unwrap();
+            let mut work = WholeWork::new(request, &mut capture, origin_ns, None, None).unwrap();
             work.archive = Archive::with_part_bytes(1);
             work.archive.find(&mut capture).unwrap();
             assert!(work.archive.len() > 40);

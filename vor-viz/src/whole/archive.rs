@@ -7,8 +7,9 @@
 //!
 //! A range is also read while the survey is at work: from the surveyed parts as after the survey,
 //! and then every part before them back to the begin of the range. Parts that hold nothing of it
-//! are only decoded. No part behind is left out, so each span is in its row. Spans are missing only
-//! if an earlier part ends after the begin of the range. The format does not say when a part ends;
+//! are only decoded, or skipped if their [times](PartTimes) are noted. No part behind is left out,
+//! so each span is in its row. Spans are missing only if an earlier part ends after the begin of
+//! the range. The format does not say when a part ends;
 //! parts overlap in time where threads do not end their spans in the order of the file. So such a
 //! picture is [partial](Layer::is_partial), and is read again after the survey.
 
@@ -23,6 +24,7 @@ use vor_capture::model::timeline::TickMapper;
 use vor_capture::reader::{Capture, Part, PartContents, PartFrame, PartScan};
 
 use super::backwards::{Backwards, Moment, Opened, Visitor, args_of};
+use super::part_times::{PartTime, PartTimes, first_end_ns};
 use super::thinned::Thinned;
 use crate::store::{Clock, Layer, LayerTotals, Span, Task, TrackKind};
 
@@ -39,6 +41,9 @@ pub(crate) struct Archive {
     #[serde(skip)]
     scan: PartScan,
     parts: Vec<PartEntry>,
+    /// Noted while a survey is at work.
+    #[serde(skip)]
+    times: PartTimes,
     /// Spans around the ends of earlier parts, by the part in which they end.
     across: Vec<Across>,
     tasks_across: Vec<(u32, ThreadId, Task)>,
@@ -131,6 +136,17 @@ impl Archive {
         }
     }
 
+    /// Notes the times of the parts whose bit of a mask is set.
+    #[cfg(test)]
+    pub(crate) fn note_some(&mut self, mask: u64, capture: &mut Capture, origin_ns: i64) {
+        self.times = PartTimes::of_len(self.parts.len());
+        for (at, entry) in self.parts.iter().enumerate() {
+            if mask >> (at % 64) & 1 == 1 {
+                self.times.note(at, entry.part, capture, origin_ns);
+            }
+        }
+    }
+
     /// Finds the parts.
     pub(crate) fn find(&mut self, capture: &mut Capture) -> Result<(), Error> {
         while let Some(part) = capture.next_part(&mut self.scan)? {
@@ -143,6 +159,16 @@ impl Archive {
             });
         }
         Ok(())
+    }
+
+    /// Begins to note the times of parts, in a capture that a thread of its own opens.
+    pub(crate) fn note_times(
+        &mut self,
+        origin_ns: i64,
+        open: impl FnOnce() -> Option<Capture> + Send + 'static,
+    ) {
+        let parts = self.parts.iter().map(|entry| entry.part).collect();
+        self.times = PartTimes::begin(parts, origin_ns, open);
     }
 
     /// Returns the number of parts.
@@ -227,6 +253,8 @@ impl Archive {
         self.swap_across(survey);
         self.bounds_ns = survey.bounds_ns;
         self.totals = survey.thinned.totals();
+        // Ends the thread.
+        self.times = PartTimes::default();
         let mut latest_ns = i64::MIN;
         let ends = self.parts.iter().map(|entry| {
             latest_ns = latest_ns.max(entry.end_ns);
@@ -268,14 +296,18 @@ impl Archive {
                     range.left = 0;
                     break;
                 }
+                if let Some(time) = self.times.get(at)
+                    && time.begin_ns > range.end_ns
+                {
+                    range.reach.add(time.first_end_ns, time.end_ns);
+                    continue;
+                }
                 let catalog = Arc::clone(capture.catalog());
                 let contents = capture.part(entry.part)?;
                 let mut clock = Clock::new(TickMapper::new(&catalog.timeline), origin_ns);
-                let (begin_ns, last_ns) = time_of(&contents, &mut clock);
-                range
-                    .reach
-                    .add(first_end_ns(&contents, &mut clock), last_ns);
-                if begin_ns <= range.end_ns {
+                let time = PartTime::of(&contents, &mut clock);
+                range.reach.add(time.first_end_ns, time.end_ns);
+                if time.begin_ns <= range.end_ns {
                     reader.part(&contents, &mut clock);
                 }
                 break;
@@ -374,42 +406,6 @@ impl Survey {
         self.bounds_ns.0 = self.bounds_ns.0.min(begin_ns);
         self.bounds_ns.1 = self.bounds_ns.1.max(end_ns);
     }
-}
-
-/// Returns the begin and the end of all that a part holds.
-fn time_of(contents: &PartContents, clock: &mut Clock<'_>) -> (i64, i64) {
-    let (mut begin, mut end) = (u64::MAX, 0);
-    let mut cover = |from: u64, to: u64| (begin, end) = (begin.min(from), end.max(to));
-    for frame in &contents.frames {
-        cover(frame.start_ticks, frame.end_ticks);
-    }
-    for batch in &contents.threads {
-        let spans = batch.start_ticks.iter().zip(&batch.duration_ticks);
-        spans.for_each(|(&start, &duration)| cover(start, start.wrapping_add(duration)));
-        for task in &batch.async_spans {
-            cover(task.start_ticks, task.end_ticks());
-        }
-        let messages = batch.messages.iter().map(|message| message.ticks);
-        let flows = batch.flows.iter().map(|point| point.ticks);
-        let events = batch.task_events.iter().map(|event| event.start_ticks);
-        let moments = messages.chain(flows).chain(events);
-        moments.for_each(|ticks| cover(ticks, ticks));
-    }
-    match begin <= end {
-        true => (clock.ns(begin), clock.ns(end)),
-        false => (i64::MAX, i64::MIN),
-    }
-}
-
-/// Returns when the first span or task of a part ended.
-fn first_end_ns(contents: &PartContents, clock: &mut Clock<'_>) -> i64 {
-    let threads = contents.threads.iter();
-    let ends = threads.flat_map(|batch| {
-        let spans = (!batch.sites.is_empty()).then(|| batch.end_ticks(0));
-        let tasks = batch.async_spans.first().map(|task| task.end_ticks());
-        spans.into_iter().chain(tasks)
-    });
-    ends.min().map_or(i64::MAX, |ticks| clock.ns(ticks))
 }
 
 impl Backwards {

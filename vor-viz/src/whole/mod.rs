@@ -15,6 +15,7 @@ mod archive;
 mod backwards;
 mod task_waits;
 mod gathering;
+mod part_times;
 mod thinned;
 cfg_select! {
     target_arch = "wasm32" => {

@@ -40,10 +40,12 @@ struct Surveying {
 }
 
 impl Surveying {
-    fn new(bytes: Vec<u8>, origin_ns: i64) -> Self {
+    /// Begins a survey. The times of the parts whose bit of `noted` is set are noted.
+    fn new(bytes: Vec<u8>, origin_ns: i64, noted: u64) -> Self {
         let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
         let mut archive = Archive::with_part_bytes(PART_BYTES);
         archive.find(&mut capture).unwrap();
+        archive.note_some(noted, &mut capture, origin_ns);
         let survey = archive.survey(capture.info().duration_ns, MAX_SPANS);
         Self {
             capture,
@@ -103,13 +105,14 @@ fn expected_passed_ns(
 
 proptest! {
     /// A picture has all spans, tasks and steps of the surveyed parts and of those before them back
-    /// to its begin, in their rows. So it equals the picture after the survey if nothing else
-    /// overlaps its range.
+    /// to its begin, in their rows, whether the times of parts are noted or not. So it equals the
+    /// picture after the survey if nothing else overlaps its range.
     #[test]
     fn a_range_has_all_parts_back_to_its_begin(
         seed in any::<u64>(),
         shape in shape(),
         shares in prop::collection::vec((-0.1..1.1_f64, -0.1..1.1_f64), 1..4),
+        noted in any::<u64>(),
     ) {
         let mut made = made(seed, shape);
         let (bytes, tasks, steps) = with_tasks(&mut made);
@@ -118,7 +121,7 @@ proptest! {
         let spans = drawn_of(&made.spans);
         let all: BTreeSet<&Drawn> = spans.iter().collect();
         let mut after = opened(bytes.clone(), made.origin_ns, Some(PART_BYTES));
-        let mut surveying = Surveying::new(bytes, made.origin_ns);
+        let mut surveying = Surveying::new(bytes, made.origin_ns, noted);
         let ranges: Vec<(i64, i64)> =
             shares.iter().map(|&(from, to)| part_of(&after.archive, from, to)).collect();
         loop {
@@ -180,7 +183,7 @@ proptest! {
         let mut made = made(seed, shape);
         let (bytes, tasks, steps) = with_tasks(&mut made);
         let before = before_parts(&bytes);
-        let mut surveying = Surveying::new(bytes, made.origin_ns);
+        let mut surveying = Surveying::new(bytes, made.origin_ns, 0);
         loop {
             let left = surveying.survey.left();
             let events = (&*made.spans, &*tasks, &*steps);

@@ -21,6 +21,7 @@ static BEGAN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
 /// The place of a hold, which its guard frees.
 #[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
 pub(super) struct Place(u32);
 
 impl Place {
