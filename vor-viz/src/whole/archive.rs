@@ -9,9 +9,9 @@
 //! and then every part before them back to the begin of the range. Parts that hold nothing of it
 //! are only decoded, or skipped if their [times](PartTimes) are noted. No part behind is left out,
 //! so each span is in its row. Spans are missing only if an earlier part ends after the begin of
-//! the range. The format does not say when a part ends;
-//! parts overlap in time where threads do not end their spans in the order of the file. So such a
-//! picture is [partial](Layer::is_partial), and is read again after the survey.
+//! the range. The format does not say when a part ends; parts overlap in time where threads do not
+//! end their spans in the order of the file. So such a picture is [partial](Layer::is_partial), and
+//! is read again after the survey.
 
 use std::sync::Arc;
 

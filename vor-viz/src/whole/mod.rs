@@ -13,9 +13,9 @@
 
 mod archive;
 mod backwards;
-mod task_waits;
 mod gathering;
 mod part_times;
+mod task_waits;
 mod thinned;
 cfg_select! {
     target_arch = "wasm32" => {

@@ -135,7 +135,9 @@ pub(super) fn first_end_ns(contents: &PartContents, clock: &mut Clock<'_>) -> i6
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use std::io::Cursor;
+    use std::io::{self, Cursor, Read, Seek, SeekFrom};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
     use vor_fixtures::even::make;
@@ -182,19 +184,52 @@ mod tests {
         assert!((0..parts.len()).all(|at| times.get(at).is_none()));
     }
 
-    #[test]
-    fn the_thread_ends_when_nobody_has_the_times() {
-        let mut capture = Capture::new(Cursor::new(make(2_000, 100, true).bytes)).unwrap();
-        let parts = parts_of(&mut capture);
-        let (send, receive) = std::sync::mpsc::channel();
-        let times = PartTimes::begin(parts, 0, move || receive.recv().ok());
-        let left = Arc::downgrade(&times.0);
-        drop(times);
-        send.send(capture).unwrap();
-        let began = Instant::now();
-        while left.strong_count() > 0 {
-            assert!(began.elapsed() < Duration::from_secs(300));
-            thread::sleep(Duration::from_millis(1));
+    /// Bytes that count how many of them are read.
+    struct Counted {
+        bytes: Cursor<Vec<u8>>,
+        read: Arc<AtomicU64>,
+    }
+
+    impl Read for Counted {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let len = self.bytes.read(out)?;
+            self.read.fetch_add(len as u64, Ordering::Relaxed);
+            Ok(len)
         }
+    }
+
+    impl Seek for Counted {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.bytes.seek(to)
+        }
+    }
+
+    #[test]
+    fn the_thread_reads_no_part_when_nobody_has_the_times() {
+        let bytes = make(2_000, 100, true).bytes;
+        let read_bytes = |has_times: bool| {
+            let read = Arc::default();
+            let counted = Counted {
+                bytes: Cursor::new(bytes.clone()),
+                read: Arc::clone(&read),
+            };
+            let mut capture = Capture::new(counted).unwrap();
+            let parts = parts_of(&mut capture);
+            let opened = read.load(Ordering::Relaxed);
+            let (send, receive) = mpsc::channel();
+            let times = PartTimes::begin(parts, 0, move || receive.recv().ok());
+            let left = Arc::downgrade(&times.0);
+            let times = has_times.then_some(times);
+            send.send(capture).unwrap();
+            let began = Instant::now();
+            while left.strong_count() > usize::from(has_times) {
+                assert!(began.elapsed() < Duration::from_secs(300));
+                thread::sleep(Duration::from_millis(1));
+            }
+            drop(times);
+            read.load(Ordering::Relaxed) - opened
+        };
+        let (all, none) = (read_bytes(true), read_bytes(false));
+        assert!(none < all / 2, "{none} of {all} bytes");
     }
 }

@@ -3,6 +3,7 @@
 //! A rare case that runs while a guard is held is an `extern "C"` function, which cannot unwind. A
 //! function that can unwind has a landing pad behind its call, where the lock below is unlocked.
 //! Compilers may store the guard for it, and the unlock's atomic operation waits for these stores.
+//! A panic in such a function, which has none, would end the process.
 
 use vor_capture::model::catalog::SiteId;
 use vor_capture::model::waits::{ARG_NAMES, HELD, PREFIX};
