@@ -158,6 +158,7 @@ impl Archive {
                 tasks_across: (0, 0),
             });
         }
+        self.losses = self.scan.copies();
         Ok(())
     }
 

@@ -21,7 +21,8 @@ const HEADS_BYTES: usize = 16 << 10;
 
 /// A piece of a capture that can be read on its own.
 ///
-/// Parts are numbered in the order of the file, which is the order in which their spans ended.
+/// Parts are numbered in the order of the file, which is the order in which their spans ended. A
+/// record that comes a second time, as in a file that was put together wrongly, is in no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct Part {
@@ -63,6 +64,13 @@ pub struct PartScan {
     /// Bytes of the file from `heads_offset` on.
     heads: Vec<u8>,
     heads_offset: u64,
+    /// The number that the next record has, unless something is missing or comes twice.
+    next_seq: u32,
+    /// The places of records that come a second time before the place `copies_end`, ascending.
+    copies: Vec<u64>,
+    copies_end: u64,
+    /// Number of copies that were left out.
+    copies_passed: u64,
 }
 
 impl Default for PartScan {
@@ -87,6 +95,10 @@ impl PartScan {
             part_bytes: bytes,
             heads: Vec::new(),
             heads_offset: 0,
+            next_seq: 0,
+            copies: Vec::new(),
+            copies_end: 0,
+            copies_passed: 0,
         }
     }
 
@@ -96,10 +108,16 @@ impl PartScan {
         self.next
     }
 
+    /// Returns the number of records that came a second time, which no part holds.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        self.copies_passed
+    }
+
     /// Finds the next part of a version-3 capture.
     pub(super) fn next_v3(&mut self, capture: &mut CaptureV3) -> Result<Option<Part>, Error> {
         let (source, records, first, end) = capture.raw();
-        let begin = self.next.max(first);
+        let mut begin = self.next.max(first);
         let mut at = begin;
         while at < end {
             let head = self.head(source, records, at, end)?;
@@ -113,6 +131,16 @@ impl PartScan {
                 at = next;
                 continue;
             };
+            if self.is_copy(source, records, at, first, head.seq)? {
+                self.copies_passed += 1;
+                if at > begin {
+                    self.next = next(&head);
+                    return Ok(Some(Part { begin, end: at }));
+                }
+                at = next(&head);
+                begin = at;
+                continue;
+            }
             at = next(&head);
             if head.is_batch() && at - begin >= self.part_bytes {
                 break;
@@ -120,6 +148,27 @@ impl PartScan {
         }
         self.next = at;
         Ok((at > begin).then_some(Part { begin, end: at }))
+    }
+
+    /// Returns whether the record at a place comes a second time. Heads only arouse suspicion: the
+    /// first record of the number may be damaged. So the records up to the place are read then.
+    fn is_copy(
+        &mut self,
+        source: &mut Source,
+        records: &mut Records,
+        at: u64,
+        first: u64,
+        seq: u32,
+    ) -> Result<bool, Error> {
+        let ahead = seq.wrapping_sub(self.next_seq).cast_signed();
+        if ahead >= 0 {
+            self.next_seq = seq.wrapping_add(1);
+            return Ok(false);
+        }
+        if at >= self.copies_end {
+            (self.copies, self.copies_end) = copies(source, records, first)?;
+        }
+        Ok(self.copies.binary_search(&at).is_ok())
     }
 
     /// Returns the head of the record at a place, if there is one.
@@ -162,6 +211,27 @@ fn record_behind(
         }
     }
     Ok(None)
+}
+
+/// Returns the places of all records that come a second time, and the end of what was read.
+fn copies(
+    source: &mut Source,
+    records: &mut Records,
+    first: u64,
+) -> Result<(Vec<u64>, u64), Error> {
+    records.resume(Checkpoint::first(first));
+    let mut copies = Vec::new();
+    while let Some(item) = next_item(source, records, false)? {
+        if let Item::Entry(Entry {
+            offset,
+            is_repeated: true,
+            ..
+        }) = item
+        {
+            copies.push(offset);
+        }
+    }
+    Ok((copies, records.offset()))
 }
 
 /// Reads a part of a version-3 capture.

@@ -98,6 +98,45 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A record that comes a second time, in the same part or a later one, is in no second part.
+    #[test]
+    fn parts_leave_out_records_that_come_again(
+        copied in prop::collection::vec((0..40_usize, 0..40_usize), 1..4),
+        flip in prop::option::of(any::<prop::sample::Index>()),
+        part_bytes in 0..2_000_u64,
+    ) {
+        let TestCapture { mut bytes, frame_ends } = make(40, 9, false);
+        // A frame and the batch before it.
+        let record = |i: usize| frame_ends[i]..frame_ends[i + 1];
+        let ends = frame_ends.len();
+        let mut copies: Vec<(usize, Vec<u8>)> = copied
+            .iter()
+            .map(|&(from, to)| (from % (ends - 1), to % ends))
+            .map(|(from, to)| (frame_ends[to.max(from + 1)], bytes[record(from)].to_vec()))
+            .collect();
+        if let Some(at) = flip {
+            // The first of two is the damaged one.
+            let damaged = record(copied[0].0 % (ends - 1));
+            bytes[damaged.start + at.index(damaged.len())] ^= 1;
+        }
+        copies.sort_by_key(|(at, _)| *at);
+        for (at, copy) in copies.iter().rev() {
+            bytes.splice(at..at, copy.iter().copied());
+        }
+        let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+        let mut scan = PartScan::with_part_bytes(part_bytes);
+        let parts = parts(&mut capture, &mut scan);
+        let expected = all_batches(&mut capture);
+        if flip.is_none() {
+            prop_assert_eq!(expected.len(), 40);
+            // The batch and the frame of each.
+            prop_assert!(scan.copies() >= 2 * copied.len() as u64);
+        }
+        prop_assert_eq!(read_backwards(&mut capture, &parts).0, expected);
+    }
+}
+
 /// The head of a record whose other bytes are missing claims to go on beyond the end of the file.
 #[test]
 fn a_record_that_was_cut_hides_nothing_behind_it() {
