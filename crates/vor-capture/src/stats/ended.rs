@@ -144,6 +144,14 @@ impl<W: Weight> EndedSpans<W> {
                 self.runs.pop();
                 continue;
             }
+            if run.last_start_ticks == start_ticks {
+                // The last of the run are earlier siblings that took no time: where a clock is
+                // coarse, several scopes begin in one tick. Or they are children, which a second
+                // pass finds.
+                self.split_runs += 1;
+                self.met_runs.push(start_ticks);
+                break;
+            }
             let share = run.split_off(start_ticks, weight.less(inside.sum));
             inside.sum = inside.sum.plus(share.sum);
             inside.children += share.children;
@@ -428,6 +436,28 @@ mod tests {
             }
         );
         assert_eq!(ended.split_runs(), 0);
+    }
+
+    /// A scope reads the clock before anyone sees that it is open.
+    #[test]
+    fn siblings_that_began_in_the_tick_of_an_unseen_scope_are_no_children() {
+        let mut ended = EndedSpans::<u64>::default();
+        for (start_ticks, weight) in [(10, 10), (20, 10), (30, 0), (30, 0)] {
+            ended.end(start_ticks, weight);
+        }
+        ended.settle(31, &[0]);
+        let spans = [(40, 5), (30, 90), (0, 200)];
+        let found = spans.map(|(start_ticks, weight)| ended.end(start_ticks, weight).sum);
+        assert_eq!(found, [0, 5, 110]);
+        assert_eq!(ended.split_runs(), 1);
+        // In a second pass they are, and weigh nothing.
+        let mut again = ended.for_second_pass();
+        for (start_ticks, weight) in [(10, 10), (20, 10), (30, 0), (30, 0)] {
+            again.end(start_ticks, weight);
+        }
+        let found = spans.map(|(start_ticks, weight)| again.end(start_ticks, weight));
+        assert_eq!(found.map(|inside| inside.sum), [0, 5, 110]);
+        assert_eq!(again.split_runs(), 0);
     }
 
     #[test]
