@@ -610,7 +610,7 @@ fn a_holder_without_a_scope_or_with_too_many_is_named_without_one() {
             let _scopes: Vec<_> = (0..depth).map(|_| scope("one of many")).collect();
             let _guard = LOCK.lock().unwrap();
             locked.send(()).unwrap();
-            std::thread::sleep(Duration::from_millis(30));
+            until_waits_are_open("wait: deep", 1);
         });
         is_locked.recv().unwrap();
         *LOCK.lock().unwrap() += 1;
