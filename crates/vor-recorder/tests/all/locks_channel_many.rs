@@ -159,6 +159,48 @@ of_each! {
         assert_eq!(wait_names(&recording), ["wait: jobs to send"; 7]);
     }
 
+    fn a_sender_that_finds_a_waiting_receiver_does_not_wait() {
+        let (_folder, path) = start(Config::new());
+        let (sender, receiver) = channels::bounded_named("jobs", 0);
+        let consumer = named("consumer", move || {
+            assert_eq!(receiver.recv(), Ok(0));
+            assert_eq!(receiver.recv_timeout(LENGTH * 100), Ok(1));
+        });
+        for job in 0..2 {
+            let_others_wait();
+            sender.send(job).unwrap();
+        }
+        consumer.join().unwrap();
+        assert_eq!(wait_names(&read(&path)), ["wait: jobs to receive"; 2]);
+    }
+
+    /// An inner end keeps a channel open whose own ends of that side are gone.
+    fn an_end_waits_for_an_inner_end() {
+        let (_folder, path) = start(Config::new());
+        let (sender, receiver) = channels::bounded_named("jobs", 1);
+        let (inner, job) = (sender.as_inner().clone(), sender.message(1));
+        drop(sender);
+        let producer = named("producer", move || {
+            let_others_wait();
+            inner.send(job).unwrap();
+        });
+        assert_eq!(receiver.recv(), Ok(1));
+        producer.join().unwrap();
+        let (sender, receiver) = channels::bounded_named("results", 1);
+        sender.send(1).unwrap();
+        let inner = receiver.as_inner().clone();
+        drop(receiver);
+        let consumer = named("consumer", move || {
+            let_others_wait();
+            inner.recv().unwrap();
+            inner.recv().unwrap();
+        });
+        sender.send(2).unwrap();
+        consumer.join().unwrap();
+        let waits = ["wait: jobs to receive", "wait: results to send"];
+        assert_eq!(wait_names(&read(&path)), waits);
+    }
+
     fn nothing_is_recorded_without_blocking() {
         let (_folder, path) = start(Config::new());
         let (sender, receiver) = channels::bounded(1);
@@ -174,6 +216,13 @@ of_each! {
         }
         drop(sender);
         assert!(receiver.recv().is_err());
+        let (sender, receiver) = channels::bounded(1);
+        sender.send(0).unwrap();
+        drop(receiver);
+        assert!(sender.send(1).is_err());
+        let (sender, receiver) = channels::bounded(0);
+        drop(receiver);
+        assert!(sender.send(0).is_err());
         read(&path).assert_empty();
     }
 

@@ -82,14 +82,14 @@ macro_rules! receiver {
                     &receiver_lib::Receiver<Message<T, F>>,
                 ) -> Result<Message<T, F>, E>,
             ) -> Result<T, E> {
-                let scope = self.link.wait();
+                let wait = self.link.wait();
                 let received = block(&self.inner);
                 // The arrow of a flow ends in the scope around the wait, and passes through the
                 // wait on its way.
                 if let Ok(message) = &received {
                     message.end_wait();
                 }
-                drop(scope);
+                drop(wait);
                 received.map(|message| self.open(message))
             }
 
@@ -158,7 +158,7 @@ macro_rules! receiver {
     };
 }
 
-/// Declares a sender that may find a channel full, over `$inner`.
+/// Declares a sender that may find a channel full, over `$inner`, without `send`.
 macro_rules! blocking_sender {
     (
         $(#[$meta:meta])*
@@ -176,27 +176,6 @@ macro_rules! blocking_sender {
         }
 
         impl<T, F: Track> $Sender<T, F> {
-            /// Sends a message, and waits until there is room for it.
-            ///
-            /// # Errors
-            ///
-            /// Returns the message in an error if all receivers are gone.
-            #[inline]
-            pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-                match self.inner.try_send(Message::new(message)) {
-                    Ok(()) => {
-                        self.link.count();
-                        Ok(())
-                    }
-                    Err(TrySendError::Disconnected(message)) => {
-                        Err(SendError(message.into_inner()))
-                    }
-                    Err(TrySendError::Full(message)) => self
-                        .send_blocked(|inner| inner.send(message))
-                        .map_err(|SendError(message)| SendError(message.into_inner())),
-                }
-            }
-
             /// Sends by `block`, which waits.
             #[cold]
             #[inline(never)]
@@ -204,7 +183,7 @@ macro_rules! blocking_sender {
                 &self,
                 block: impl FnOnce(&InnerSender<Message<T, F>>) -> Result<(), E>,
             ) -> Result<(), E> {
-                let _scope = self.link.wait();
+                let _wait = self.link.wait();
                 let is_counted = self.link.count_offer();
                 block(&self.inner)?;
                 if !is_counted {
@@ -237,6 +216,57 @@ macro_rules! blocking_sender {
 
         cloned_with_the_link! { $Sender }
         shown_as_the_inner! { $Sender }
+    };
+}
+
+/// Declares `send` of a sender, which tries to send before it waits.
+macro_rules! sends_by_trying {
+    ($Sender:ident) => {
+        impl<T, F: Track> $Sender<T, F> {
+            /// Sends a message, and waits until there is room for it.
+            ///
+            /// # Errors
+            ///
+            /// Returns the message in an error if all receivers are gone.
+            #[inline]
+            pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+                match self.inner.try_send(Message::new(message)) {
+                    Ok(()) => {
+                        self.link.count();
+                        Ok(())
+                    }
+                    Err(TrySendError::Disconnected(message)) => {
+                        Err(SendError(message.into_inner()))
+                    }
+                    Err(TrySendError::Full(message)) => self
+                        .send_blocked(|inner| inner.send(message))
+                        .map_err(|SendError(message)| SendError(message.into_inner())),
+                }
+            }
+        }
+    };
+}
+
+/// Declares `recv` of a receiver, which tries to receive before it waits. `$gone` is the error if
+/// there will be no message.
+#[cfg(any(feature = "crossbeam", feature = "flume"))]
+macro_rules! receives_by_trying {
+    ($gone:expr) => {
+        impl<T, F: Track> Receiver<T, F> {
+            /// Receives a message, and waits until there is one.
+            ///
+            /// # Errors
+            ///
+            /// Returns an error if the channel is empty and all senders are gone.
+            #[inline]
+            pub fn recv(&self) -> Result<T, RecvError> {
+                match self.try_recv() {
+                    Ok(message) => Ok(message),
+                    Err(TryRecvError::Disconnected) => Err($gone),
+                    Err(TryRecvError::Empty) => self.recv_blocked(receiver_lib::Receiver::recv),
+                }
+            }
+        }
     };
 }
 
@@ -273,17 +303,17 @@ macro_rules! shown_as_the_inner {
     };
 }
 
-/// Declares the channels of a crate whose channels have several receivers: `$lib` with the name
-/// `$crate_name`. `$gone` is the error of a receiver if there will be no message.
+/// Declares the channels of a crate whose channels have several receivers, without `send` and
+/// `recv`: `$lib` with the name `$crate_name`.
 #[cfg(any(feature = "crossbeam", feature = "flume"))]
 macro_rules! channels_of_many_receivers {
-    ($crate_name:literal, $module:literal, $lib:path, $lib_sender:path, $gone:expr) => {
+    ($crate_name:literal, $module:literal, $lib:path, $lib_sender:path) => {
         use std::fmt;
         use std::panic::Location;
         use std::time::{Duration, Instant};
 
         use super::depth::Lanes;
-        use super::link::{ReceiverLink, SenderLink, link};
+        use super::link::{ReceiverLink, SenderLink, link, link_without_room};
         use super::message::{Message, Track, Tracked, Untracked};
         use crate::hot::named_site::ValueName;
 
@@ -319,7 +349,7 @@ macro_rules! channels_of_many_receivers {
         #[must_use]
         #[track_caller]
         pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-            linked(ValueName::Place(Location::caller()), receiver_lib::unbounded())
+            linked(link(ValueName::Place(Location::caller())), receiver_lib::unbounded())
         }
 
         /// Makes a channel with room for `bound` messages, whose name is the place of this call.
@@ -327,7 +357,7 @@ macro_rules! channels_of_many_receivers {
         #[must_use]
         #[track_caller]
         pub fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
-            linked(ValueName::Place(Location::caller()), receiver_lib::bounded(bound))
+            limited(ValueName::Place(Location::caller()), bound)
         }
 
         /// Makes an unbounded channel with a name.
@@ -348,13 +378,13 @@ macro_rules! channels_of_many_receivers {
         /// ```
         #[must_use]
         pub fn named<T>(name: &'static str) -> (Sender<T>, Receiver<T>) {
-            linked(ValueName::Named(name), receiver_lib::unbounded())
+            linked(link(ValueName::Named(name)), receiver_lib::unbounded())
         }
 
         /// Makes a channel with a name and room for `bound` messages.
         #[must_use]
         pub fn bounded_named<T>(name: &'static str, bound: usize) -> (Sender<T>, Receiver<T>) {
-            linked(ValueName::Named(name), receiver_lib::bounded(bound))
+            limited(ValueName::Named(name), bound)
         }
 
         /// Makes an unbounded channel with a name, whose messages have flows.
@@ -362,7 +392,7 @@ macro_rules! channels_of_many_receivers {
         pub fn named_with_flows<T>(
             name: &'static str,
         ) -> (Sender<T, Tracked>, Receiver<T, Tracked>) {
-            linked(ValueName::Named(name), receiver_lib::unbounded())
+            linked(link(ValueName::Named(name)), receiver_lib::unbounded())
         }
 
         /// Makes a channel with a name and room for `bound` messages, which have flows.
@@ -371,17 +401,24 @@ macro_rules! channels_of_many_receivers {
             name: &'static str,
             bound: usize,
         ) -> (Sender<T, Tracked>, Receiver<T, Tracked>) {
-            linked(ValueName::Named(name), receiver_lib::bounded(bound))
+            limited(ValueName::Named(name), bound)
+        }
+
+        fn limited<T, F>(name: ValueName, bound: usize) -> (Sender<T, F>, Receiver<T, F>) {
+            let links = match bound {
+                0 => link_without_room(name),
+                _ => link(name),
+            };
+            linked(links, receiver_lib::bounded(bound))
         }
 
         fn linked<T, F>(
-            name: ValueName,
+            (sender_link, receiver_link): (SenderLink<Lanes>, ReceiverLink<Lanes>),
             (sender, receiver): (
                 InnerSender<Message<T, F>>,
                 receiver_lib::Receiver<Message<T, F>>,
             ),
         ) -> (Sender<T, F>, Receiver<T, F>) {
-            let (sender_link, receiver_link) = link(name);
             let sender = Sender {
                 inner: sender,
                 link: sender_link,
@@ -494,20 +531,6 @@ macro_rules! channels_of_many_receivers {
         }
 
         impl<T, F: Track> Receiver<T, F> {
-            /// Receives a message, and waits until there is one.
-            ///
-            /// # Errors
-            ///
-            /// Returns an error if the channel is empty and all senders are gone.
-            #[inline]
-            pub fn recv(&self) -> Result<T, RecvError> {
-                match self.try_recv() {
-                    Ok(message) => Ok(message),
-                    Err(TryRecvError::Disconnected) => Err($gone),
-                    Err(TryRecvError::Empty) => self.recv_blocked(receiver_lib::Receiver::recv),
-                }
-            }
-
             /// Receives a message, and waits until there is one, but no longer than until
             /// `deadline`.
             ///

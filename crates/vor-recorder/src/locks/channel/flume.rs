@@ -9,9 +9,9 @@ pub use ::flume::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 
-channels_of_many_receivers! {
-    "flume", "flume", ::flume, ::flume::Sender, RecvError::Disconnected
-}
+channels_of_many_receivers! { "flume", "flume", ::flume, ::flume::Sender }
+sends_by_trying! { Sender }
+receives_by_trying! { RecvError::Disconnected }
 
 /// The messages of a [`Receiver`] that were there at one moment. Made by [`Receiver::drain`].
 #[derive(Debug)]

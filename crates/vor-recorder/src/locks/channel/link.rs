@@ -24,10 +24,25 @@ pub(in crate::locks) struct ChannelInfo<R> {
     pub(in crate::locks) to_send: NamedSite,
     /// Receivers that are there. The last one to go sees the others gone (acquire and release).
     live_receivers: AtomicUsize,
+    /// Ends that wait, if the channel has no room. Relaxed: who misses one takes it for late.
+    waiting_senders: AtomicUsize,
+    waiting_receivers: AtomicUsize,
     /// Messages that were received.
     received: LastCount,
     _registration: Option<GaugeRegistration>,
 }
+
+/// A wait of an end for the other end. Its scope ends with it.
+#[must_use = "a wait lasts as long as it is held"]
+#[derive(Debug)]
+pub(in crate::locks) struct Wait<'a> {
+    _scope: Scope,
+    _waiting: Option<Waiting<'a>>,
+}
+
+/// An end of a channel without room that waits, which the other ends see.
+#[derive(Debug)]
+struct Waiting<'a>(&'a AtomicUsize);
 
 /// A sender's part of a channel.
 #[derive(Debug)]
@@ -61,10 +76,37 @@ fn linked<R: Received>(name: ValueName, hands_over: bool) -> (SenderLink<R>, Rec
         to_receive: NamedSite::new(TO_RECEIVE),
         to_send: NamedSite::new(TO_SEND),
         live_receivers: AtomicUsize::new(1),
+        waiting_senders: AtomicUsize::new(0),
+        waiting_receivers: AtomicUsize::new(0),
         received: LastCount::default(),
         _registration: (!cfg!(feature = "off")).then(|| metrics::register(info.clone())),
     });
     (SenderLink::new(&info), ReceiverLink { info })
+}
+
+impl<R> ChannelInfo<R> {
+    /// Shows the other ends that one waits, if the channel has no room.
+    fn shown<'a>(&self, waiting: &'a AtomicUsize) -> Option<Waiting<'a>> {
+        self.hands_over.then(|| {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            Waiting(waiting)
+        })
+    }
+}
+
+impl<'a> Wait<'a> {
+    fn begin(site: &NamedSite, name: ValueName, waiting: Option<Waiting<'a>>) -> Self {
+        Self {
+            _scope: begin_wait(site, name),
+            _waiting: waiting,
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl<R: Received> Gauge for ChannelInfo<R> {
@@ -127,9 +169,17 @@ impl<R: Received> SenderLink<R> {
         hands_over
     }
 
-    /// Opens the scope of a wait for room.
-    pub(in crate::locks) fn wait(&self) -> Scope {
-        begin_wait(&self.info.to_send, self.info.name)
+    /// Begins a wait for room.
+    pub(in crate::locks) fn wait(&self) -> Wait<'_> {
+        let waiting = self.info.shown(&self.info.waiting_senders);
+        Wait::begin(&self.info.to_send, self.info.name, waiting)
+    }
+
+    /// Returns whether a receiver waits or all are gone.
+    #[cfg(feature = "crossbeam")]
+    pub(in crate::locks) fn is_expected(&self) -> bool {
+        self.info.waiting_receivers.load(Ordering::Relaxed) != 0
+            || self.info.live_receivers.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -149,16 +199,28 @@ impl<R: Received> ReceiverLink<R> {
         }
     }
 
-    /// Opens the scope of a wait for a message.
-    pub(in crate::locks) fn wait(&self) -> Scope {
-        begin_wait(&self.info.to_receive, self.info.name)
+    /// Begins a wait for a message.
+    pub(in crate::locks) fn wait(&self) -> Wait<'_> {
+        let waiting = self.info.shown(&self.info.waiting_receivers);
+        Wait::begin(&self.info.to_receive, self.info.name, waiting)
+    }
+
+    /// Returns whether a sender waits or all are gone.
+    #[cfg(feature = "crossbeam")]
+    pub(in crate::locks) fn is_expected(&self) -> bool {
+        // The drain has a link of its own for a moment.
+        (0..LOOKS).any(|_| {
+            let receivers = self.info.live_receivers.load(Ordering::Relaxed);
+            self.info.waiting_senders.load(Ordering::Relaxed) != 0
+                || Arc::strong_count(&self.info) <= receivers
+        })
     }
 }
 
 impl ReceiverLink<Alone> {
     /// Opens the scope of a wait for a message, unless there is a message or there are no senders.
     #[inline(always)]
-    pub(in crate::locks) fn wait_for_message(&self) -> Option<Scope> {
+    pub(in crate::locks) fn wait_for_message(&self) -> Option<Wait<'_>> {
         if cfg!(feature = "off") || self.info.depth.has_message() {
             return None;
         }
@@ -168,7 +230,7 @@ impl ReceiverLink<Alone> {
     /// The same for a channel in which no message is counted.
     #[cold]
     #[inline(never)]
-    fn wait_unless_ready(&self) -> Option<Scope> {
+    fn wait_unless_ready(&self) -> Option<Wait<'_>> {
         // A sender counts a message some instructions after it put it into the channel, and the
         // drain has a link of its own for a moment.
         for _ in 0..LOOKS {
@@ -209,5 +271,39 @@ impl<R: Received> Drop for ReceiverLink<R> {
         if self.info.live_receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.info.depth.close();
         }
+    }
+}
+
+#[cfg(all(test, feature = "crossbeam", not(feature = "off")))]
+mod tests {
+    use super::*;
+    use crate::locks::channel::depth::Lanes;
+
+    #[test]
+    fn ends_are_expected_while_the_others_wait_or_are_gone() {
+        let (sender, receiver) = link_without_room::<Lanes>(ValueName::Named("jobs"));
+        let expected = || (sender.is_expected(), receiver.is_expected());
+        assert_eq!(expected(), (false, false));
+        let wait = sender.wait();
+        assert_eq!(expected(), (false, true));
+        drop(wait);
+        let wait = receiver.wait();
+        assert_eq!(expected(), (true, false));
+        drop(wait);
+        assert_eq!(expected(), (false, false));
+        let others = (sender.clone(), receiver.clone());
+        drop(sender);
+        assert!(!receiver.is_expected());
+        drop(others);
+        assert!(receiver.is_expected());
+    }
+
+    #[test]
+    fn no_wait_for_room_is_seen() {
+        let (sender, receiver) = link::<Lanes>(ValueName::Named("jobs"));
+        let _wait = sender.wait();
+        assert!(!receiver.is_expected());
+        drop(receiver);
+        assert!(sender.is_expected());
     }
 }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The standard library's channels have one receiver, so the count says whether there is a message,
-//! and `recv` tries nothing before it.
+//! and `recv` tries nothing before it. Crossbeam's channels say it themselves: see `by_deadline`.
 //!
 //! The items here are those of [`std::sync::mpsc`].
 //!

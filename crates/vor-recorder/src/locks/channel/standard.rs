@@ -8,10 +8,9 @@ use std::time::Duration;
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
 use super::depth::Alone;
-use super::link::{ReceiverLink, SenderLink, link, link_without_room};
+use super::link::{ReceiverLink, SenderLink, Wait, link, link_without_room};
 use super::message::{Message, Track, Tracked, Untracked};
 use crate::hot::named_site::ValueName;
-use crate::hot::scope::Scope;
 
 /// The sending end of an unbounded channel, with the interface of [`std::sync::mpsc::Sender`].
 /// Sending never blocks, so it opens no scope.
@@ -24,6 +23,7 @@ blocking_sender! {
     /// The sending end of a bounded channel, with the interface of [`std::sync::mpsc::SyncSender`].
     SyncSender, std::sync::mpsc::SyncSender, Alone
 }
+sends_by_trying! { SyncSender }
 
 receiver! {
     /// The receiving end of a channel, with the interface of [`std::sync::mpsc::Receiver`].
@@ -191,11 +191,11 @@ impl<T, F: Track> Receiver<T, F> {
 /// Closes the scope of a wait that `received` has ended.
 #[cold]
 #[inline(never)]
-fn end_wait<T, F: Track>(scope: Option<Scope>, received: &Result<Message<T, F>, RecvError>) {
+fn end_wait<T, F: Track>(wait: Option<Wait<'_>>, received: &Result<Message<T, F>, RecvError>) {
     if let Ok(message) = received {
         message.end_wait();
     }
-    drop(scope);
+    drop(wait);
 }
 
 cloned_with_the_link! { Sender }

@@ -29,8 +29,16 @@ pub use crossbeam_channel::{
 };
 
 channels_of_many_receivers! {
-    "crossbeam_channel", "crossbeam", ::crossbeam_channel, ::crossbeam_channel::Sender, RecvError
+    "crossbeam_channel", "crossbeam", ::crossbeam_channel, ::crossbeam_channel::Sender
 }
+
+// No deadline can be made without a clock.
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+mod by_deadline;
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+sends_by_trying! { Sender }
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+receives_by_trying! { RecvError }
 
 impl<T, F: Track> std::iter::FusedIterator for Iter<'_, T, F> {}
 impl<T, F: Track> std::iter::FusedIterator for IntoIter<T, F> {}
