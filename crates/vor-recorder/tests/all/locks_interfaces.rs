@@ -133,7 +133,11 @@ const PAIRS: &[Pair] = &[
         package: "crossbeam-channel",
         file: "channel.rs",
         types: &["Sender", "Receiver"],
-        ours: &["channel/ends.rs", "channel/crossbeam.rs"],
+        ours: &[
+            "channel/ends.rs",
+            "channel/crossbeam/by_deadline.rs",
+            "channel/crossbeam/mod.rs",
+        ],
         missing: &[],
     },
     Pair {
