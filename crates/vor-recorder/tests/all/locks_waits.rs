@@ -611,6 +611,8 @@ fn a_holder_without_a_scope_or_with_too_many_is_named_without_one() {
             let _guard = LOCK.lock().unwrap();
             locked.send(()).unwrap();
             until_waits_are_open("wait: deep", 1);
+            // The waiter looks for the holder just after its scope opened.
+            let_others_wait();
         });
         is_locked.recv().unwrap();
         *LOCK.lock().unwrap() += 1;
