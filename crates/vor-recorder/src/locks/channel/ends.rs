@@ -249,7 +249,10 @@ macro_rules! sends_by_trying {
 
 /// Declares `recv` of a receiver, which tries to receive before it waits. `$gone` is the error if
 /// there will be no message.
-#[cfg(any(feature = "crossbeam", feature = "flume"))]
+#[cfg(any(
+    feature = "flume",
+    all(feature = "crossbeam", target_arch = "wasm32", target_os = "unknown")
+))]
 macro_rules! receives_by_trying {
     ($gone:expr) => {
         impl<T, F: Track> Receiver<T, F> {
