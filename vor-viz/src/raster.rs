@@ -262,14 +262,13 @@ fn mixed_uv(corners: &[Vertex; 3], weights: [f32; 3]) -> Pos2 {
 }
 
 fn mixed_color(corners: &[Vertex; 3], weights: [f32; 3]) -> Color32 {
-    let mut mixed = [0.0; 4];
-    for (corner, weight) in corners.iter().zip(weights) {
-        for (sum, channel) in mixed.iter_mut().zip(corner.color.to_array()) {
-            *sum += f32::from(channel) * weight;
-        }
-    }
-    let [r, g, b, a] = mixed.map(|channel| channel.round() as u8);
-    Color32::from_rgba_premultiplied(r, g, b, a)
+    let colors = [corners[0].color, corners[1].color, corners[2].color];
+    by_channel(|i| {
+        let sum = f32::from(colors[0][i]) * weights[0]
+            + f32::from(colors[1][i]) * weights[1]
+            + f32::from(colors[2][i]) * weights[2];
+        sum.round() as u8
+    })
 }
 
 /// Returns the texture's colour at a position from 0 to 1 in both directions.
@@ -302,7 +301,7 @@ fn sample(texture: &Texture, uv: Pos2) -> Color32 {
         texel(left, top + 1),
         texel(left + 1, top + 1),
     ];
-    if near.iter().all(|&color| color == near[0]) {
+    if near[0] == near[1] && near[0] == near[2] && near[0] == near[3] {
         return near[0];
     }
     let parts = [
@@ -311,23 +310,20 @@ fn sample(texture: &Texture, uv: Pos2) -> Color32 {
         (1.0 - right_part) * bottom_part,
         right_part * bottom_part,
     ];
-    let channel = |i: usize| {
-        let sum: f32 = near
-            .iter()
-            .zip(parts)
-            .map(|(color, part)| f32::from(color[i]) * part)
-            .sum();
+    by_channel(|i| {
+        let sum = f32::from(near[0][i]) * parts[0]
+            + f32::from(near[1][i]) * parts[1]
+            + f32::from(near[2][i]) * parts[2]
+            + f32::from(near[3][i]) * parts[3];
         sum.round() as u8
-    };
-    Color32::from_rgba_premultiplied(channel(0), channel(1), channel(2), channel(3))
+    })
 }
 
 fn multiply(a: Color32, b: Color32) -> Color32 {
     if b == Color32::WHITE {
         return a;
     }
-    let channel = |i: usize| ((u32::from(a[i]) * u32::from(b[i]) + 127) / 255) as u8;
-    Color32::from_rgba_premultiplied(channel(0), channel(1), channel(2), channel(3))
+    by_channel(|i| ((u32::from(a[i]) * u32::from(b[i]) + 127) / 255) as u8)
 }
 
 fn over(under: Color32, color: Color32) -> Color32 {
@@ -335,10 +331,13 @@ fn over(under: Color32, color: Color32) -> Color32 {
         return color;
     }
     let left = u32::from(255 - color.a());
-    let channel = |i: usize| {
+    by_channel(|i| {
         let sum = u32::from(color[i]) + (u32::from(under[i]) * left + 127) / 255;
         sum.min(255) as u8
-    };
+    })
+}
+
+fn by_channel(channel: impl Fn(usize) -> u8) -> Color32 {
     Color32::from_rgba_premultiplied(channel(0), channel(1), channel(2), channel(3))
 }
 
