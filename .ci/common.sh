@@ -153,6 +153,7 @@ joined() {
         say "${beside_names[number]}"
         cat "$beside_logs/$number"
     done
+    beside_ids=() beside_names=()
     [ ${#failed[@]} = 0 ] || fail "${failed[*]}"
 }
 

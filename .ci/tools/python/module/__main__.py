@@ -15,6 +15,9 @@ from .report import Failed, skip
 from .tools import Tools
 from .wheels import Wheels
 
+# Suites that run at a time. Tests wait half of their time, and the builds beside them do not.
+SUITES = 2
+
 
 def main():
     # So that `finally` ends the commands.
@@ -52,18 +55,21 @@ def _check_installed(folder, tools, found, tasks):
     wheels = Wheels(folder / "wheels", tools)
     builder = Builder(tools, wheels, found.values(), folder / "free-threaded.log")
     tasks.append(Task("wheels and installations", builder.run))
-    try:
-        for version, python in found.items():
+    slots = threading.Semaphore(SUITES)
+
+    def check(version, python):
+        with slots:
             environment = suite.check(tools, wheels, version, python)
-            if version == "3.13" and environment:
-                tasks.append(Task("types", lints.check_types, environment))
+        if version == "3.13" and environment:
+            lints.check_types(environment)
+
+    def check_free_threaded():
         if python := builder.free_threaded():
-            suite.check(tools, wheels, "free-threaded", python)
-    except Failed as error:
-        # A wheel that is missing has its reason in the output of the builder.
-        if wheels.failed:
-            commands.join_all(tasks)
-        raise error
+            check("free-threaded", python)
+
+    for version, python in found.items():
+        tasks.append(Task(f"CPython {version}", check, version, python))
+    tasks.append(Task("CPython without a lock", check_free_threaded))
 
 
 class Builder:
