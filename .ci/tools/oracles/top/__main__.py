@@ -21,10 +21,12 @@ PARSE_S = number("100 µs")
 
 @contextlib.contextmanager
 def program(watched, **variables):
-    """Runs the example until the end of the block."""
+    """Runs the example, which listens, until the end of the block."""
     env = plain_env() | variables
-    process = subprocess.Popen([watched, "600"], env=env, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([watched, "600"], env=env, stdout=subprocess.PIPE, text=True)
     try:
+        said = process.stdout.readline()
+        expect(said.startswith("watch me"), f"the example does not listen: {said}")
         yield process
     finally:
         process.terminate()
