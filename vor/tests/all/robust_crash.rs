@@ -186,6 +186,104 @@ fn a_signal_from_outside() {
     crash(test_name!(), end, SIGSEGV, 1);
 }
 
+/// Sends a signal to a thread of this process, as another process might.
+#[cfg(target_os = "linux")]
+fn send_to(thread: &str, signal: i32) {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let is_it = |task: &std::path::PathBuf| {
+        let name = std::fs::read_to_string(task.join("comm"));
+        name.is_ok_and(|name| name.trim() == thread)
+    };
+    let task = (tasks.map(|task| task.unwrap().path()))
+        .find(is_it)
+        .unwrap();
+    let task: i32 = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    // SAFETY: all zeros are valid information, which lives across the call.
+    let sent = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        info.si_signo = signal;
+        info.si_code = libc::SI_QUEUE;
+        let own = libc::getpid();
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            own,
+            task,
+            signal,
+            &raw const info,
+        )
+    };
+    assert_eq!(sent, 0);
+}
+
+/// The runtime's handler takes the signal that comes again, and lets the next one end the process.
+#[cfg(target_os = "linux")]
+fn end_by_next_signal() {
+    for _ in 0..10 {
+        // SAFETY: raising a signal touches no memory.
+        unsafe { libc::raise(SIGSEGV) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_to_the_thread_that_writes_the_note() {
+    fn end() {
+        send_to("vor-crash", SIGSEGV);
+        end_by_next_signal();
+    }
+    crash(test_name!(), end, SIGSEGV, 1);
+}
+
+/// Nothing else sends a signal, so the process ends only if this one comes again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_to_a_thread_of_vor_comes_again() {
+    let test = test_name!();
+    if role().is_some() {
+        // SAFETY: the handler has the C signature and calls nothing that a handler may not.
+        unsafe { libc::signal(SIGSEGV, mine as *const () as usize) };
+        return work_and(|| {
+            send_to("vor-crash", SIGSEGV);
+            std::thread::sleep(Duration::from_secs(20));
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&mut child(test, "child", folder.path()));
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    check(folder.path(), 1);
+}
+
+/// The worker writes most of the time, so most of the signals interrupt it there.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_to_the_thread_that_writes_the_capture() {
+    const ROUNDS: usize = 5;
+    let test = test_name!();
+    if role().is_some() {
+        vor::Config::new()
+            .capture(folder().join("run.vor"))
+            .drain_interval(Duration::from_millis(1))
+            .enable();
+        std::thread::spawn(|| {
+            loop {
+                vor::profile_scope!("busy");
+            }
+        });
+        vor::profile_scope!("last thing");
+        std::thread::sleep(Duration::from_millis(100));
+        send_to("vor-drain", SIGSEGV);
+        end_by_next_signal();
+    }
+    for _ in 0..ROUNDS {
+        let folder = tempfile::tempdir().unwrap();
+        let output = run(&mut child(test, "child", folder.path()));
+        assert_eq!(output.status.signal(), Some(SIGSEGV), "{output:?}");
+        let open = open_in(&captures(folder.path())[0]);
+        let is_main = |(_, scopes): &(String, Vec<String>)| *scopes == ["last thing"];
+        assert!(open.iter().any(is_main), "{open:?}");
+    }
+}
+
 /// The stack is used up, and the handler runs on its own stack of about 8 KiB. The runtime's
 /// handler, which was installed before, reports the overflow and aborts.
 #[test]

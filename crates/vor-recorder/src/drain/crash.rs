@@ -2,7 +2,7 @@
 //!
 //! A note of open scopes must not allocate, nor wait for anything that the ending thread may hold.
 //! So everything it needs is ready: the capture's file descriptor, the checksums' seed, the next
-//! sequence number, and buffers. One flag determines which thread may write; its holder has a
+//! sequence number, and buffers. One word names the thread that may write, which has a
 //! [`WriteGuard`]. The capture's sink holds it while it encodes and writes, and a note while it is
 //! being written.
 //!
@@ -10,8 +10,9 @@
 //!   of threads and sites and never waits for the engine, so the sink gets its turn when the note
 //!   is written. If a note has not ended within [`MAX_NOTE_TIME`], its thread has stopped in the
 //!   middle. The sink then fails, which is reported.
-//! - A note tries for a tenth of a second, because the ending thread may be the sink's, in the
-//!   middle of a write. If the note of a panic fails, stderr reports it.
+//! - A note tries for a limited time, because the ending thread may be the sink's, in the middle of
+//!   a write: for a tenth of a second at a panic, which the program may survive, and for half a
+//!   second at a crash. If the note of a panic fails, stderr reports it.
 //!
 //! A note consists of declarations of the threads and sites that it names, which may not be in the
 //! file yet, and one record of open scopes per thread. The sink then continues after them.
@@ -33,32 +34,35 @@ use crate::clock;
 use crate::hot::{callsite, thread};
 use crate::os::{report, signals};
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32};
+use crate::sync::global::{AtomicU32, AtomicU64};
 
 /// Most panics that leave a note; a program that panics all the time must not fill its disk.
 const MAX_PANIC_NOTES: u32 = 16;
-/// How many times a note tries to get the flag or a list, and how long it waits between two tries.
+/// How many times a note tries to get the file or a list, and how long it waits between two tries.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
+/// How many times the note of a crash tries to get the file. On an overloaded machine, the sink may
+/// write for hundreds of milliseconds.
+const CRASH_TRIES: u32 = 500;
 /// How long the sink waits for a note that another thread writes.
 const MAX_NOTE_TIME: Duration = Duration::from_secs(10);
 /// How long a note waits for a pipe whose reader is not reading.
 const PIPE_WAIT: Duration = Duration::from_millis(100);
 
-/// Whether a thread has the right to write the file and use [`SHARED`]. Taken by an exchange
-/// (acquire), released by a store (release).
-static LOCKED: AtomicBool = AtomicBool::new(false);
-/// The process that owns the capture; 0 if there is none. Written with `LOCKED` taken. Read by
-/// notes, which then take it.
+/// The thread that has the right to write the file and use [`SHARED`]; 0 if there is none. Taken by
+/// an exchange (acquire), released by a store (release). Read by a handler on the same thread.
+static WRITER: AtomicU64 = AtomicU64::new(0);
+/// The process that owns the capture; 0 if there is none. Written by the `WRITER`. Read by notes,
+/// which then become the `WRITER`.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The process that last used `LOCKED`. Exchanged by `watch`, under the lock of the settings.
+/// The process that last used `WRITER`. Exchanged by `watch`, under the lock of the settings.
 static OF_PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Number of notes at panics. Counted by the panicking threads, relaxed.
 static PANIC_NOTES: AtomicU32 = AtomicU32::new(0);
 
 struct Shared(UnsafeCell<Option<Note>>);
 
-// SAFETY: only the thread that has taken LOCKED accesses the cell.
+// SAFETY: only the thread that WRITER names accesses the cell.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(UnsafeCell::new(None));
@@ -80,16 +84,11 @@ pub(crate) struct WriteGuard(());
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {
-        LOCKED.store(false, Ordering::Release);
+        WRITER.store(0, Ordering::Release);
     }
 }
 
 impl WriteGuard {
-    /// Takes the right for a note, if it becomes free soon.
-    pub(crate) fn try_take() -> Option<Self> {
-        Self::take_within(TRIES)
-    }
-
     /// Takes the right for the sink, and waits for the end of any note.
     pub(crate) fn wait() -> io::Result<Self> {
         let pauses = MAX_NOTE_TIME.as_millis() / PAUSE.as_millis();
@@ -99,10 +98,12 @@ impl WriteGuard {
         })
     }
 
+    /// Takes the right for a note, if it becomes free within a number of tries.
     fn take_within(tries: u32) -> Option<Self> {
+        let this = signals::this_thread();
         for _ in 0..tries {
-            if LOCKED
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            if WRITER
+                .compare_exchange(0, this, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
                 return Some(Self(()));
@@ -162,8 +163,8 @@ pub(crate) fn watch_memory(signals: bool) {
 
 fn begin(note: Option<Note>, signals: bool) {
     if OF_PROCESS.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
-        // A thread of the parent may have taken the flag before the fork.
-        LOCKED.store(false, Ordering::Release);
+        // A thread of the parent may have been writing at the fork.
+        WRITER.store(0, Ordering::Release);
     }
     match WriteGuard::wait() {
         Ok(mut guard) => {
@@ -185,6 +186,11 @@ pub(super) fn is_watching() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }
 
+/// Returns whether this thread has a [`WriteGuard`]. May be called in a handler.
+pub(super) fn is_writing() -> bool {
+    WRITER.load(Ordering::Relaxed) == signals::this_thread()
+}
+
 /// Writes no more notes to this file.
 pub(crate) fn forget(file: libc::c_int) {
     if let Ok(mut guard) = WriteGuard::wait()
@@ -199,7 +205,7 @@ pub(crate) fn forget(file: libc::c_int) {
 /// Writes a note at a panic.
 pub(super) fn note_panic() {
     let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MAX_PANIC_NOTES;
-    if is_due && !append() && !thread::is_busy() {
+    if is_due && !append(TRIES) && !thread::is_busy() {
         report::line(
             "the open scopes at this panic are not in the capture: \
              another thread is writing to it",
@@ -207,13 +213,18 @@ pub(super) fn note_panic() {
     }
 }
 
+/// Writes a note at a crash, if it can.
+pub(super) fn note_crash() {
+    append(CRASH_TRIES);
+}
+
 /// Appends the open scopes to the capture. Returns whether that succeeded or there is no capture.
-pub(super) fn append() -> bool {
+fn append(tries: u32) -> bool {
     // A child of a fork has its parent's file until it opens its own.
     if !is_watching() {
         return true;
     }
-    let Some(mut guard) = WriteGuard::try_take() else {
+    let Some(mut guard) = WriteGuard::take_within(tries) else {
         return false;
     };
     let Some(note) = guard.note() else {

@@ -11,6 +11,10 @@
 //! without vor. The handlers are restored because the previous one may abort. The frame of that
 //! second signal would not fit beside the first on the signal stack.
 //!
+//! Another process may send the signal of a crash, and the system chooses the thread that takes it.
+//! `vor-crash` and the thread that is writing the capture must continue, or there is no record. Then
+//! `vor-crash` sends the signal again afterwards ([`POSTPONED`]).
+//!
 //! **A signal from outside** finishes the sinks that write files, as at an exit, and then has its
 //! default effect. Its handler is installed only if the program leaves the signal to the system. So
 //! it is not installed if the program handles or ignores the signal, nor in the first process of a
@@ -69,6 +73,11 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 /// The signal of the crash. Written by its handler before the request, read by `vor-crash` after
 /// it.
 static SIGNAL: AtomicU32 = AtomicU32::new(0);
+/// A signal that `vor-crash` sends again after the record of open scopes; 0 if there is none. Set by
+/// a handler, and taken by it or by `vor-crash`, all sequentially consistent.
+static POSTPONED: AtomicU32 = AtomicU32::new(0);
+/// The thread `vor-crash`. Written by it, and read by a handler on it.
+static CRASH_THREAD: AtomicU64 = AtomicU64::new(0);
 static CRASH: Request = Request::new();
 static END: Request = Request::new();
 /// Whether the thread that took the signal continues, so that `vor-crash` ends the process. Set by
@@ -152,6 +161,7 @@ pub(super) fn install() {
         CRASH.forget();
         END.forget();
         THREAD_CONTINUES.store(false, Ordering::Relaxed);
+        POSTPONED.store(0, Ordering::Relaxed);
         start_thread();
     }
     static ONCE: Once = Once::new();
@@ -234,14 +244,16 @@ fn start_thread() {
     }
     let run = move || {
         thread::stay_silent();
+        CRASH_THREAD.store(signals::this_thread(), Ordering::Relaxed);
         let mut byte = 0_u8;
         loop {
             // SAFETY: `byte` has room for the one requested byte.
             match unsafe { libc::read(requests, (&raw mut byte).cast(), 1) } {
                 1 if byte == NOTE => {
-                    crash::append();
+                    crash::note_crash();
                     dump_at_crash();
                     CRASH.be_done();
+                    send_postponed();
                 }
                 1 => end(libc::c_int::from(byte)),
                 -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
@@ -311,6 +323,42 @@ fn restore_crash_handlers() {
     }
 }
 
+/// The values of `si_code` for a signal that a process sent by `kill` or `sigqueue`: Linux's
+/// asm-generic/siginfo.h, macOS's sys/signal.h.
+const SENT: [libc::c_int; 2] = if cfg!(target_vendor = "apple") {
+    [0x1_0001, 0x1_0002]
+} else {
+    [0, -1]
+};
+
+/// Returns whether a handler must return for the record of open scopes to be written, which it may
+/// do, since the interrupted code did not cause the signal.
+fn must_continue(signal: libc::c_int, info: *const libc::siginfo_t) -> bool {
+    (crash::is_writing() || CRASH_THREAD.load(Ordering::Relaxed) == signals::this_thread())
+        // A handler that the program installed later may call this one without `info`.
+        && is_installed(signal, on_crash)
+        // SAFETY: the system called the handler, so `info` lives as long as the call.
+        && SENT.contains(&unsafe { (*info).si_code })
+}
+
+/// Has `vor-crash` send the signal again after the record of open scopes. Returns false if that was
+/// written before.
+fn postpone(signal: libc::c_int) -> bool {
+    POSTPONED.store(signal as u32, Ordering::SeqCst);
+    // If `vor-crash` looked before, the request is done.
+    !(CRASH.is_done() && POSTPONED.swap(0, Ordering::SeqCst) != 0)
+}
+
+/// Sends the signal that a handler postponed to the previous handlers.
+fn send_postponed() {
+    let signal = POSTPONED.swap(0, Ordering::SeqCst);
+    if signal != 0 {
+        restore_crash_handlers();
+        // SAFETY: neither call touches memory.
+        unsafe { libc::kill(libc::getpid(), signal as libc::c_int) };
+    }
+}
+
 /// Ends the process by a signal, inside the signal's handler. The signal is blocked until the
 /// handler returns, and then has its default effect.
 fn raise_default(signal: libc::c_int) {
@@ -326,6 +374,9 @@ extern "C" fn on_crash(signal: libc::c_int, info: *mut libc::siginfo_t, context:
     if crash::is_watching() {
         SIGNAL.store(signal as u32, Ordering::Relaxed);
         CRASH.make(NOTE);
+        if must_continue(signal, info) && postpone(signal) {
+            return;
+        }
         CRASH.wait(CRASH_WAIT, || false);
     }
     restore_crash_handlers();

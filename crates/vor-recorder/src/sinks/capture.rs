@@ -749,8 +749,7 @@ mod tests {
                 sites: vec![SiteId(1); 3]
             })]
         });
-        let guard = crash::WriteGuard::try_take();
-        assert!(guard.is_some());
+        let guard = crash::WriteGuard::wait()?;
         let note = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(400));
             drop(guard);
