@@ -297,6 +297,12 @@ pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u
 
 /// Makes a capture with every kind of record, and with every way to store a block of spans.
 pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
+    // The second frame has groups of 256, the others shorter ones.
+    every_kind_of(seed, [40, 700, 40, 40], close)
+}
+
+/// Makes a capture with every kind of record, and frames with about so many spans.
+pub fn every_kind_of(seed: u64, spreads: [usize; 4], close: bool) -> Vec<u8> {
     let mut random = Random(seed);
     let mut catalog = catalog();
     catalog.machine = Arc::new(filled!(MachineInfo {
@@ -330,10 +336,8 @@ pub fn every_kind(seed: u64, close: bool) -> Vec<u8> {
         &mut bytes,
     );
     let mut now = 2000;
-    for index in 0..4 {
+    for (index, spread) in (0..).zip(spreads) {
         let start_ticks = now;
-        // The second frame has groups of 256, the others shorter ones.
-        let spread = if index == 1 { 700 } else { 40 };
         let mut threads = vec![
             thread_batch(&mut random, 0, spread, &mut now),
             flat_batch(&mut random, 1, spread / 2, &mut now),

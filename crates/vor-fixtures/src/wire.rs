@@ -24,47 +24,73 @@ impl<'a> Field<'a> {
     }
 }
 
-fn varint(bytes: &mut &[u8]) -> u64 {
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..70).step_by(7) {
-        let (&byte, rest) = bytes.split_first().expect("a varint");
-        *bytes = rest;
+        let byte = *bytes.split_off_first()?;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return value;
+            return Some(value);
         }
     }
-    panic!("a varint of more than ten bytes");
+    None
 }
 
-/// Returns the fields of a message.
-pub fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+/// Returns the fields of a message; `None` if the bytes are none.
+pub fn try_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
-        let key = varint(&mut bytes);
+        let key = varint(&mut bytes)?;
         let field = match key & 7 {
-            0 => Field::Varint(varint(&mut bytes)),
-            1 => {
-                let (number, rest) = bytes.split_first_chunk().expect("8 bytes");
-                bytes = rest;
-                Field::Fixed(u64::from_le_bytes(*number))
-            }
-            5 => {
-                let (number, rest) = bytes.split_first_chunk().expect("4 bytes");
-                bytes = rest;
-                Field::Fixed(u64::from(u32::from_le_bytes(*number)))
-            }
+            0 => Field::Varint(varint(&mut bytes)?),
+            1 => Field::Fixed(u64::from_le_bytes(
+                bytes.split_off(..8)?.try_into().expect("8 bytes"),
+            )),
+            5 => Field::Fixed(u64::from(u32::from_le_bytes(
+                bytes.split_off(..4)?.try_into().expect("4 bytes"),
+            ))),
             2 => {
-                let length = varint(&mut bytes) as usize;
-                let (field, rest) = bytes.split_at(length);
-                bytes = rest;
-                Field::Bytes(field)
+                let length = varint(&mut bytes)?.try_into().ok()?;
+                Field::Bytes(bytes.split_off(..length)?)
             }
-            other => panic!("wire type {other}"),
+            _ => return None,
         };
         fields.push((key >> 3, field));
     }
-    fields
+    Some(fields)
+}
+
+/// Returns the fields of a message.
+pub fn fields(bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    try_fields(bytes).expect("a message of protobuf")
+}
+
+/// Lists the fields of a message, one per line, each with the numbers of the fields around it.
+pub fn listing(bytes: &[u8]) -> String {
+    let mut lines = String::new();
+    list(&fields(bytes), "", &mut lines);
+    lines
+}
+
+fn list(fields: &[(u64, Field<'_>)], around: &str, lines: &mut String) {
+    for (number, field) in fields {
+        let path = format!("{around}{number}");
+        let value = match field {
+            Field::Varint(value) | Field::Fixed(value) => value.to_string(),
+            Field::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if !text.contains(char::is_control) => format!("{text:?}"),
+                _ => match try_fields(bytes) {
+                    Some(inner) if inner.iter().all(|(number, _)| *number > 0) => {
+                        lines.push_str(&format!("{path} {{\n"));
+                        list(&inner, &format!("{path}."), lines);
+                        continue;
+                    }
+                    _ => format!("{bytes:02x?}"),
+                },
+            },
+        };
+        lines.push_str(&format!("{path} = {value}\n"));
+    }
 }
 
 /// Returns the value of the only field with a number, or 0.

@@ -5,6 +5,7 @@ mod csv;
 #[cfg(feature = "firefox")]
 mod firefox;
 mod full_disk;
+mod golden;
 #[cfg(feature = "parquet")]
 mod parquet_dataset;
 #[cfg(feature = "parquet")]
