@@ -55,6 +55,13 @@ mod tests {
     }
 
     #[test]
+    fn characters_with_a_short_escape_have_it() {
+        let mut out = Vec::new();
+        push_json_str(&mut out, "\"\\\n\t\r\u{1f}ä");
+        assert_eq!(out, r#""\"\\\n\t\r\u001fä""#.as_bytes());
+    }
+
+    #[test]
     fn json_strings_read_back() {
         let text: String = (0..0x180).filter_map(char::from_u32).collect();
         for text in ["", &text, "\u{2028}🦀\"\\"] {

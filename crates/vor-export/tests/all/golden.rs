@@ -20,7 +20,7 @@ use vor_capture::sink::FrameSink;
 use vor_export::chrome::ChromeExporter;
 use vor_export::collapsed::CollapsedExporter;
 use vor_export::csv::{MetricsCsv, SpanCsv};
-use vor_export::perfetto::PerfettoExporter;
+use vor_export::perfetto::{CounterUnit, PerfettoExporter};
 use vor_export::samply::SamplyExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 use vor_fixtures::captures::every_kind_of;
@@ -39,7 +39,13 @@ fn export(sink: &mut dyn FrameSink) {
         match event {
             Event::Batch(mut batch) => {
                 // A span as long as time itself tests decoders, and would fill a profile.
-                (batch.threads).retain(|thread| !thread.duration_ticks.contains(&u64::MAX));
+                for thread in &mut batch.threads {
+                    if thread.duration_ticks.contains(&u64::MAX) {
+                        thread.start_ticks.clear();
+                        thread.duration_ticks.clear();
+                        thread.sites.clear();
+                    }
+                }
                 sink.accept_batch(&batch).unwrap();
             }
             Event::Frame(recovered) => sink.accept_frame(&recovered.frame).unwrap(),
@@ -83,6 +89,40 @@ fn a_perfetto_trace() {
     let mut exporter = PerfettoExporter::new(Vec::new());
     export(&mut exporter);
     compare("perfetto.txt", &listing(&exporter.into_inner()));
+}
+
+#[test]
+fn counters_of_a_program_in_a_perfetto_trace() {
+    let bytes = capture();
+    let mut reader = Reader::new(bytes.as_slice()).unwrap();
+    while reader.next_event().unwrap().is_some() {}
+    let catalog = Arc::new(reader.catalog().unwrap().clone());
+    let mut first = PerfettoExporter::new(Vec::new());
+    assert_eq!(first.next_sequence(), 1);
+    first.start(&catalog).unwrap();
+    let units = [
+        CounterUnit::None,
+        CounterUnit::TimeNs,
+        CounterUnit::SizeBytes,
+        CounterUnit::Custom("%".into()),
+    ];
+    let mut second = PerfettoExporter::with_sequences_from(Vec::new(), first.next_sequence());
+    second.start(&catalog).unwrap();
+    assert!(second.next_sequence() > first.next_sequence());
+    let mut files = Vec::new();
+    for exporter in [&mut first, &mut second] {
+        for (number, unit) in units.iter().enumerate() {
+            let (fixed, summed) = (format!("value {number}"), format!("sum {number}"));
+            let fixed = exporter.add_counter(&fixed, unit, 1 << number);
+            let summed = exporter.add_incremental_counter(&summed, unit, 1);
+            exporter.put_counter(fixed, 2_000 + number as u64, 0.5);
+            exporter.put_counter(fixed, 2_000, f64::NAN);
+            exporter.put_integer_counter(summed, 3_000 + number as u64, -7);
+        }
+        files.extend(exporter.take_bytes());
+        assert!(exporter.take_bytes().is_empty());
+    }
+    compare("perfetto_counters.txt", &listing(&files));
 }
 
 #[test]
@@ -157,14 +197,45 @@ fn a_firefox_profile() {
 }
 
 #[cfg(feature = "pprof")]
-#[test]
-fn a_pprof_profile() {
+fn unzipped(bytes: &[u8]) -> Vec<u8> {
     use std::io::Read as _;
-    let mut exporter = vor_export::pprof::PprofExporter::new(Vec::new()).label("n");
-    export(&mut exporter);
     let mut profile = Vec::new();
-    flate2::read::GzDecoder::new(exporter.into_inner().as_slice())
+    flate2::read::GzDecoder::new(bytes)
         .read_to_end(&mut profile)
         .unwrap();
-    compare("pprof.txt", &listing(&profile));
+    profile
+}
+
+#[cfg(feature = "pprof")]
+#[test]
+fn a_pprof_profile() {
+    let mut exporter = vor_export::pprof::PprofExporter::new(Vec::new()).label("n");
+    export(&mut exporter);
+    assert_eq!(exporter.dropped_spans(), 6);
+    compare("pprof.txt", &listing(&unzipped(&exporter.into_inner())));
+}
+
+#[cfg(feature = "pprof")]
+#[test]
+fn heaps_as_pprof_profiles() {
+    use vor_export::pprof::HeapPprof as _;
+    let bytes = capture();
+    let mut reader = Reader::new(bytes.as_slice()).unwrap();
+    let mut heaps = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Heap(heap) = event {
+            heaps.push(heap);
+        }
+    }
+    let mut files = vec![Vec::new(); 4];
+    heaps[0].write_pprof(&mut files[0]).unwrap();
+    heaps[1].write_pprof(&mut files[1]).unwrap();
+    heaps[2]
+        .write_pprof_since(&heaps[0], &mut files[2])
+        .unwrap();
+    let off = vor_capture::model::heap::HeapSnapshot::default();
+    off.write_pprof(&mut files[3]).unwrap();
+    let profiles: Vec<_> = files.iter().map(|file| unzipped(file)).collect();
+    let listings: Vec<_> = profiles.iter().map(|profile| listing(profile)).collect();
+    compare("pprof_heaps.txt", &listings.join("\n"));
 }

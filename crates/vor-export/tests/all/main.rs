@@ -14,5 +14,6 @@ mod perfetto;
 mod perfetto_scheduler;
 #[cfg(feature = "pprof")]
 mod pprof;
+mod sinks;
 mod stacks;
 mod views;
