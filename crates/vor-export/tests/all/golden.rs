@@ -1,7 +1,7 @@
-//! What every exporter writes for one capture with all kinds of records, as it was when other
-//! programs last read it: `.ci/oracle-*` has them judge the formats.
+//! Every exporter writes one capture with all kinds of records as before. `.ci/oracle-*` has other
+//! programs judge the formats; these files show each change of a byte.
 //!
-//! `UPDATE_GOLDEN=1` writes the files of `tests/golden` anew, whose difference is then to be read.
+//! `UPDATE_GOLDEN=1` writes the files of `tests/golden` anew. Read their difference then.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,4 @@
-//! What exporters ask for, what they write before their end, and what programs use of them
-//! directly.
+//! Exporters ask for no more than they need, and write all they have when they are flushed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
