@@ -189,14 +189,17 @@ fn a_signal_from_outside() {
 /// Sends a signal to a thread of this process, as another process might.
 #[cfg(target_os = "linux")]
 fn send_to(thread: &str, signal: i32) {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let is_it = |task: &std::path::PathBuf| {
         let name = std::fs::read_to_string(task.join("comm"));
         name.is_ok_and(|name| name.trim() == thread)
     };
-    let task = (tasks.map(|task| task.unwrap().path()))
-        .find(is_it)
-        .unwrap();
+    // A thread names itself when it starts.
+    let mut tries = (0..1000).filter_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        tasks.map(|task| task.unwrap().path()).find(is_it)
+    });
+    let task = tries.next().unwrap();
     let task: i32 = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
     // SAFETY: all zeros are valid information, which lives across the call.
     let sent = unsafe {
