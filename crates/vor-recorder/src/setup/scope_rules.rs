@@ -150,9 +150,9 @@ fn each_mode_does_what_it_says() {
     assert_eq!(numbers(&states, "inner")[1..], [20, 10]);
     assert_eq!(numbers(&states, "named")[1..], [20, 10]);
     assert_eq!(numbers(&states, "outer")[1..], [10, 10]);
-    // With a coarse clock, some of them are shorter and counted.
+    // With a coarse clock, some of them are shorter and counted, in some runs all of one name.
     set_scopes("*=min:1ns").unwrap();
-    assert_eq!(run(), (all.to_owned(), 10));
+    assert!((0..100).any(|_| run() == (all.to_owned(), 10)));
 }
 
 #[test]
