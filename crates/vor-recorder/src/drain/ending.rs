@@ -12,8 +12,8 @@
 //! second signal would not fit beside the first on the signal stack.
 //!
 //! Another process may send the signal of a crash, and the system chooses the thread that takes it.
-//! `vor-crash` and the thread that is writing the capture must continue, or there is no record. Then
-//! `vor-crash` sends the signal again afterwards ([`POSTPONED`]).
+//! `vor-crash` and the thread that is writing the capture must continue, or there is no record. So
+//! their handler returns, and `vor-crash` sends the signal again afterwards ([`POSTPONED`]).
 //!
 //! **A signal from outside** finishes the sinks that write files, as at an exit, and then has its
 //! default effect. Its handler is installed only if the program leaves the signal to the system. So
@@ -73,10 +73,10 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 /// The signal of the crash. Written by its handler before the request, read by `vor-crash` after
 /// it.
 static SIGNAL: AtomicU32 = AtomicU32::new(0);
-/// A signal that `vor-crash` sends again after the record of open scopes; 0 if there is none. Set by
-/// a handler, and taken by it or by `vor-crash`, all sequentially consistent.
+/// A signal that `vor-crash` sends again after the record of open scopes; 0 if there is none. Set
+/// by a handler, and taken by it or by `vor-crash`, all sequentially consistent.
 static POSTPONED: AtomicU32 = AtomicU32::new(0);
-/// The thread `vor-crash`. Written by it, and read by a handler on it.
+/// The thread `vor-crash`; 0 before it runs. Written by it and by `install`, and read by handlers.
 static CRASH_THREAD: AtomicU64 = AtomicU64::new(0);
 static CRASH: Request = Request::new();
 static END: Request = Request::new();
@@ -162,6 +162,8 @@ pub(super) fn install() {
         END.forget();
         THREAD_CONTINUES.store(false, Ordering::Relaxed);
         POSTPONED.store(0, Ordering::Relaxed);
+        // A thread of the child may have the address of the parent's.
+        CRASH_THREAD.store(0, Ordering::Relaxed);
         start_thread();
     }
     static ONCE: Once = Once::new();
