@@ -1,5 +1,5 @@
 //! Every exporter writes one capture with all kinds of records as before. `.ci/oracle-*` has other
-//! programs judge the formats; these files show each change of a byte.
+//! programs judge the formats; these files show each change of what they hold.
 //!
 //! `UPDATE_GOLDEN=1` writes the files of `tests/golden` anew. Read their difference then.
 #![allow(
