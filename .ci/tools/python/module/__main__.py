@@ -16,7 +16,7 @@ from .tools import Tools
 from .wheels import Wheels
 
 # Suites that run at a time. Tests wait half of their time, and the builds beside them do not.
-SUITES = 2
+SUITES = 3
 
 
 def main():
