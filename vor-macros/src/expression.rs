@@ -92,6 +92,9 @@ mod tests {
     #[test]
     fn expressions_end_where_syn_ends_them() {
         let undelimited = Group::new(Delimiter::None, quote!(a < b));
+        let path = Group::new(Delimiter::None, quote!(<A>::B));
+        // Without the spaces that `quote` puts between the characters.
+        let close: TokenStream = "a -&b < c, d > e".parse().unwrap();
         for list in [
             quote!(
                 a::<B, C>(x),
@@ -139,7 +142,10 @@ mod tests {
                 *x.await < y,
                 A::<{ B > C }>::D
             ),
+            quote!(x? < y, z > x, break 'a |x, y| x, y),
             quote!(#undelimited, #undelimited < c, d),
+            quote!(#path, c > d),
+            close,
         ] {
             let parser = syn::punctuated::Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated;
             let expected = syn::parse::Parser::parse2(parser, list.clone()).unwrap();

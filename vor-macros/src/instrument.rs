@@ -365,6 +365,12 @@ mod tests {
             hint(quote!(async fn f() -> Result<impl Read, Error>)),
             hinted(quote!(Result<_, Error>))
         );
+        assert_eq!(hint(quote!(async fn f() -> u8)), hinted(quote!(u8)));
+        // A macro may give `impl` another meaning.
+        assert_eq!(
+            hint(quote!(async fn f() -> A<(impl Read, B), m!(impl Read)>)),
+            hinted(quote!(A<(_, B), m!(impl Read)>))
+        );
         assert_eq!(hint(quote!(async fn f() -> impl Read)), None);
         assert_eq!(hint(quote!(async fn f() -> !)), None);
     }
@@ -416,6 +422,11 @@ mod tests {
         )));
         assert!(!function(quote!(
             #[naked]
+            extern "C" fn work() {}
+        )));
+        assert!(function(quote!(
+            #[unsafe(no_mangle)]
+            #[link(naked)]
             extern "C" fn work() {}
         )));
     }

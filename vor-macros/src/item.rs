@@ -100,10 +100,6 @@ impl Kind {
         while let Some(word) = header.word(0) {
             let next_word = header.word(1);
             let next_word = next_word.as_deref();
-            let starts_function = matches!(
-                next_word,
-                Some("async" | "unsafe" | "safe" | "extern" | "gen" | "fn")
-            );
             match word.as_str() {
                 "fn" => return Self::Function,
                 "impl" => {
@@ -123,7 +119,7 @@ impl Kind {
                 "extern" if matches!(header.peek(1), Some(TokenTree::Literal(_))) => {
                     header.next();
                 }
-                "const" if starts_function => {}
+                "const" if next_word.is_some_and(|next| BEFORE_FN.contains(&next)) => {}
                 // The functions of these may run in the compiler, too.
                 "const" if matches!(next_word, Some("impl" | "trait" | "auto")) => {
                     return Self::Other;
@@ -132,8 +128,7 @@ impl Kind {
                 "const" | "static" if matches!(next_word, None | Some("move" | "async")) => break,
                 "const" | "static" => return Self::Statement,
                 "union" if next_word.is_some() => return Self::Other,
-                "async" if starts_function => {}
-                "extern" | "unsafe" | "safe" | "default" | "auto" if next_word.is_some() => {}
+                "async" | "extern" | "unsafe" | "safe" | "default" | "auto" => {}
                 _ => break,
             }
             header.next();
@@ -144,6 +139,9 @@ impl Kind {
         Self::Unknown
     }
 }
+
+/// The words that may follow `const` before a function.
+const BEFORE_FN: [&str; 6] = ["async", "unsafe", "safe", "extern", "gen", "fn"];
 
 /// Skips `pub` and `pub(…)`.
 fn skip_visibility(cursor: &mut Cursor<'_>) {
@@ -200,6 +198,8 @@ mod tests {
         }
         for statement in [
             "unsafe { f() }",
+            "unsafe",
+            "default",
             "async {}",
             "async move { 1 };",
             "const { 1 };",
@@ -213,6 +213,19 @@ mod tests {
             "fn f()",
         ] {
             assert!(!is_item(statement).0, "{statement}");
+        }
+    }
+
+    #[test]
+    fn constant_traits_and_their_implementations_end_with_their_braces() {
+        for item in [
+            "const trait A { fn f(); }",
+            "const unsafe trait A {}",
+            "const auto trait A {}",
+            "const impl A for B { fn f() {} }",
+            "impl const A for B { fn f() {} }",
+        ] {
+            assert!(is_item(item).0, "{item}");
         }
     }
 }

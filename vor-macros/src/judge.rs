@@ -1,5 +1,6 @@
 //! `syn` judges which functions, names and parameters the macros find in this workspace.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -31,6 +32,25 @@ fn functions_and_parameters_are_those_that_syn_finds() {
     assert!(count > 2000, "only {count} functions were compared");
 }
 
+#[test]
+fn rare_patterns_and_types_are_those_that_syn_finds() {
+    for text in [
+        // Without a space behind the colon.
+        "fn f(a:&u8, b:&'static u8, c:*const u8) {}",
+        "fn f((0..A | ..=B | C::D..=E | -1..): u8, f: u8) {}",
+        "fn f(m!(a): u8, const { A }: u8, b: u8) {}",
+        "impl A { fn f(&'a mut self, A { b: _, c, .. }: B) {} }",
+        "impl A for &Vec<u8> { fn f() {} }",
+        "impl A for for<'a> fn(&'a u8) -> B { fn f() {} }",
+        "impl<T> <A<T> as B>::C { fn f() {} }",
+        "impl <A as B>::C { fn f() {} }",
+        "impl !A for B { fn f() {} }",
+    ] {
+        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(check_text(text, &file, &text), 1);
+    }
+}
+
 fn find_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -48,15 +68,20 @@ fn find_files(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Returns the number of functions in the file.
 fn check_file(path: &Path) -> usize {
     let text = fs::read_to_string(path).unwrap();
-    let Ok(file) = syn::parse_file(&text) else {
-        return 0;
-    };
+    match syn::parse_file(&text) {
+        Ok(file) => check_text(&text, &file, &path.display()),
+        Err(_) => 0,
+    }
+}
+
+/// Returns the number of functions in the text `text`, which `syn` has read as `file`.
+fn check_text(text: &str, file: &syn::File, name: &dyn Display) -> usize {
     let tokens: TokenStream = text.parse().unwrap();
     let mut found = Vec::new();
     find(Buffer::new(tokens).start(), "", &mut found);
     let mut expected = Expected::default();
     file.items.iter().for_each(|item| expected.visit_item(item));
-    assert_eq!(found, expected.found, "{}", path.display());
+    assert_eq!(found, expected.found, "{name}");
     found.len()
 }
 

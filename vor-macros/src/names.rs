@@ -6,7 +6,7 @@
 
 use crate::cursor::{Buffer, Cursor};
 use crate::item;
-use crate::tokens::{Delimiter, Ident, Spacing, TokenStream, TokenTree};
+use crate::tokens::{Delimiter, Ident, TokenStream, TokenTree};
 
 /// Returns the name of a function or module, without `r#`.
 pub(crate) fn ident_name(ident: &Ident) -> String {
@@ -38,14 +38,10 @@ pub(crate) fn impl_prefix(mut header: Cursor<'_>) -> String {
     first
 }
 
-/// Skips the generic parameters after `impl`, but not a path such as `<A as B>::C`.
+/// Skips the generic parameters after `impl`, or the start of a path such as `<A as B>::C`, whose
+/// name is its last word.
 pub(crate) fn skip_generics(cursor: &mut Cursor<'_>) {
-    let starts = |characters: &str, skipped| {
-        let mut characters = characters.chars();
-        characters.any(|character| cursor.is_punct(skipped, character))
-    };
-    let is_name = cursor.word(1).is_some() && starts(":,>=", 2) && !cursor.is_path_separator(2);
-    if cursor.is_punct(0, '<') && (is_name || starts(">#'", 1) || cursor.is_word(1, "const")) {
+    if cursor.is_punct(0, '<') {
         cursor.skip_angles();
     }
 }
@@ -83,9 +79,7 @@ fn is_tuple(mut content: Cursor<'_>) -> bool {
 
 /// Returns the last word of a path, or `None` if `cursor` has something else.
 fn path_name(mut cursor: Cursor<'_>) -> Option<String> {
-    if cursor.is_punct(0, '<') {
-        cursor.skip_angles();
-    }
+    skip_generics(&mut cursor);
     cursor.take_path_separator();
     loop {
         let name = cursor.take_ident()?.to_string();
@@ -117,13 +111,11 @@ fn spell(tokens: TokenStream) -> String {
 }
 
 fn spell_into(tokens: TokenStream, text: &mut String) {
-    let mut joined = true;
     for token in tokens {
         let is_word = matches!(token, TokenTree::Ident(_) | TokenTree::Literal(_));
-        if !joined && is_word && text.ends_with(|end: char| end.is_alphanumeric() || end == '_') {
+        if is_word && text.ends_with(|end: char| end.is_alphanumeric() || "_>".contains(end)) {
             text.push(' ');
         }
-        joined = false;
         match token {
             TokenTree::Ident(ident) => text.push_str(&ident.to_string()),
             TokenTree::Literal(literal) => text.push_str(&literal.to_string()),
@@ -147,7 +139,6 @@ fn spell_into(tokens: TokenStream, text: &mut String) {
                         text.push(' ');
                     }
                     text.push('\'');
-                    joined = punct.spacing() == Spacing::Joint;
                 }
                 character => text.push(character),
             },
@@ -169,6 +160,7 @@ fn spell_into(tokens: TokenStream, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::Group;
     use quote::quote;
 
     fn impl_prefix(item: TokenStream) -> String {
@@ -197,6 +189,20 @@ mod tests {
         assert_eq!(
             impl_prefix(quote!(impl Trait for (Frame) {})),
             "<Frame as Trait>"
+        );
+        assert_eq!(
+            impl_prefix(quote!(impl !Trait for Frame {})),
+            "<Frame as Trait>"
+        );
+        assert_eq!(
+            impl_prefix(quote!(
+                impl <A as B>::Frame {}
+            )),
+            "Frame"
+        );
+        assert_eq!(
+            impl_prefix(quote!(impl Trait for Fn(A)::Output {})),
+            "<Output as Trait>"
         );
     }
 
@@ -227,8 +233,32 @@ mod tests {
                 "<fn(u8, u8) -> u16 as Source>",
             ),
             (quote!(impl dyn Source {}), "dyn Source"),
+            (quote!(impl Source for &Vec<u8> {}), "<&Vec<u8> as Source>"),
+            (
+                quote!(impl Source for for<'a> fn(&'a u8) {}),
+                "<for<'a> fn(&'a u8) as Source>",
+            ),
+            (
+                quote!(impl Source for for<> fn() {}),
+                "<for<> fn() as Source>",
+            ),
+            (
+                quote!(
+                    impl ! {}
+                ),
+                "!",
+            ),
         ] {
             assert_eq!(impl_prefix(item), name);
         }
+    }
+
+    #[test]
+    fn types_from_a_macro_are_spelt_like_others() {
+        let ty = Group::new(Delimiter::None, quote!(Frame));
+        assert_eq!(
+            impl_prefix(quote!(impl Source for &mut #ty {})),
+            "<&mut Frame as Source>"
+        );
     }
 }

@@ -369,6 +369,32 @@ mod tests {
     }
 
     #[test]
+    fn colours_go_up_to_white() {
+        let color = profile(quote!(color = 0xffffff)).color;
+        assert_eq!(color.unwrap().to_string(), "0xffffff");
+    }
+
+    #[test]
+    fn options_of_other_profilers_name_their_replacement() {
+        for (option, replacement) in [
+            (quote!(label = "x"), "write `name = …`"),
+            (quote!(log = true), "call `vor::message!`"),
+            (quote!(properties = {}), "write `args(key = …)`"),
+            (quote!(fields(x)), "write `args(key = …)`"),
+            (quote!(enter_on_poll = true), "write nothing: each poll"),
+            (quote!(future = true), "write nothing: each poll"),
+            (quote!(impl_type = "T"), "write `name = \"Type::function\"`"),
+            (
+                quote!(short_name = true),
+                "write nothing: names have no path",
+            ),
+        ] {
+            let error = error(Attribute::Profile, option);
+            assert!(error.contains(replacement), "{error}");
+        }
+    }
+
+    #[test]
     fn all_functions_refuses_what_fits_one_function_only() {
         for tokens in [quote!(name = "x"), quote!(args(x))] {
             assert!(error(Attribute::AllFunctions, tokens).contains("describes a single function"));

@@ -15,7 +15,7 @@ import re
 RUNTIME = """
 #[doc(hidden)]
 #[allow(missing_docs, clippy::all)]
-pub mod mutant {
+pub(crate) mod mutant {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     static ID: AtomicU32 = AtomicU32::new(u32::MAX);
     static REACHED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
