@@ -307,3 +307,24 @@ impl<'a> Cursor<'a> {
 fn starts_arrow(punct: &Punct) -> bool {
     matches!(punct.as_char(), '-' | '=') && punct.spacing() == Spacing::Joint
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quote::quote;
+
+    #[test]
+    fn groups_without_delimiters_are_read_and_kept() {
+        let group = Group::new(Delimiter::None, quote!(b));
+        let tokens = quote!(a #group c);
+        let buffer = Buffer::new(tokens.clone());
+        let start = buffer.start();
+        let mut end = start;
+        let words: Vec<_> = std::iter::from_fn(|| end.take_ident())
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(words, ["a", "b", "c"]);
+        let count = |tokens: TokenStream| tokens.into_iter().count();
+        assert_eq!(count(start.until(end)), count(tokens));
+    }
+}

@@ -20,9 +20,15 @@ fn twice(x: u32) -> u32 {
     x
 }
 
+#[vor::profile(args(half =))]
+fn no_value(x: u32) -> u32 {
+    x
+}
+
 fn main() {
     typo(1, 2);
     no_parameters();
     Frame(Vec::new()).decode();
     twice(1);
+    no_value(1);
 }
