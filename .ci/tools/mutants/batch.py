@@ -4,7 +4,8 @@
 
 FOLDER gets a copy of the repository, and the results: `results.json` has one row per mutant.
 A test runs for a mutant only if it calls the mutated function. Mutants outside of functions, in
-`const fn`, and those that do not compile beside the others are `left`: `cargo mutants` tests them.
+`const fn`, in programs, and those that do not compile beside the others are `left`: `cargo mutants`
+tests them.
 """
 
 import argparse
@@ -190,6 +191,9 @@ def main():
     if options.only:
         names = set(options.only.read_text().splitlines())
         mutants = {number: m for number, m in mutants.items() if m["name"] in names}
+    # Programs are crates of their own.
+    programs = [number for number, m in mutants.items() if "/src/bin/" in m["file"]]
+    outer = {number: mutants.pop(number) for number in programs}
     copy(tree)
     root = options.root.replace("CRATE", options.crate)
     paths = sorted({root, *(m["file"] for m in mutants.values())})
@@ -215,7 +219,8 @@ def main():
     total = sum(test.seconds for test in tests)
     print(f"measured after {time.monotonic() - started:.0f} s, {total:.0f} s CPU", flush=True)
 
-    results = {}
+    results = {number: ("left", "of a program") for number in outer}
+    mutants.update(outer)
     for number in batch.left:
         results[number] = "left", "outside of functions"
     for number, error in dropped.items():

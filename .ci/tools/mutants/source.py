@@ -31,8 +31,11 @@ pub(crate) mod mutant {
             return 0;
         }
         if let Ok(id) = std::env::var("VOR_MUTANT") {
-            ID.store(id.parse().unwrap(), Relaxed);
-        } else if let Some(path) = std::env::var_os("VOR_MUTANT_REACHED") {
+            let id = id.parse().unwrap();
+            ID.store(id, Relaxed);
+            return id;
+        }
+        if let Some(path) = std::env::var_os("VOR_MUTANT_REACHED") {
             if !REACHED[function].swap(true, Relaxed) {
                 let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
                 file.write_all(format!("{function}\\n").as_bytes()).unwrap();

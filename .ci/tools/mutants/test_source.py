@@ -1,3 +1,7 @@
+import os
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
 import source
@@ -70,3 +74,26 @@ class Source(unittest.TestCase):
         files, _ = self.batch.write(dropped={4})
         self.assertNotIn("<=", files["a.rs"])
         self.assertIn("3 => {", files["a.rs"])
+
+
+class RuntimeTest(unittest.TestCase):
+    def test_each_call_chooses_the_mutant_or_says_that_it_was_reached(self):
+        calls = "mutant::of(2), mutant::of(0), mutant::of(2)"
+        program = 'fn main() { println!("{:?}", (' + calls + ")) }\n"
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            text = program + source.RUNTIME.replace("COUNT", "3")
+            (folder / "main.rs").write_text(text)
+            rustc = "rustc", "--edition=2024", "-o", folder / "main", folder / "main.rs"
+            subprocess.run(rustc, check=True)
+
+            def run(**variables):
+                variables = {**os.environ, **variables}
+                return subprocess.check_output([folder / "main"], env=variables, text=True)
+
+            self.assertEqual(run(VOR_MUTANT="7"), "(7, 7, 7)\n")
+            self.assertEqual(run(), "(0, 0, 0)\n")
+            reached = folder / "reached"
+            reached.touch()
+            self.assertEqual(run(VOR_MUTANT_REACHED=str(reached)), "(0, 0, 0)\n")
+            self.assertEqual(reached.read_text(), "2\n0\n")

@@ -1,4 +1,8 @@
-"""The wheels of a release, which a task builds while others wait for them."""
+"""Wheels, which a task builds while others wait for them.
+
+Only the one for most interpreters is that of a release, whose optimisation takes a minute. The
+others are unoptimised, and check assertions and overflows.
+"""
 import threading
 
 from . import interpreters
@@ -16,9 +20,12 @@ class Wheels:
         tag = interpreters.wheel_tag(python)
         if tag in self._built:
             return
-        features = ["--features", "abi3"] if tag.endswith("abi3") else []
+        if tag.endswith("abi3"):
+            options = "wheel", self._folder, "--features", "abi3"
+        else:
+            options = "dev", self._folder
         try:
-            self._tools.build(python, "wheel", self._folder, *features)
+            self._tools.build(python, *options)
         except BaseException:
             # Fails the threads that wait for a wheel.
             with self._changed:
