@@ -276,9 +276,7 @@ mod tests {
             let mut sums = Sums::new();
             for child in 0..count {
                 waiting.bound(&mut stacks).unwrap();
-                waiting
-                    .end(&mut stacks, 2, 10 + child * 10, 4, 4)
-                    .unwrap();
+                waiting.end(&mut stacks, 2, 10 + child * 10, 4, 4).unwrap();
             }
             let end = 20 + count * 10;
             cut(&mut stacks, &mut waiting, end - 5, &[], &mut sums);

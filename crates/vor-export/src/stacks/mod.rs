@@ -570,7 +570,11 @@ mod tests {
         waiting.add(1);
         assert_eq!(waiting.bounded(), MAX_WAITING / 2);
         let first = waiting.subtrees.row[0].start_ticks;
-        assert_eq!(first, (MAX_WAITING as u64 / 2 + 1) * 1_000, "the older half");
+        assert_eq!(
+            first,
+            (MAX_WAITING as u64 / 2 + 1) * 1_000,
+            "the older half"
+        );
     }
 
     #[test]

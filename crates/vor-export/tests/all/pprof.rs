@@ -76,6 +76,7 @@ fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
         assert_eq!(profile.period, ("wall".into(), "nanoseconds".into(), 1));
         assert_eq!(profile.default_type, "wall");
         assert_eq!(profile.program, "app \"x\"");
+        assert_eq!(profile.comments, [""; 0]);
         let first = rows.iter().map(|row| row.3).min().unwrap();
         let last = rows.iter().map(|row| row.4).max().unwrap();
         assert_eq!(profile.time_nanos, 1_700_000_000_123_456_789 + first as i64);
@@ -345,6 +346,8 @@ fn labels_belong_to_the_span_and_its_descendants() {
         .map(|sample| {
             let label = |name: &str| sample.labels.get(name).map_or("", String::as_str);
             assert_eq!(label("thread"), "main");
+            let chosen = ["route", "table", "thread", "user"];
+            assert!(sample.labels.keys().all(|name| chosen.contains(&&**name)));
             let labels = ["route", "table", "user"].map(label).join(" ");
             (sample.names().join(";"), labels, sample.values[0])
         })
@@ -365,6 +368,41 @@ fn labels_belong_to_the_span_and_its_descendants() {
     );
     // Without labels, both requests are one stack.
     assert_eq!(exported(&batches, &[]).samples.len(), 4);
+}
+
+#[test]
+fn an_argument_that_a_site_does_not_measure_is_no_measure() {
+    // The first site has an argument of its own with the name of a measure.
+    let sites = vec![
+        site("a", &["alloc_objects"], Measures::NONE),
+        site("b", &[], Measures::ALLOC),
+    ];
+    let values = [3, 300, 0, 0].map(ArgValue::U64);
+    let spans: [(u32, u64, u64, &[ArgValue]); 2] =
+        [(1, 0, 10, &[ArgValue::U64(9)]), (2, 20, 10, &values)];
+    let profile = exported(&[batch(sites, &spans, 0)], &[]);
+    assert_eq!(
+        profile.type_names(),
+        ["wall", "alloc_objects", "alloc_bytes"]
+    );
+    let sums = profile.sums("alloc_objects");
+    assert_eq!(sums[&vec!["a".to_owned()]], 0);
+    assert_eq!(sums[&vec!["b".to_owned()]], 3);
+}
+
+#[test]
+fn call_sites_beyond_the_catalog_are_one_frame() {
+    let sites = vec![site("a", &[], Measures::NONE)];
+    let spans: [(u32, u64, u64, &[ArgValue]); 3] =
+        [(2, 0, 10, &[]), (1, 20, 10, &[]), (u32::MAX, 40, 5, &[])];
+    let profile = exported(&[batch(sites, &spans, 0)], &[]);
+    let mut found: Vec<_> = profile
+        .samples
+        .iter()
+        .map(|sample| (sample.names(), sample.values[0]))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [(vec!["?"], 15), (vec!["a"], 10)]);
 }
 
 #[test]
@@ -408,6 +446,7 @@ fn a_custom_profile_has_the_added_samples() {
     );
     builder.add([frame("main", 1), frame("load", 9)], &[-1], []);
     builder.add([], &[1, 2], []);
+    assert!(!builder.is_empty());
     let mut bytes = Vec::new();
     builder.write_gzipped(&mut bytes).unwrap();
     keep("built.pb.gz", &bytes);
