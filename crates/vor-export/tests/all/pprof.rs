@@ -15,9 +15,11 @@ use vor_capture::model::batch::{
     ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_capture::model::measures::Measures;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::sink::FrameSink;
-use vor_export::pprof::{Frame, PprofExporter, ProfileBuilder, SampleType};
+use vor_export::pprof::{
+    Frame, OpenSpan, OpenSpans, PprofExporter, ProfileBuilder, SampleType, SpanProfile,
+};
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::random::seeds;
 use vor_fixtures::views::{self, NASTY, Views};
@@ -106,13 +108,12 @@ fn site(
     })))
 }
 
-/// Returns a batch of one thread from (site, start, duration, arguments), in the order of their
-/// ends; a tick is a nanosecond.
-fn batch(
-    sites: Vec<Option<Arc<SiteInfo>>>,
-    spans: &[(u32, u64, u64, &[ArgValue])],
-    dropped_spans: u64,
-) -> SpanBatch {
+/// Call site, start, duration and arguments of a span.
+type Ended<'a> = (u32, u64, u64, &'a [ArgValue]);
+
+/// Returns a batch of one thread from the spans that it ended, in this order; a tick is a
+/// nanosecond.
+fn batch(sites: Vec<Option<Arc<SiteInfo>>>, spans: &[Ended<'_>], dropped_spans: u64) -> SpanBatch {
     let thread = Some(Arc::new(filled!(ThreadInfo {
         os_id: 5,
         name: "main".into(),
@@ -265,6 +266,61 @@ fn measures_exclude_children_and_pass_through_scopes_without_them() {
         profile.comments,
         ["4 spans are missing: the ring of their thread was full"]
     );
+}
+
+/// A scope is open from 0 to 80, and a profile is taken at 50 and at 100.
+#[test]
+fn each_profile_of_a_running_program_has_what_happened_since_the_last_one() {
+    let sites = vec![
+        site("outer", &[], Measures::ALLOC),
+        site("inner", &[], Measures::NONE),
+    ];
+    let mut profile = SpanProfile::new([]);
+    let mut taken = Vec::new();
+    let allocated = [5, 500, 0, 0].map(ArgValue::U64);
+    let steps: [(&[Ended<'_>], u64, &[u64]); 2] = [
+        (&[(2, 20, 10, &[])], 50, &[0]),
+        (&[(2, 60, 5, &[]), (1, 0, 80, &allocated)], 100, &[]),
+    ];
+    for (spans, now_ticks, open) in steps {
+        profile
+            .accept_bounded(&batch(sites.clone(), spans, 0))
+            .unwrap();
+        let span = |&start_ticks: &u64| OpenSpan {
+            site: SiteId(1),
+            start_ticks,
+        };
+        let open = OpenSpans {
+            thread: ThreadId(0),
+            spans: open.iter().map(span).collect(),
+        };
+        // The open scope has made two of its five allocations.
+        let measured = |_, _, until_ticks| {
+            assert_eq!(until_ticks, now_ticks);
+            let measured = filled!(Measured {
+                alloc_objects: 2,
+                alloc_bytes: 200,
+            });
+            (Measures::ALLOC, measured)
+        };
+        let cut = profile.cut(now_ticks, &[open], measured, None).unwrap();
+        let mut bytes = Vec::new();
+        cut.write_gzipped(&mut bytes).unwrap();
+        let cut = vor_fixtures::pprof::read(&bytes);
+        assert_eq!(cut.type_names(), ["wall", "alloc_objects", "alloc_bytes"]);
+        let samples = cut.samples.iter();
+        let mut samples: Vec<_> = samples
+            .map(|sample| (sample.names().join(";"), sample.values.clone()))
+            .collect();
+        samples.sort_unstable();
+        taken.push(samples);
+    }
+    let expected = [
+        [("outer", [40, 2, 200]), ("outer;inner", [10, 0, 0])],
+        [("outer", [25, 3, 300]), ("outer;inner", [5, 0, 0])],
+    ]
+    .map(|samples| samples.map(|(stack, values)| (stack.to_owned(), values.to_vec())));
+    assert_eq!(taken, expected);
 }
 
 #[test]
