@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_room_for_a_file_is_an_error() {
+    fn a_missing_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut paths = Some(folder.path().join("missing/file")).into_iter();
         let created = Temporary::create_at(|| paths.next().expect("one attempt"));
