@@ -227,3 +227,18 @@ fn frame_name(name: &str) -> Box<[u8]> {
     }
     name.into_bytes().into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_ends_with_a_number_is_changed() {
+        let named = |name| String::from_utf8(frame_name(name).into()).unwrap();
+        assert_eq!(named("step 7"), "step_7");
+        assert_eq!(named("step 1.5"), "step_1.5");
+        for name in ["step", "step7", "step ", "7 steps", "7"] {
+            assert_eq!(named(name), name);
+        }
+    }
+}

@@ -75,13 +75,17 @@ mod tests {
     #[test]
     fn what_has_no_name_or_number_gets_one() {
         let mut catalog = filled!(Catalog {
-            threads: Arc::new(vec![Some(Arc::new(filled!(ThreadInfo { os_id: 7 })))]),
+            threads: Arc::new(
+                [7, 0]
+                    .map(|os_id| Some(Arc::new(filled!(ThreadInfo { os_id }))))
+                    .into()
+            ),
             frame_sets: Arc::new(vec![String::new(), "physics".into()])
         });
         assert_eq!(process_label(&catalog), "process");
         assert_eq!(process_number(&catalog), 1, "0 is the idle process");
-        let labels = [0, 1].map(|id| thread_label(&catalog, ThreadId(id)).into_owned());
-        assert_eq!(labels, ["thread 7", "thread #1"]);
+        let labels = [0, 1, 2].map(|id| thread_label(&catalog, ThreadId(id)).into_owned());
+        assert_eq!(labels, ["thread 7", "thread #1", "thread #2"]);
         let labels = [0, 1, 2].map(|set| frame_label(&catalog, set, "frames"));
         assert_eq!(labels, ["frames", "frames of physics", "frames"]);
         catalog.process = Arc::new(filled!(ProcessInfo {
@@ -98,11 +102,15 @@ mod tests {
     fn a_reused_thread_number_is_replaced_by_one_of_our_own() {
         let thread = |os_id| Some(Arc::new(filled!(ThreadInfo { os_id })));
         let catalog = filled!(Catalog {
-            threads: Arc::new(vec![thread(7), thread(7), thread(0), thread(1 << 40)])
+            threads: Arc::new(
+                [7, 7, 0, 1 << 40, u64::from(FIRST_OWN_TID)]
+                    .map(thread)
+                    .into()
+            )
         });
         let mut numbers = ThreadNumbers::default();
-        let numbers = [0, 1, 2, 3, 9].map(|id| numbers.assign(&catalog, ThreadId(id)));
+        let numbers = [0, 1, 2, 3, 4, 9].map(|id| numbers.assign(&catalog, ThreadId(id)));
         let own = |id: u64| u64::from(FIRST_OWN_TID) + id;
-        assert_eq!(numbers, [7, own(1), own(2), own(3), own(9)]);
+        assert_eq!(numbers, [7, own(1), own(2), own(3), own(4), own(9)]);
     }
 }

@@ -29,9 +29,8 @@ impl<T> PerSite<T> {
             return;
         }
         self.sites = Arc::clone(&catalog.sites);
-        if self.values.len() < catalog.sites.len() {
-            self.values.resize_with(catalog.sites.len(), || None);
-        }
+        let sites = self.values.len().max(catalog.sites.len());
+        self.values.resize_with(sites, || None);
         // A lost declaration may arrive later, so gaps are checked again; there are few or none.
         for (value, site) in self.values.iter_mut().zip(catalog.sites.iter()) {
             if let (None, Some(site)) = (&value, site) {

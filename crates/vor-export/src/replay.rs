@@ -128,7 +128,7 @@ impl Replay {
         let mut spans = self.threads.remove(&thread).unwrap_or_default();
         let mut ancestors: Vec<Ancestor> = Vec::new();
         // The time of the last edge; no further edge may be later.
-        let mut latest = BEGIN - 1;
+        let mut latest = u64::MAX;
         while let Some(record) = spans.pop::<SPAN_BYTES>(spill)? {
             let start_ticks = le_u64(&record, 0);
             let end_ticks = start_ticks
@@ -191,4 +191,53 @@ fn le_u64(record: &[u8], at: usize) -> u64 {
 fn le_u32(record: &[u8], at: usize) -> u32 {
     let bytes = record[at..].first_chunk();
     bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+
+    use super::*;
+
+    /// Returns the edges of spans with these starts and durations: the position of its span, its
+    /// time, and whether it begins.
+    fn edges(spans: &[(u64, u64)]) -> Vec<(u32, u64, bool)> {
+        let batch = filled!(ThreadBatch {
+            start_ticks: spans.iter().map(|(start, _)| *start).collect(),
+            duration_ticks: spans.iter().map(|(_, duration)| *duration).collect(),
+            sites: (0..spans.len() as u32).map(SiteId).collect()
+        });
+        let mut replay = Replay::default();
+        replay.push_thread(&batch, |_| true).unwrap();
+        let edges = replay.edges(ThreadId(0)).unwrap();
+        edges
+            .map(|edge| {
+                let edge = edge.unwrap();
+                (edge.site.0, edge.ns, edge.is_begin)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_parent_that_ends_with_its_child_is_around_it() {
+        let expected = [(1, 0, true), (0, 5, true), (0, 10, false), (1, 10, false)];
+        assert_eq!(edges(&[(5, 5), (0, 10)]), expected);
+    }
+
+    #[test]
+    fn the_last_tick_of_a_damaged_span_is_still_an_end() {
+        let last = BEGIN - 1;
+        // The first one ends at the last tick, and the others end beyond it.
+        for end in [last, BEGIN, u64::MAX] {
+            let expected = [(0, 7, true), (0, last, false)];
+            assert_eq!(edges(&[(7, end - 7)]), expected);
+        }
+        let expected = [
+            (1, 7, true),
+            (0, last, true),
+            (0, last, false),
+            (1, last, false),
+        ];
+        assert_eq!(edges(&[(u64::MAX, 5), (7, u64::MAX)]), expected);
+    }
 }

@@ -166,11 +166,18 @@ struct Temporary {
 
 impl Temporary {
     fn create() -> io::Result<Self> {
-        loop {
+        Self::create_at(|| {
             // `RandomState` has random keys.
             let number = RandomState::new().hash_one(0);
             let name = format!("vor-{}-{number:x}.spill", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            std::env::temp_dir().join(name)
+        })
+    }
+
+    /// Creates a file at the first of the paths where nothing is.
+    fn create_at(mut next_path: impl FnMut() -> PathBuf) -> io::Result<Self> {
+        loop {
+            let path = next_path();
             let mut options = OpenOptions::new();
             // `create_new` rejects an existing file, and a link that somebody placed there.
             options.read(true).write(true).create_new(true);
@@ -285,6 +292,66 @@ mod tests {
         assert!(stack.is_empty());
         assert_eq!(stack.pop::<4>(&mut spill).unwrap(), None);
         assert_eq!(spill.blocks, 0, "the last block frees the store");
+    }
+
+    #[test]
+    fn few_bytes_are_not_empty() {
+        let (mut spill, mut stack) = (Spill::default(), Stack::default());
+        assert!(stack.is_empty());
+        stack.push(&mut spill, &[7]).unwrap();
+        assert!(!stack.is_empty() && stack.blocks.is_empty());
+        assert_eq!(stack.pop(&mut spill).unwrap(), Some([7]));
+        assert!(stack.is_empty());
+    }
+
+    #[test]
+    fn pushes_and_pops_in_turn_move_no_block() {
+        let (mut spill, mut stack) = (Spill::default(), Stack::default());
+        let record = [1; 4];
+        for _ in 0..2 * BLOCK_BYTES / record.len() {
+            stack.push(&mut spill, &record).unwrap();
+        }
+        for _ in 0..9 {
+            assert_eq!(stack.blocks.len(), 1);
+            assert_eq!(stack.pop(&mut spill).unwrap(), Some(record));
+            assert_eq!(stack.blocks.len(), 1);
+            stack.push(&mut spill, &record).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_store_of_the_largest_size_in_memory_has_no_file() {
+        let mut spill = Spill::default();
+        for number in 0..MEMORY_BYTES / BLOCK_BYTES {
+            spill.store(&[number as u8; BLOCK_BYTES]).unwrap();
+        }
+        assert_eq!(spill.bytes.len(), MEMORY_BYTES);
+        assert!(spill.file.is_none());
+        spill.store(&[0xff; BLOCK_BYTES]).unwrap();
+        assert!(spill.file.is_some() && spill.bytes.is_empty());
+        let mut block = [0; BLOCK_BYTES];
+        spill.load(1, &mut block).unwrap();
+        assert_eq!(block, [1; BLOCK_BYTES]);
+    }
+
+    #[test]
+    fn an_existing_file_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let (existing, free) = (folder.path().join("existing"), folder.path().join("free"));
+        std::fs::write(&existing, "kept").unwrap();
+        let mut paths = [existing.clone(), existing.clone(), free.clone()].into_iter();
+        let mut file = Temporary::create_at(|| paths.next().unwrap()).unwrap();
+        assert_eq!(file.path, free);
+        file.write(0, b"other").unwrap();
+        assert_eq!(std::fs::read(existing).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_missing_folder_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths = Some(folder.path().join("missing/file")).into_iter();
+        let created = Temporary::create_at(|| paths.next().expect("one attempt"));
+        assert_eq!(created.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
-use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
+use vor_capture::model::batch::{ArgValue, OpenStarts, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::sink::FrameSink;
+use vor_export::collapsed::CollapsedExporter;
 use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
 use vor_fixtures::own_process;
 
@@ -125,4 +126,49 @@ fn six_times_the_sketches_take_no_more_memory() {
         peak_bytes(sink, batches, 1)
     };
     compare(sketches(4), sketches(24), 16 << 20);
+}
+
+/// Returns the growth of live bytes of a sink that learns after each of `batches` batches that no
+/// scope is open.
+fn settled_peak_bytes(mut sink: impl FrameSink, batches: u64) -> usize {
+    const SPANS: u64 = 1_000;
+    vor_fixtures::memory::peak_of(|| {
+        for number in 0..batches {
+            let first = number * SPANS;
+            let thread = filled!(ThreadBatch {
+                start_ticks: (first..first + SPANS).map(|at| at * 10).collect(),
+                duration_ticks: vec![5; SPANS as usize],
+                sites: vec![SiteId(1); SPANS as usize]
+            });
+            let batch = filled!(SpanBatch {
+                threads: vec![thread]
+            });
+            sink.accept_batch(&batch).unwrap();
+            let open = filled!(OpenStarts {
+                as_of_ticks: (first + SPANS) * 10,
+                threads: vec![(ThreadId(0), Vec::new())]
+            });
+            sink.accept_open(&open).unwrap();
+        }
+        sink.finish().unwrap();
+    })
+}
+
+/// Without the open scopes, each span would wait for one around it.
+#[test]
+fn spans_outside_of_all_open_scopes_take_no_memory_in_stacks() {
+    own_process!();
+    let stacks = |batches| settled_peak_bytes(CollapsedExporter::new(std::io::sink()), batches);
+    compare(stacks(50), stacks(300), 1 << 20);
+}
+
+#[cfg(feature = "pprof")]
+#[test]
+fn spans_outside_of_all_open_scopes_take_no_memory_in_profiles() {
+    own_process!();
+    let profile = |batches| {
+        let sink = vor_export::pprof::PprofExporter::new(std::io::sink());
+        settled_peak_bytes(sink, batches)
+    };
+    compare(profile(50), profile(300), 2 << 20);
 }

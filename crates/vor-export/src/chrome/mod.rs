@@ -482,3 +482,46 @@ fn push_finite(out: &mut Vec<u8>, value: f64) {
     // Writing to a `Vec` does not fail.
     drop(write!(out, "{value:?}"));
 }
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::catalog::SiteId;
+
+    use super::*;
+
+    /// Returns the begins of spans in the order of the file. They end in one nanosecond and come in
+    /// two batches; the second one has only the span around all.
+    fn begins(children: usize) -> Vec<u64> {
+        let mut exporter = ChromeExporter::new(Vec::new());
+        let mut accept = |starts: Vec<u64>| {
+            let thread = filled!(ThreadBatch {
+                duration_ticks: starts.iter().map(|start| 10_000 - start).collect(),
+                sites: vec![SiteId(1); starts.len()],
+                start_ticks: starts
+            });
+            let batch = filled!(SpanBatch {
+                threads: vec![thread]
+            });
+            exporter.accept_batch(&batch).unwrap();
+        };
+        accept((1..=children as u64).rev().collect());
+        accept(vec![0]);
+        exporter.finish().unwrap();
+        let events: serde_json::Value = serde_json::from_slice(&exporter.into_inner()).unwrap();
+        let events = events.as_array().unwrap().iter();
+        let spans = events.filter(|event| event["ph"] == "X");
+        spans
+            .map(|span| (span["ts"].as_f64().unwrap() * 1e3).round() as u64)
+            .collect()
+    }
+
+    #[test]
+    fn spans_of_a_nanosecond_wait_for_their_parent_unless_they_are_too_many() {
+        let children = MAX_PENDING as u64;
+        let in_order: Vec<_> = (0..=children).collect();
+        assert_eq!(begins(MAX_PENDING), in_order);
+        let parent_last: Vec<_> = (1..=children + 1).chain([0]).collect();
+        assert_eq!(begins(MAX_PENDING + 1), parent_last);
+    }
+}

@@ -431,9 +431,10 @@ fn add_interval(
 /// numbers of the field `weight`.
 #[derive(Debug, Default)]
 struct Milliseconds {
-    /// The last key; an array of numbers has no keys inside.
     key: Vec<u8>,
     in_key: bool,
+    /// Whether the last key was `weight`; an array of numbers has no keys inside.
+    is_weight: bool,
 }
 
 impl serde_json::ser::Formatter for Milliseconds {
@@ -449,6 +450,7 @@ impl serde_json::ser::Formatter for Milliseconds {
 
     fn end_object_key<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
         self.in_key = false;
+        self.is_weight = self.key == b"weight";
         Ok(())
     }
 
@@ -464,7 +466,7 @@ impl serde_json::ser::Formatter for Milliseconds {
     }
 
     fn write_i32<W: ?Sized + Write>(&mut self, writer: &mut W, value: i32) -> io::Result<()> {
-        if self.key == b"weight" {
+        if self.is_weight {
             write!(writer, "{}", f64::from(value) / 1e6)
         } else {
             write!(writer, "{value}")

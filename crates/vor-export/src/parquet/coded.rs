@@ -269,4 +269,22 @@ mod tests {
         push_hybrid(&mut bytes, 5, &[7; 100_000]);
         assert_eq!(bytes.len(), 4);
     }
+
+    #[test]
+    fn a_run_behind_other_values_costs_a_few_bytes() {
+        let mut values = vec![1, 2, 3];
+        values.resize(1_003, 7);
+        let mut bytes = Vec::new();
+        push_hybrid(&mut bytes, 5, &values);
+        // A group of eight values of 5 bits with its head, and a run of the other 995.
+        assert_eq!(bytes.len(), (1 + 5) + (2 + 1));
+    }
+
+    #[test]
+    fn values_that_do_not_repeat_are_packed() {
+        let values: Vec<u32> = (0..80).map(|i| i % 32).collect();
+        let mut bytes = Vec::new();
+        push_hybrid(&mut bytes, 5, &values);
+        assert_eq!(bytes.len(), 1 + 80 * 5 / 8);
+    }
 }

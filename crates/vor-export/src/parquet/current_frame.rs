@@ -19,7 +19,11 @@ use super::coded::NULL;
 
 /// Most spans that wait for the end of their frame: as many as a frame with trees has. Texts of
 /// arguments count as a span per [`SPAN_BYTES`].
-pub(super) const MAX_SPANS: usize = 1 << 20;
+pub(super) const MAX_SPANS: usize = if cfg!(any(test, miri)) {
+    1 << 10
+} else {
+    1 << 20
+};
 
 /// Approximate size of a waiting span.
 const SPAN_BYTES: usize = 40;
@@ -172,5 +176,73 @@ fn text_bytes(value: &ArgValue) -> usize {
     match value {
         ArgValue::Str(text) => text.len(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(count: usize) -> ThreadBatch {
+        filled!(ThreadBatch {
+            start_ticks: (0..count as u64).collect(),
+            duration_ticks: vec![1; count],
+            sites: vec![SiteId(1); count]
+        })
+    }
+
+    #[test]
+    fn a_frame_is_full_with_more_spans_than_allowed() {
+        let mut frame = CurrentFrame::default();
+        frame.add(&spans(MAX_SPANS - 1), &[]);
+        frame.add(&spans(1), &[]);
+        assert!(!frame.is_full());
+        frame.add(&spans(1), &[]);
+        assert!(frame.is_full());
+        frame.clear();
+        assert!(!frame.is_full());
+    }
+
+    #[test]
+    fn texts_of_arguments_weigh_as_much_as_the_spans_that_fit_into_them() {
+        let text = |bytes: usize| ArgValue::Str("x".repeat(bytes).into());
+        let weight = |values: Vec<ArgValue>| {
+            let mut batch = spans(7);
+            batch.args = vec![filled!(SpanArgs { span: 3, values })];
+            ThreadSpans::default().add(&batch, &[])
+        };
+        // The list of arguments is as much as a span.
+        let list = ThreadSpans::default().add(&spans(7), &[]) + 1;
+        assert_eq!(list, 8);
+        assert_eq!(weight(vec![ArgValue::U64(u64::MAX); 100]), list);
+        assert_eq!(weight(vec![text(SPAN_BYTES - 1)]), list);
+        assert_eq!(weight(vec![text(3 * SPAN_BYTES)]), list + 3);
+        let halves = vec![text(SPAN_BYTES / 2), text(2 * SPAN_BYTES - SPAN_BYTES / 2)];
+        assert_eq!(weight(halves), list + 2);
+    }
+
+    /// Adds spans and removes them, and returns how many have memory then.
+    fn used(thread: &mut ThreadSpans, count: usize) -> usize {
+        thread.add(&spans(count), &[]);
+        thread.clear();
+        assert!(thread.sites.is_empty());
+        thread.sites.capacity()
+    }
+
+    #[test]
+    fn a_short_frame_frees_the_memory_of_a_long_one() {
+        let mut thread = ThreadSpans::default();
+        let long = RETAINED_SPANS + 1;
+        assert_eq!(used(&mut thread, long), long, "the next may be as long");
+        assert_eq!(used(&mut thread, long), long);
+        assert_eq!(used(&mut thread, 10), 0);
+        // A frame of a fourth is long enough.
+        let long = 4 * RETAINED_SPANS;
+        assert_eq!(used(&mut thread, long), long);
+        assert_eq!(used(&mut thread, RETAINED_SPANS), long);
+        assert_eq!(used(&mut thread, RETAINED_SPANS - 1), 0);
+        // A little memory always remains.
+        assert_eq!(used(&mut thread, RETAINED_SPANS), RETAINED_SPANS);
+        assert_eq!(used(&mut thread, 1), RETAINED_SPANS);
     }
 }

@@ -119,3 +119,32 @@ impl MetricsTable {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::frame::MetricValue;
+
+    use super::*;
+    use crate::parquet::origin::Origin;
+    use crate::parquet::table::RowCounts;
+
+    #[test]
+    fn a_row_group_ends_with_the_frame_that_fills_it() {
+        let mut table = MetricsTable::new(OriginColumns {
+            origin: Origin::default(),
+            with_host: true,
+        });
+        let frame = |values: usize| {
+            filled!(FrameSnapshot {
+                metrics: vec![MetricValue::default(); values]
+            })
+        };
+        let mut groups = RowCounts::default();
+        for values in [ROW_GROUP_ROWS - 1, 2, 100, ROW_GROUP_ROWS - 100, 7] {
+            table.add_frame(&frame(values), &mut groups).unwrap();
+        }
+        table.finish(&mut groups).unwrap();
+        assert_eq!(groups.0, [ROW_GROUP_ROWS + 1, ROW_GROUP_ROWS, 7]);
+    }
+}

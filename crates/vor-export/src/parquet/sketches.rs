@@ -308,3 +308,57 @@ impl Rows {
         self.repetition.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::origin::Origin;
+    use crate::parquet::table::RowCounts;
+
+    /// Returns a duration in each of the first buckets.
+    fn durations(buckets: u64) -> impl Iterator<Item = u64> {
+        // Those of the documentation of the table.
+        (0..buckets).map(|bucket| match bucket {
+            0..64 => bucket,
+            _ => (bucket % 32 + 32) << (bucket / 32 - 1),
+        })
+    }
+
+    /// Returns the rows of the row groups of a minute, in which each of the sites has spans in this
+    /// number of buckets.
+    fn groups(sites: usize, buckets: u64) -> Vec<usize> {
+        let mut minute = Minute::new(0);
+        for site in 1..=sites as u32 {
+            let sketch = minute.sketch(SiteId(site), sites);
+            for total_ns in durations(buckets) {
+                sketch.add(&SpanTimes {
+                    start_unix_ns: 0,
+                    total_ns,
+                    self_ns: total_ns,
+                });
+            }
+        }
+        let mut table = SketchTable::new(OriginColumns {
+            origin: Origin::default(),
+            with_host: true,
+        });
+        let mut groups = RowCounts::default();
+        table.push_minute(&minute, &mut groups).unwrap();
+        table.finish(&mut groups).unwrap();
+        groups.0
+    }
+
+    #[test]
+    fn a_row_group_has_at_most_as_many_rows_as_allowed() {
+        assert_eq!(groups(ROW_GROUP_ROWS, 1), [ROW_GROUP_ROWS]);
+        assert_eq!(groups(ROW_GROUP_ROWS + 5, 1), [ROW_GROUP_ROWS, 5]);
+    }
+
+    #[test]
+    fn a_row_group_ends_with_the_row_that_has_the_last_of_its_buckets() {
+        let sites = 1 << 10;
+        let buckets = (MAX_BUCKETS / sites) as u64;
+        assert_eq!(groups(sites + 2, buckets), [sites, 2]);
+        assert_eq!(groups(sites, buckets + 2), [sites - 1, 1]);
+    }
+}

@@ -155,6 +155,8 @@ impl SpanTable {
     fn follow(&mut self, catalog: &Arc<Catalog>) {
         if !Arc::ptr_eq(&self.catalog, catalog) {
             self.catalog = Arc::clone(catalog);
+            // A lost declaration of a site may have arrived.
+            self.rows.arg_names.iter_mut().for_each(Vec::clear);
         }
     }
 
@@ -413,5 +415,58 @@ impl Rows {
         self.queued_ns.clear();
         self.blocked_ns.clear();
         self.waits_definition.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::batch::SpanArgs;
+    use vor_capture::stats::SpanTimer;
+
+    use super::*;
+    use crate::parquet::origin::Origin;
+    use crate::parquet::table::RowCounts;
+
+    #[test]
+    fn a_row_group_ends_early_if_its_arguments_are_large() {
+        let mut table = SpanTable::new(OriginColumns {
+            origin: Origin::default(),
+            with_host: true,
+        });
+        let catalog = Arc::new(Catalog::default());
+        let mut groups = RowCounts::default();
+        let mut now = 0;
+        let mut add = |text_bytes: usize| {
+            now += 10;
+            let value = ArgValue::Str("x".repeat(text_bytes).into());
+            let batch = filled!(ThreadBatch {
+                start_ticks: vec![now],
+                duration_ticks: vec![5],
+                sites: vec![SiteId(1)],
+                args: vec![filled!(SpanArgs {
+                    span: 0,
+                    values: vec![value],
+                })]
+            });
+            let mut timer = SpanTimer::default();
+            let times = timer.batch(&catalog.timeline, &batch);
+            table
+                .add_spans(&catalog, &batch, times, &mut groups)
+                .unwrap();
+            let frame = filled!(FrameSnapshot {
+                catalog: Arc::clone(&catalog)
+            });
+            table.add_frame(&frame, &mut groups).unwrap();
+            groups.0.clone()
+        };
+        // An argument is its text and the value that refers to it.
+        let largest = MAX_ARG_BYTES - size_of::<ByteArray>();
+        assert_eq!(add(largest - size_of::<ByteArray>()), [0; 0]);
+        assert_eq!(add(0), [0; 0]);
+        assert_eq!(add(0), [3]);
+        assert_eq!(add(largest), [3]);
+        assert_eq!(add(1_000), [3, 2]);
+        assert_eq!(add(largest + 1), [3, 2, 1]);
     }
 }

@@ -282,3 +282,24 @@ fn not_written(error: ParquetError) -> Error {
         other => Error::sink(format!("{FAILURE}: {other}")),
     }
 }
+
+/// An output that a test reads: the number of rows of each row group.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct RowCounts(pub(super) Vec<usize>);
+
+#[cfg(test)]
+impl Output for RowCounts {
+    fn period(&self, _: i64) -> RangeInclusive<i64> {
+        i64::MIN..=i64::MAX
+    }
+
+    fn write(&mut self, _: i64, columns: &[Column<'_>]) -> Result<(), Error> {
+        let rows = columns.iter().find_map(|column| match column {
+            Column::Ints(ints) => Some(ints.len()),
+            _ => None,
+        });
+        self.0.extend(rows);
+        Ok(())
+    }
+}

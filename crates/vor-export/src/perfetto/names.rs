@@ -27,7 +27,8 @@ pub(super) struct Name {
     /// Number of its arguments.
     pub(super) arg_names: usize,
     info: Option<Arc<SiteInfo>>,
-    /// The `track_event` of a begin without arguments, in the first `body_bytes` bytes.
+    /// The `track_event` of a begin without arguments, in the first `body_bytes` bytes. It always
+    /// fits: the iids are at most the number of call sites, so they have 32 bits.
     pub(super) body: [u8; MAX_BODY_BYTES],
     pub(super) body_bytes: usize,
 }
@@ -95,11 +96,8 @@ impl Names {
         };
         let mut body = Vec::new();
         put_message(&mut body, packet::TRACK_EVENT, |out| name.put_begin(out));
-        // Only iids of many millions do not fit. Spans of such a site are encoded one by one.
-        if let Some(room) = name.body.get_mut(..body.len()) {
-            room.copy_from_slice(&body);
-            name.body_bytes = body.len();
-        }
+        name.body[..body.len()].copy_from_slice(&body);
+        name.body_bytes = body.len();
         self.used.push(name);
         let slot = if is_dense { place } else { 0 };
         if self.by_site.len() <= slot {
@@ -158,5 +156,121 @@ impl Name {
         self.info
             .as_deref()
             .is_some_and(|info| !info.file.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_fixtures::wire::{bytes, fields, messages, one, text};
+
+    use super::*;
+
+    fn catalog(sites: &[(&'static str, &'static str, &'static str)]) -> Catalog {
+        let site = |&(name, category, file): &(&'static str, &'static str, &'static str)| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: name.into(),
+                category: category.into(),
+                file: file.into(),
+                line: 7
+            })))
+        };
+        filled!(Catalog {
+            sites: Arc::new(sites.iter().map(site).collect())
+        })
+    }
+
+    #[test]
+    fn call_sites_beyond_the_catalog_share_a_name() {
+        let catalog = catalog(&[("a", "", ""), ("b", "", "")]);
+        let mut names = Names::default();
+        // Each is asked for twice, a declared one before and one after the others.
+        let sites = [1, 3, u32::MAX, 0, 2];
+        for _ in 0..2 {
+            let indices = sites.map(|site| names.index(&catalog, SiteId(site)));
+            assert_eq!(indices, [0, 1, 1, 1, 2]);
+        }
+        let shown = [0, 1, 2].map(|index| {
+            let mut out = Vec::new();
+            names.get(index).put_interned(&mut out);
+            let name = &messages(&fields(&out), interned::EVENT_NAMES.into())[0];
+            (
+                one(name, interned::IID.into()),
+                text(name, interned::TEXT.into()),
+            )
+        });
+        assert_eq!(
+            shown,
+            [(1, "a"), (2, "?"), (3, "b")].map(|(iid, name)| (iid, name.into()))
+        );
+    }
+
+    #[test]
+    fn a_begin_refers_to_the_category_and_the_place_that_its_site_has() {
+        let catalog = catalog(&[
+            ("a", "io", "a.rs"),
+            ("b", "", ""),
+            ("c", "math", ""),
+            ("d", "io", "d.rs"),
+        ]);
+        let mut names = Names::default();
+        let mut found = Vec::new();
+        for site in 1..=4 {
+            let index = names.index(&catalog, SiteId(site));
+            let name = names.get(index);
+            let mut begin = Vec::new();
+            name.put_begin(&mut begin);
+            let begin = fields(&begin);
+            let category = one(&begin, event::CATEGORY_IIDS.into());
+            let place = one(&begin, event::SOURCE_LOCATION_IID.into());
+            let mut texts = Vec::new();
+            name.put_interned(&mut texts);
+            let texts = fields(&texts);
+            let of_field = |field: u32| {
+                let messages = messages(&texts, field.into());
+                messages.first().map_or_else(Default::default, |entry| {
+                    (
+                        one(entry, interned::IID.into()),
+                        text(entry, interned::TEXT.into()),
+                    )
+                })
+            };
+            let defined = (
+                of_field(interned::CATEGORIES),
+                of_field(interned::SOURCE_LOCATIONS),
+            );
+            assert_eq!((category, place), (defined.0.0, defined.1.0));
+            assert_eq!(
+                category == 0,
+                bytes(&texts, interned::CATEGORIES.into()).is_empty()
+            );
+            found.push((category, defined.0.1, place, defined.1.1));
+        }
+        let expected = [
+            (1, "io", 1, "a.rs"),
+            (0, "", 0, ""),
+            (2, "math", 0, ""),
+            (1, "io", 4, "d.rs"),
+        ];
+        let expected = expected.map(|(category, name, place, file)| {
+            (category, name.to_owned(), place, file.to_owned())
+        });
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_longest_begin_without_arguments_fits() {
+        let name = Name {
+            iid: u32::MAX.into(),
+            category_iid: u32::MAX.into(),
+            first_arg_iid: 1,
+            arg_names: 0,
+            info: catalog(&[("a", "io", "a.rs")]).sites[0].clone(),
+            body: [0; MAX_BODY_BYTES],
+            body_bytes: 0,
+        };
+        let mut body = Vec::new();
+        put_message(&mut body, packet::TRACK_EVENT, |out| name.put_begin(out));
+        assert!(body.len() <= MAX_BODY_BYTES);
     }
 }

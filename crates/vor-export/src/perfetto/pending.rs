@@ -15,7 +15,7 @@ use crate::spill::{Spill, Stack};
 
 /// Most bytes of groups that stay in memory between batches: more than the recorder drains before
 /// it reports the open scopes.
-const MAX_BYTES: usize = if cfg!(any(test, miri)) {
+pub(super) const MAX_BYTES: usize = if cfg!(any(test, miri)) {
     1 << 12
 } else {
     8 << 20
@@ -250,6 +250,13 @@ impl PendingGroups {
         Ok(())
     }
 
+    /// Returns the number of groups in memory, and their bytes.
+    #[cfg(test)]
+    pub(super) fn in_memory(&self) -> (usize, usize) {
+        let bytes = self.events.len() + size_of_val(&*self.groups);
+        (self.groups.len(), bytes)
+    }
+
     fn put_trailer(&mut self, spill: &mut Spill, group: Group) -> io::Result<()> {
         let mut trailer = [0; TRAILER_BYTES];
         trailer[..8].copy_from_slice(&group.start_ticks.to_le_bytes());
@@ -364,6 +371,72 @@ mod tests {
             .unwrap();
         assert_eq!(sorted(rest), expected(0..701));
         assert_eq!(pending.last_start_ticks(&mut spill).unwrap(), None);
+    }
+
+    /// Adds a group with an event of 8 bytes and as many more as needed for `bytes` bytes in all.
+    fn add(pending: &mut PendingGroups, number: u64, ns: u64, bytes: usize) {
+        let mut event = number.to_le_bytes().to_vec();
+        event.resize(bytes - EVENT_HEAD_BYTES - size_of::<Group>(), 0);
+        pending.begin(number, ns);
+        pending.push(false, &event);
+    }
+
+    /// Releases all groups, and returns their times and numbers.
+    fn released(pending: &mut PendingGroups, spill: &mut Spill) -> Vec<(u64, u64)> {
+        let mut released = Vec::new();
+        pending
+            .release_all(spill, |ns, events| {
+                each_event(events, |_, event| released.push((ns, number(&event[..8]))));
+            })
+            .unwrap();
+        released
+    }
+
+    #[test]
+    fn the_older_half_is_stored_when_there_are_more_bytes_than_allowed() {
+        const GROUP_BYTES: usize = 64;
+        let most = MAX_BYTES / GROUP_BYTES;
+        let (mut pending, mut spill) = (PendingGroups::default(), Spill::default());
+        for number in 0..most as u64 {
+            add(&mut pending, number, number, GROUP_BYTES);
+            pending.bound(&mut spill).unwrap();
+        }
+        assert_eq!(pending.in_memory(), (most, MAX_BYTES));
+        assert!(pending.spilled.is_empty());
+        add(&mut pending, most as u64, most as u64, GROUP_BYTES);
+        pending.bound(&mut spill).unwrap();
+        assert_eq!(pending.in_memory(), (most / 2, MAX_BYTES / 2));
+        // The stored groups are too few for a chunk, and are released like many.
+        let expected: Vec<_> = (0..=most as u64).map(|number| (number, number)).collect();
+        assert_eq!(released(&mut pending, &mut spill), expected);
+    }
+
+    #[test]
+    fn stored_groups_of_a_nanosecond_stay_in_order_however_many_they_are() {
+        let (mut pending, mut spill) = (PendingGroups::default(), Spill::default());
+        let count = 5 * CHUNK_GROUPS as u64;
+        for number in 0..count {
+            add(&mut pending, number, 500, 40);
+            pending.bound(&mut spill).unwrap();
+        }
+        let expected: Vec<_> = (0..count).map(|number| (500, number)).collect();
+        assert_eq!(released(&mut pending, &mut spill), expected);
+    }
+
+    #[test]
+    fn stored_groups_are_released_in_ascending_chunks() {
+        let (mut pending, mut spill) = (PendingGroups::default(), Spill::default());
+        let count = 20 * CHUNK_GROUPS;
+        for number in 0..count as u64 {
+            add(&mut pending, number, number, 40);
+            pending.bound(&mut spill).unwrap();
+        }
+        let released = released(&mut pending, &mut spill);
+        assert_eq!(released.len(), count);
+        let is_earlier = |pair: &&[(u64, u64)]| pair[1].0 < pair[0].0;
+        let descents = released.windows(2).filter(is_earlier).count();
+        // The steps between events of a chunk are small.
+        assert!(descents <= count / CHUNK_GROUPS, "{descents}");
     }
 
     #[test]

@@ -52,12 +52,12 @@ impl Place {
     /// Metrics of the program come before those of the recorder, each in order of declaration.
     fn of_metric(column: u32, is_system: bool) -> Self {
         let first = if is_system { 1 << 28 } else { 1 };
-        Self::Metrics(first + u64::from(column).min((1 << 26) - 1))
+        Self::Metrics(first + u64::from(column).min(1 << 26))
     }
 
     /// Counters whose values the program writes come between the metrics of program and recorder.
     fn of_counter(number: u64) -> Self {
-        Self::Metrics((1 << 27) + number.min((1 << 26) - 1))
+        Self::Metrics((1 << 27) + number.min(1 << 26))
     }
 
     /// Returns the group's number and name, and the rank in it.
@@ -430,4 +430,29 @@ fn mix(value: u64) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_the_program_come_first_and_those_of_the_recorder_last() {
+        let most = u32::MAX;
+        let ranks = [
+            Place::DROPPED,
+            Place::of_metric(0, false),
+            Place::of_metric(7, false),
+            Place::of_metric(most, false),
+            Place::of_counter(1),
+            Place::of_counter(7),
+            Place::of_counter(u64::MAX),
+            Place::of_metric(0, true),
+            Place::of_metric(7, true),
+            Place::of_metric(most, true),
+        ]
+        .map(|place| place.in_group().unwrap().2);
+        assert!(ranks.is_sorted_by(|before, after| before < after));
+        assert!(ranks[9] <= i32::MAX as u64, "a rank is an `int32`");
+    }
 }

@@ -228,3 +228,53 @@ impl Sequence {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perfetto::names::Names;
+    use vor_capture::filled;
+    use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
+
+    #[test]
+    fn a_name_is_defined_once_and_takes_a_bit() {
+        let site = Some(std::sync::Arc::new(SiteInfo::default()));
+        let catalog = filled!(Catalog {
+            sites: std::sync::Arc::new(vec![site; 200])
+        });
+        let mut names = Names::default();
+        let indices: Vec<_> = (1..=200)
+            .map(|id| names.index(&catalog, SiteId(id)))
+            .collect();
+        let mut sequence = Sequence::new(1);
+        let mut out = Vec::new();
+        // A late name first, and then one whose bit is in another word.
+        for index in [130, 3, 70, 199] {
+            let bytes = out.len();
+            for _ in 0..2 {
+                sequence.define(&mut out, indices[index], names.get(indices[index]));
+            }
+            assert!(out.len() > bytes);
+        }
+        let bytes = out.len();
+        for index in [130, 3, 70, 199] {
+            sequence.define(&mut out, indices[index], names.get(indices[index]));
+        }
+        assert_eq!(out.len(), bytes, "all are defined already");
+        assert_eq!(sequence.defined.len(), 200_usize.div_ceil(64));
+    }
+
+    #[test]
+    fn an_event_of_any_size_is_written_alike() {
+        for bytes in [1, MAX_BODY_BYTES - 1, MAX_BODY_BYTES, MAX_BODY_BYTES + 1] {
+            let event = vec![7; bytes];
+            let (mut short, mut long) = (Sequence::new(300), Sequence::new(300));
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            for ns in [5, 1_000, 1_000, 70] {
+                short.put_event(&mut found, ns, true, &event);
+                long.put_long(&mut expected, long.prefix_bytes, ns, &event);
+            }
+            assert_eq!(found, expected, "{bytes} bytes");
+        }
+    }
+}

@@ -47,7 +47,6 @@ impl Sorter {
         let Self { edges, ancestors } = self;
         edges.clear();
         ancestors.clear();
-        edges.reserve(2 * block.len());
         for i in block.rev() {
             let (span, start) = (i as u32, start_ticks[i]);
             while let Some(&(outer, outer_start)) = ancestors.last()

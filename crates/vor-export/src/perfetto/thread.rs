@@ -46,14 +46,12 @@ impl<F: Fn(&mut Vec<u8>)> Begin<'_, F> {
     fn event(&self, write: impl FnOnce(&[u8])) {
         let name = self.name.1;
         match &self.args {
-            None if name.body_bytes > 0 => write(&name.body[..name.body_bytes]),
-            args => {
+            None => write(&name.body[..name.body_bytes]),
+            Some(args) => {
                 let mut event = Vec::new();
                 put_message(&mut event, packet::TRACK_EVENT, |out| {
                     name.put_begin(out);
-                    if let Some(args) = args {
-                        args(out);
-                    }
+                    args(out);
                 });
                 write(&event);
             }
@@ -176,8 +174,8 @@ impl Thread {
         self.pending_ns = None;
         self.spans.define(out, index, name);
         match &begin.args {
-            None if name.body_bytes > 0 => self.spans.put_span_begin(out, name, begin.ns),
-            _ => begin.event(|event| self.spans.put_event(out, begin.ns, true, event)),
+            None => self.spans.put_span_begin(out, name, begin.ns),
+            Some(_) => begin.event(|event| self.spans.put_event(out, begin.ns, true, event)),
         }
     }
 
@@ -228,5 +226,77 @@ impl Thread {
         self.pending.release_all(spill, |ns, events| {
             each_event(events, |refers, event| put(late, ns, refers, event));
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::model::catalog::{Catalog, SiteId};
+
+    use super::*;
+    use crate::perfetto::names::Names;
+    use crate::perfetto::pending::MAX_BYTES;
+
+    type NoArgs = fn(&mut Vec<u8>);
+
+    fn begin(names: &Names, ticks: u64) -> Begin<'_, NoArgs> {
+        Begin {
+            ticks,
+            ns: ticks,
+            name: (0, names.get(0)),
+            args: None,
+        }
+    }
+
+    fn names() -> Names {
+        let mut names = Names::default();
+        assert_eq!(names.index(&Catalog::default(), SiteId(1)), 0);
+        names
+    }
+
+    #[test]
+    fn pending_begins_are_bounded_before_each_batch() {
+        let (names, mut spill, mut out) = (names(), Spill::default(), Vec::new());
+        let mut thread = Thread::new(1, 9, 9);
+        let mut most = 0;
+        for batch in 0..100 {
+            thread.begin_batch(&mut spill).unwrap();
+            let (_, bytes) = thread.pending.in_memory();
+            assert!(bytes <= MAX_BYTES);
+            thread.begin_block(&mut spill).unwrap();
+            for span in 0..10 {
+                let ticks = batch * 1_000 + span * 10;
+                thread.put_span_begin(&mut out, &begin(&names, ticks));
+                thread.put_span_end(&mut out, ticks + 5);
+            }
+            most = most.max(bytes);
+        }
+        assert!(most > MAX_BYTES / 2, "many begins are pending");
+    }
+
+    #[test]
+    fn only_the_outermost_begin_is_pending_even_if_it_came_late() {
+        let (names, mut spill, mut out) = (names(), Spill::default(), Vec::new());
+        let mut thread = Thread::new(1, 9, 9);
+        thread.begin_block(&mut spill).unwrap();
+        thread.put_span_begin(&mut out, &begin(&names, 500));
+        thread.put_span_end(&mut out, 510);
+        assert_eq!(thread.pending.in_memory().0, 1);
+        // Two scopes around it end in a later block, in which the inner one has another child.
+        thread.begin_block(&mut spill).unwrap();
+        for (ticks, is_outermost) in [(400, false), (300, true)] {
+            let begin = begin(&names, ticks);
+            thread
+                .put_late_begin(&mut out, &mut spill, &begin, is_outermost)
+                .unwrap();
+        }
+        assert_eq!(thread.pending.in_memory().0, 1);
+        thread.put_span_begin(&mut out, &begin(&names, 600));
+        thread.put_span_end(&mut out, 610);
+        thread.put_span_end(&mut out, 700);
+        thread.put_span_end(&mut out, 800);
+        assert_eq!(thread.pending.in_memory().0, 1);
+        thread.put_span_begin(&mut out, &begin(&names, 900));
+        assert_eq!(thread.pending.in_memory().0, 2, "the next outermost one");
     }
 }

@@ -51,7 +51,7 @@ const MAX_LABEL_SETS: usize = 4_096;
 
 /// Nodes of the merged stacks above which a running program's spans are only counted, until the
 /// next cut.
-const MAX_NODES: usize = 1 << 19;
+const MAX_NODES: usize = if cfg!(test) { 1 << 8 } else { 1 << 19 };
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Values([u64; TYPE_COUNT]);
@@ -465,5 +465,85 @@ impl Frames {
                 let (_, value) = labels.find(|(label, _)| *label == at)?;
                 Some((name.as_str(), &**value))
             })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::batch::ThreadBatch;
+    use vor_capture::model::catalog::ProcessInfo;
+
+    use super::*;
+
+    /// A scope around spans of other call sites, 1 ns each: a stack for each span.
+    fn batch(begin: u64, stacks: usize) -> SpanBatch {
+        let site = Some(Arc::new(filled!(SiteInfo {
+            name: "step".into()
+        })));
+        let catalog = filled!(Catalog {
+            sites: Arc::new(vec![site; MAX_NODES])
+        });
+        let children = stacks as u64 - 1;
+        let mut starts: Vec<u64> = (begin + 1..=begin + children).collect();
+        starts.push(begin);
+        let mut durations = vec![1; stacks - 1];
+        durations.push(children + 1);
+        let thread = filled!(ThreadBatch {
+            start_ticks: starts,
+            duration_ticks: durations,
+            sites: (1..=stacks as u32).map(SiteId).collect()
+        });
+        filled!(SpanBatch {
+            catalog: Arc::new(catalog),
+            threads: vec![thread],
+        })
+    }
+
+    fn cut(profile: &mut SpanProfile, now_ticks: u64) -> vor_fixtures::pprof::Profile {
+        let measured = |_, _, _| Default::default();
+        let cut = profile.cut(now_ticks, &[], measured, None).unwrap();
+        let mut bytes = Vec::new();
+        cut.write_gzipped(&mut bytes).unwrap();
+        vor_fixtures::pprof::read(&bytes)
+    }
+
+    #[test]
+    fn the_program_is_that_of_the_last_batch() {
+        let mut profile = SpanProfile::default();
+        assert_eq!((profile.program(), profile.batches()), ("", 0));
+        let mut batch = batch(0, 1);
+        let mut catalog = Catalog::clone(&batch.catalog);
+        catalog.process = Arc::new(filled!(ProcessInfo {
+            name: "server".into()
+        }));
+        batch.catalog = Arc::new(catalog);
+        profile.accept(&batch).unwrap();
+        assert_eq!((profile.program(), profile.batches()), ("server", 1));
+    }
+
+    #[test]
+    fn spans_beyond_the_bound_are_counted_until_the_next_cut() {
+        let mut profile = SpanProfile::default();
+        let mut begin = 0;
+        // The first two are as many stacks as allowed.
+        for stacks in [MAX_NODES - 1, 1, 3, 4] {
+            profile.accept_bounded(&batch(begin, stacks)).unwrap();
+            begin += 2 * stacks as u64;
+        }
+        assert_eq!(profile.batches(), 4);
+        let wall = |taken: &vor_fixtures::pprof::Profile| -> i64 {
+            taken.samples.iter().map(|sample| sample.values[0]).sum()
+        };
+        let taken = cut(&mut profile, begin);
+        assert_eq!(wall(&taken), MAX_NODES as i64);
+        let comment = "7 spans are missing: there were too many distinct stacks";
+        assert_eq!(taken.comments, [comment]);
+        profile.accept_bounded(&batch(begin, 5)).unwrap();
+        let next = cut(&mut profile, begin + 10);
+        assert_eq!(wall(&next), 5);
+        assert_eq!(next.comments, [""; 0]);
+        assert_eq!(profile.batches(), 5);
     }
 }

@@ -128,6 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::stacks::MAX_WAITING;
 
     type Sums = BTreeMap<Vec<u32>, u64>;
 
@@ -251,6 +252,77 @@ mod tests {
             // A share of a duration is rounded down, once for each span that a cut divided.
             prop_assert!(cut <= whole && whole - cut <= steps.len() as u64, "{} of {}", cut, whole);
         }
+    }
+
+    /// Takes the sums up to now, and adds them.
+    fn cut(
+        stacks: &mut Stacks<u64>,
+        waiting: &mut PendingSubtrees<u64>,
+        cut_ticks: u64,
+        open: &[Open<u64>],
+        sums: &mut Sums,
+    ) {
+        let root = stacks.take(NONE);
+        waiting.cut(stacks, root, cut_ticks, open).unwrap();
+        add_all(stacks, root, sums);
+        stacks.clear(0);
+    }
+
+    #[test]
+    fn a_scope_that_no_cut_has_seen_still_finds_its_children() {
+        // Few children wait in memory, and most of many are stored.
+        for count in [3, 10 * MAX_WAITING as u64] {
+            let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
+            let mut sums = Sums::new();
+            for child in 0..count {
+                waiting.bound(&mut stacks).unwrap();
+                waiting.end(&mut stacks, 2, 10 + child * 10, 4, 4).unwrap();
+            }
+            let end = 20 + count * 10;
+            cut(&mut stacks, &mut waiting, end - 5, &[], &mut sums);
+            waiting.end(&mut stacks, 1, 0, end, end).unwrap();
+            cut(&mut stacks, &mut waiting, end, &[], &mut sums);
+            let expected = [(vec![1], end - count * 4), (vec![2], count * 4)];
+            assert_eq!(sums, Sums::from(expected));
+        }
+    }
+
+    #[test]
+    fn only_the_rest_counts_of_a_scope_that_the_last_cut_took_for_its_parent() {
+        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
+        let mut sums = Sums::new();
+        let outer = Open {
+            frame: 1,
+            start_ticks: 0,
+            total: 100,
+        };
+        cut(&mut stacks, &mut waiting, 100, &[outer], &mut sums);
+        assert_eq!(sums, Sums::from([(vec![1], 100)]));
+        // It began at 60, so 30 of its 70 ticks are left. Its weight need not be its duration.
+        waiting.end(&mut stacks, 2, 60, 70, 700).unwrap();
+        waiting.end(&mut stacks, 1, 0, 1_000, 1_000).unwrap();
+        cut(&mut stacks, &mut waiting, 1_000, &[], &mut sums);
+        assert_eq!(sums, Sums::from([(vec![1], 700), (vec![1, 2], 300)]));
+    }
+
+    #[test]
+    fn all_of_a_scope_counts_that_began_at_the_last_cut() {
+        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
+        let mut sums = Sums::new();
+        let outer = Open {
+            frame: 1,
+            start_ticks: 0,
+            total: 100,
+        };
+        cut(&mut stacks, &mut waiting, 100, &[outer], &mut sums);
+        // A scope without a duration may still have allocated.
+        waiting.end(&mut stacks, 2, 100, 0, 9).unwrap();
+        waiting.end(&mut stacks, 3, 100, 5, 20).unwrap();
+        let root = stacks.take(NONE);
+        waiting.finish(&mut stacks, root).unwrap();
+        add_all(&stacks, root, &mut sums);
+        let expected = [(vec![1], 100), (vec![3, 2], 9), (vec![3], 11)];
+        assert_eq!(sums, Sums::from(expected));
     }
 
     #[test]

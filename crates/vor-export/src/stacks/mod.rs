@@ -399,6 +399,20 @@ mod tests {
         sums
     }
 
+    /// Returns the number of nodes below the subtrees in the row.
+    fn nodes_in_row(stacks: &Stacks<u64>, waiting: &PendingSubtrees<u64>) -> usize {
+        let mut lists: Vec<u32> = waiting.row.iter().map(|it| it.first).collect();
+        let mut count = 0;
+        while let Some(at) = lists.pop() {
+            if at != NONE {
+                let node = stacks.nodes[at as usize];
+                lists.extend([node.below, node.next]);
+                count += 1;
+            }
+        }
+        count
+    }
+
     #[test]
     fn equal_stacks_are_summed_wherever_they_occur() {
         let mut stacks = Stacks::default();
@@ -417,6 +431,7 @@ mod tests {
                 waiting
                     .end(&mut stacks, frame, at + start, total, total)
                     .unwrap();
+                assert_eq!(waiting.nodes, nodes_in_row(&stacks, &waiting));
             }
         }
         let expected = [(vec![1], 180), (vec![1, 2], 105), (vec![1, 2, 3], 15)];
@@ -438,6 +453,7 @@ mod tests {
                     .unwrap();
             }
             after(&mut stacks, &mut waiting, 20 + turn * 10);
+            assert_eq!(waiting.nodes, nodes_in_row(&stacks, &waiting));
         }
         (stacks, waiting)
     }
@@ -457,6 +473,7 @@ mod tests {
             waiting
                 .end(&mut stacks, frame as u32, begin, length, length)
                 .unwrap();
+            assert_eq!(waiting.nodes, nodes_in_row(&stacks, &waiting));
         }
         assert!(waiting.spilled.is_empty());
         let sums = sums(&mut stacks, waiting);
@@ -493,6 +510,120 @@ mod tests {
         assert_eq!(sums[&vec![8, 9]], (count - count / 2) * 2 + 1 + 10);
         assert_eq!(sums[&vec![8]], (count / 2 - 1) * 2);
         assert_eq!(sums.values().sum::<u64>(), 8 + end - open[0]);
+    }
+
+    #[test]
+    fn settling_leaves_alone_what_began_when_the_open_scopes_were_listed() {
+        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
+        // The last scope begins and ends around the second one, and was not open before.
+        waiting.end(&mut stacks, 1, 0, 5, 5).unwrap();
+        waiting.end(&mut stacks, 2, 10, 2, 2).unwrap();
+        waiting.settle(&mut stacks, 10, &[]);
+        waiting.end(&mut stacks, 3, 10, 20, 20).unwrap();
+        let expected = [(vec![1], 5), (vec![3], 18), (vec![3, 2], 2)];
+        assert_eq!(sums(&mut stacks, waiting), BTreeMap::from(expected));
+    }
+
+    /// Subtrees that wait, each a scope around leaves of different frames.
+    #[derive(Default)]
+    struct Waiting {
+        stacks: Stacks<u64>,
+        subtrees: PendingSubtrees<u64>,
+        count: u64,
+    }
+
+    impl Waiting {
+        fn of(sizes: impl IntoIterator<Item = usize>) -> Self {
+            let mut this = Self::default();
+            sizes.into_iter().for_each(|nodes| this.add(nodes));
+            this
+        }
+
+        fn add(&mut self, nodes: usize) {
+            let begin = self.count * 1_000;
+            for leaf in 1..nodes as u64 {
+                self.subtrees
+                    .end(&mut self.stacks, leaf as u32, begin + leaf, 1, 1)
+                    .unwrap();
+            }
+            self.subtrees
+                .end(&mut self.stacks, 0, begin, 1_000, 1_000)
+                .unwrap();
+            self.count += 1;
+        }
+
+        /// Returns how many subtrees remain in memory after they were bounded.
+        fn bounded(&mut self) -> usize {
+            self.subtrees.bound(&mut self.stacks).unwrap();
+            assert_eq!(
+                self.subtrees.nodes,
+                nodes_in_row(&self.stacks, &self.subtrees)
+            );
+            self.subtrees.row.len()
+        }
+    }
+
+    #[test]
+    fn the_older_half_is_stored_if_more_subtrees_wait_than_allowed() {
+        let mut waiting = Waiting::of([1; MAX_WAITING]);
+        assert_eq!(waiting.bounded(), MAX_WAITING);
+        waiting.add(1);
+        assert_eq!(waiting.bounded(), MAX_WAITING / 2);
+        let first = waiting.subtrees.row[0].start_ticks;
+        assert_eq!(
+            first,
+            (MAX_WAITING as u64 / 2 + 1) * 1_000,
+            "the older half"
+        );
+    }
+
+    #[test]
+    fn older_subtrees_are_stored_if_they_have_more_nodes_than_allowed() {
+        // As many nodes as allowed.
+        assert_eq!(Waiting::of([MAX_NODES / 32; 32]).bounded(), 32);
+        // Halves are stored until at most half of the nodes remain.
+        let nodes = MAX_NODES / 40 + 1;
+        assert_eq!(Waiting::of([nodes; 40]).bounded(), 10);
+        // The newer half has exactly half of the allowed nodes, in the fewest subtrees that may be
+        // stored.
+        let newer = FEW_WAITING + 1;
+        let each = MAX_NODES / 2 / newer;
+        let last = MAX_NODES / 2 - (newer - 1) * each;
+        let older = std::iter::repeat_n(MAX_NODES / newer, newer);
+        let newer_nodes = std::iter::repeat_n(each, newer - 1).chain([last]);
+        assert_eq!(Waiting::of(older.chain(newer_nodes)).bounded(), newer);
+    }
+
+    #[test]
+    fn few_subtrees_stay_in_memory_however_many_nodes_they_have() {
+        let nodes = MAX_NODES / FEW_WAITING + 1;
+        let mut waiting = Waiting::of([nodes; FEW_WAITING]);
+        assert_eq!(waiting.bounded(), FEW_WAITING);
+        waiting.add(nodes);
+        assert_eq!(waiting.bounded(), FEW_WAITING / 2);
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_stored_may_double_before_the_next_are_stored() {
+        // The few that stay have more than half of the allowed nodes.
+        let nodes = MAX_NODES / 2 / FEW_WAITING + 1;
+        let mut waiting = Waiting::of([nodes; 2 * FEW_WAITING]);
+        assert_eq!(waiting.bounded(), FEW_WAITING);
+        for count in FEW_WAITING + 1..=2 * FEW_WAITING {
+            waiting.add(nodes);
+            assert_eq!(waiting.bounded(), count);
+        }
+        waiting.add(nodes);
+        assert_eq!(waiting.bounded(), FEW_WAITING);
+    }
+
+    #[test]
+    fn a_share_is_the_part_of_each_number() {
+        assert_eq!(100_u64.share(3, 4), 75);
+        assert_eq!(10_u64.share(2, 3), 6, "rounded down");
+        assert_eq!(u64::MAX.share(1 << 62, 1 << 63), u64::MAX / 2);
+        assert_eq!(7_u64.share(9, 5), 7, "no part is more than the whole");
+        assert_eq!(7_u64.share(0, 0), 0);
     }
 
     #[test]

@@ -181,3 +181,25 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     }
     value
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_read_back() {
+        let mut numbers: Vec<u64> = (0..64).map(|bits| 1 << bits).collect();
+        numbers.extend((0..64).map(|bits| u64::MAX >> bits));
+        numbers.push(0);
+        let mut bytes = Vec::new();
+        for &number in &numbers {
+            put_varint(&mut bytes, number);
+        }
+        let mut rest = bytes.as_slice();
+        for &number in &numbers {
+            assert_eq!(varint(&mut rest), number);
+        }
+        assert!(rest.is_empty());
+        assert_eq!(varint(&mut rest), 0, "zeros follow the end");
+    }
+}

@@ -516,6 +516,84 @@ fn a_trace_cut_off_between_any_two_events_lacks_only_its_bracket() {
 }
 
 #[test]
+fn arguments_of_late_spans_are_found() {
+    let times = [
+        (3_000, 30, 1),
+        (3_100, 30, 1),
+        (3_200, 30, 1),
+        (3_300, 30, 1),
+    ];
+    let arg_of = |spans_with_args: &[u32]| {
+        let mut thread = spans(0, &times);
+        let args = spans_with_args.iter().map(|&span| {
+            filled!(SpanArgs {
+                span,
+                values: vec![ArgValue::U64(span.into())],
+            })
+        });
+        thread.args = args.collect();
+        let json = export(&[batch(vec![thread])], Vec::new());
+        let events = events(&json);
+        let spans = of_phase(&events, "X");
+        spans
+            .iter()
+            .map(|span| span["args"]["a"].as_u64())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(arg_of(&[2, 3]), [None, None, Some(2), Some(3)]);
+    assert_eq!(arg_of(&[1, 3]), [None, Some(1), None, Some(3)]);
+}
+
+#[test]
+fn steps_are_points_of_their_task_and_an_open_task_ends_with_the_trace() {
+    let kinds = [
+        (3_000, TaskEventKind::Begin { given_id: 5 }),
+        (3_300, TaskEventKind::Step),
+        (
+            3_600,
+            TaskEventKind::Poll {
+                duration_ticks: 300,
+            },
+        ),
+    ];
+    let mut thread = spans(0, &[]);
+    thread.task_events = kinds
+        .map(|(start_ticks, kind)| {
+            filled!(TaskEvent {
+                task: 7,
+                site: SiteId(1),
+                start_ticks,
+                kind,
+            })
+        })
+        .into();
+    let json = export(&[batch(vec![thread])], Vec::new());
+    let events = events(&json);
+    let mut found: Vec<_> = events
+        .iter()
+        .filter(|event| event["cat"] == "task")
+        .map(|event| {
+            assert_eq!(event["id2"]["local"], "7");
+            let phase = event["ph"].as_str().unwrap();
+            let name = event["name"].as_str().unwrap();
+            let is_unfinished = event["args"]["unfinished"] == true;
+            (ns(&event["ts"]), phase, name, is_unfinished)
+        })
+        .collect();
+    found.sort_unstable();
+    let at = |ticks| catalog().unix_ns(ticks) - START_NS;
+    let expected = [
+        (at(3_000), "b", "step", false),
+        (at(3_300), "n", "step", false),
+        (at(3_600), "b", "poll", false),
+        (at(3_900), "e", "poll", false),
+        // The last event of any task is the end of the poll.
+        (at(3_900), "e", "step", true),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn nothing_follows_the_end() {
     let mut exporter = ChromeExporter::new(Vec::new());
     exporter.finish().expect("a writer that accepts everything");

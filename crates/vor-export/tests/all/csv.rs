@@ -138,6 +138,38 @@ fn spans_have_a_row_each_with_self_times_that_add_up() {
     assert_eq!(rows.len(), 13);
 }
 
+#[test]
+fn a_thread_has_the_name_of_the_frame_and_an_unknown_line_is_empty() {
+    let frame = |name: &str| {
+        let mut builder = TreeBuilder::new(100);
+        builder.add(&filled!(ThreadBatch {
+            start_ticks: vec![125],
+            duration_ticks: vec![5],
+            sites: vec![SiteId(1)]
+        }));
+        let mut catalog = Catalog::clone(&catalog());
+        catalog.threads = Arc::new(vec![Some(Arc::new(filled!(ThreadInfo {
+            name: name.into()
+        })))]);
+        catalog.sites = Arc::new(vec![Some(Arc::new(filled!(SiteInfo {
+            name: "step".into(),
+            file: "a.rs".into()
+        })))]);
+        Arc::new(filled!(FrameSnapshot {
+            catalog: Arc::new(catalog),
+            threads: builder.finish().threads
+        }))
+    };
+    let mut csv = SpanCsv::new(Vec::new());
+    for name in ["", "worker"] {
+        csv.accept_frame(&frame(name)).unwrap();
+    }
+    csv.finish().unwrap();
+    let rows = parse(csv.into_inner());
+    let columns: Vec<_> = rows[1..].iter().map(|row| row[2..7].join(",")).collect();
+    assert_eq!(columns, ["thread #0,0,step,a.rs,", "worker,0,step,a.rs,"]);
+}
+
 fn metrics_frame(index: u64, metrics: &[(u32, f64)]) -> Arc<FrameSnapshot> {
     let value = |&(column, value): &(u32, f64)| filled!(MetricValue { column, value });
     Arc::new(filled!(FrameSnapshot {

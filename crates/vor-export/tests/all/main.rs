@@ -9,6 +9,10 @@ mod golden;
 #[cfg(feature = "parquet")]
 mod parquet_dataset;
 #[cfg(feature = "parquet")]
+mod parquet_exporter;
+#[cfg(feature = "parquet")]
+mod parquet_sketches;
+#[cfg(feature = "parquet")]
 mod parquet_spans;
 mod perfetto;
 mod perfetto_scheduler;

@@ -14,7 +14,7 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::reader::{Event, Reader};
-use vor_capture::sink::FrameSink;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_export::parquet::{Dataset, Origin, Partition};
 use vor_fixtures::parquet_rows::{Row, int, rows};
 
@@ -54,10 +54,7 @@ fn batch(catalog: &Arc<Catalog>, threads: &[&[(u64, u64)]]) -> SpanBatch {
 }
 
 fn origin(host: &str) -> Origin {
-    filled!(Origin {
-        host: Some(host.into()),
-        version: None,
-    })
+    Origin::default().host(host)
 }
 
 /// Returns the paths of all files and folders below a folder, as text that is the same on all
@@ -215,7 +212,7 @@ fn times_in_no_order_open_no_more_files_than_days() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = catalog();
     let mut data = Dataset::new(folder.path(), "run", &[Partition::Date], origin("a")).unwrap();
-    let days = [0, 3, 1, 2, 0, 3];
+    let days = [0, 3, 1, 2, 0, 3, 1, 0];
     let spans: Vec<(u64, u64)> = days
         .iter()
         .map(|day| (2 * SECOND + day * 86_400 * SECOND, 1))
@@ -229,6 +226,23 @@ fn times_in_no_order_open_no_more_files_than_days() {
         .map(|path| read(path).len())
         .sum();
     assert_eq!(rows, days.len(), "each is in one file: {:?}", data.paths());
+    // Two days are open at a time, and a day that returns later has another file.
+    let ms = BEFORE_MIDNIGHT / 1_000_000;
+    let expected = [
+        ("2026-01-01", ""),
+        ("2026-01-01", "-2"),
+        ("2026-01-01", "-3"),
+        ("2026-01-02", ""),
+        ("2026-01-02", "-2"),
+        ("2026-01-03", ""),
+        ("2026-01-04", ""),
+        ("2026-01-04", "-2"),
+    ];
+    let expected = expected.map(|(date, number)| format!("date={date}/run-5-{ms}{number}.parquet"));
+    let mut found = all_below(&folder.path().join("spans"));
+    found.retain(|path| path.ends_with(".parquet"));
+    found.sort_by_key(|path| path.replace(".parquet", ""));
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -247,6 +261,42 @@ fn an_unfinished_export_leaves_no_files() {
     assert!(root.exists(), "a row group is full and written");
     drop(data);
     assert_eq!(all_below(folder.path()), Vec::<String>::new());
+    assert!(folder.path().exists(), "a folder that was there remains");
+}
+
+#[test]
+fn without_dates_a_table_is_one_file_even_over_midnight() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = catalog();
+    let mut data = Dataset::new(folder.path(), "run", &[Partition::Host], origin("a")).unwrap();
+    assert_eq!(data.interest(), Interest::BATCHES);
+    data.accept_batch(&batch(&catalog, &[&[(10, 5), (SECOND + 5, 5)]]))
+        .unwrap();
+    data.finish().unwrap();
+    let ms = BEFORE_MIDNIGHT / 1_000_000;
+    let mut paths = data.paths().to_vec();
+    paths.sort();
+    let expected = ["sketches", "spans"].map(|table| {
+        folder
+            .path()
+            .join(format!("{table}/host=a/run-5-{ms}.parquet"))
+    });
+    assert_eq!(paths, expected);
+    assert_eq!(read(&expected[1]).len(), 2);
+}
+
+#[test]
+fn an_existing_folder_remains_when_an_export_ends_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("data");
+    std::fs::create_dir_all(root.join("spans")).unwrap();
+    let mut data = Dataset::new(&root, "run", &[Partition::Host], origin("a")).unwrap();
+    let spans: Vec<(u64, u64)> = (0..200_000).map(|i| (100 * i, 50)).collect();
+    data.accept_batch(&batch(&catalog(), &[&spans])).unwrap();
+    data.accept_frame(&Arc::default()).unwrap();
+    assert!(root.join("spans/host=a").exists());
+    drop(data);
+    assert_eq!(all_below(folder.path()), ["data", "data/spans"]);
 }
 
 #[test]

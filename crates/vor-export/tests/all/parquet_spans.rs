@@ -38,10 +38,7 @@ fn give(sink: &mut dyn FrameSink, pieces: &[Piece]) {
 }
 
 fn origin() -> Origin {
-    filled!(Origin {
-        host: Some("web-17".into()),
-        version: Some("2.4.1".into()),
-    })
+    Origin::default().host("web-17").version("2.4.1")
 }
 
 fn span_rows(pieces: &[Piece]) -> Vec<Row> {

@@ -540,6 +540,145 @@ fn tasks_do_not_overlap_on_a_track_and_contain_their_polls() {
 }
 
 #[test]
+fn only_a_task_that_is_open_when_the_trace_ends_is_unfinished() {
+    let catalog = catalog(1, NS);
+    let poll = |task, start_ticks| {
+        filled!(TaskEvent {
+            task,
+            site: SiteId(1),
+            start_ticks,
+            kind: TaskEventKind::Poll { duration_ticks: 10 },
+        })
+    };
+    let ended = filled!(AsyncSpan {
+        id: 1,
+        site: SiteId(1),
+        start_ticks: 2_000,
+        duration_ticks: 50,
+    });
+    let thread = filled!(ThreadBatch {
+        task_events: vec![poll(1, 2_000), poll(2, 2_100)],
+        async_spans: vec![ended]
+    });
+    let trace = export(&[filled!(SpanBatch {
+        catalog,
+        threads: vec![thread],
+    })]);
+    // An end is an event of type 2, and an annotation has its name in field 10 and a flag in 2.
+    let mut unfinished = Vec::new();
+    for packet in Message::new(&trace).messages(1) {
+        let Some(event) = packet
+            .message(11)
+            .filter(|event| event.number(9) == Some(2))
+        else {
+            continue;
+        };
+        let flags = event.messages(4).into_iter().map(|flag| {
+            assert_eq!(flag.text(10).as_deref(), Some("unfinished"));
+            flag.number(2) == Some(1)
+        });
+        unfinished.push((packet.number(8).unwrap(), flags.collect::<Vec<_>>()));
+    }
+    // The polls and the first task end, and then the second task with its poll.
+    let at = |ticks| ns(ticks, NS);
+    unfinished.sort();
+    let expected = [
+        (at(2_010), vec![]),
+        (at(2_050), vec![]),
+        (at(2_110), vec![]),
+        (at(2_110), vec![true]),
+    ];
+    assert_eq!(unfinished, expected);
+}
+
+#[test]
+fn each_thread_has_two_sequences() {
+    let catalog = catalog(20, NS);
+    let thread = |id| {
+        filled!(ThreadBatch {
+            thread: ThreadId(id),
+            start_ticks: vec![2_000],
+            duration_ticks: vec![10],
+            sites: vec![SiteId(1)]
+        })
+    };
+    let batch = filled!(SpanBatch {
+        catalog,
+        threads: (0..20).map(thread).collect(),
+    });
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    for _ in 0..2 {
+        exporter.accept_batch(&batch).unwrap();
+        assert_eq!(
+            exporter.next_sequence(),
+            2 + 2 * 20,
+            "the first is the process's"
+        );
+    }
+    exporter.finish().unwrap();
+    assert_eq!(read(&exporter.into_inner()).slices.len(), 40);
+}
+
+#[test]
+fn arguments_beyond_the_names_of_a_site_have_numbers() {
+    // The second site has two names, and its iids are followed by those of the third one.
+    let sites = [3, 2].map(SiteId);
+    let args = (0..2).map(|span| {
+        filled!(SpanArgs {
+            span,
+            values: vec![ArgValue::U64(7); 4],
+        })
+    });
+    let thread = filled!(ThreadBatch {
+        start_ticks: vec![2_000, 2_100],
+        duration_ticks: vec![10; 2],
+        sites: sites.to_vec(),
+        args: args.collect()
+    });
+    let trace = read(&export(&[filled!(SpanBatch {
+        catalog: catalog(1, NS),
+        threads: vec![thread],
+    })]));
+    let names = trace.slices.iter().map(|slice| {
+        let names = slice.args.iter().map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>()
+    });
+    let expected = [
+        ["arg 3 0", "arg 3 1", "arg 3 2", "arg3"],
+        ["arg 2 0", "arg 2 1", "arg2", "arg3"],
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_frame_has_the_number_of_merged_marks_if_there_are_any() {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    for (index, merged_marks) in [(4, 0), (5, 3)] {
+        let frame = filled!(FrameSnapshot {
+            catalog: catalog(1, NS),
+            index,
+            start_ticks: 1_000 + index * 100,
+            end_ticks: 1_100 + index * 100,
+            merged_marks
+        });
+        exporter.accept_frame(&Arc::new(frame)).unwrap();
+    }
+    exporter.finish().unwrap();
+    let trace = read(&exporter.into_inner());
+    let args: Vec<_> = trace
+        .slices
+        .iter()
+        .map(|slice| slice.args.clone())
+        .collect();
+    let arg = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expected = [
+        vec![arg("index", "4")],
+        vec![arg("index", "5"), arg("merged_marks", "3")],
+    ];
+    assert_eq!(args, expected);
+}
+
+#[test]
 fn metrics_are_counters_with_their_units() {
     let mut catalog = (*catalog(1, NS)).clone();
     let columns = [

@@ -15,9 +15,11 @@ use vor_capture::model::batch::{
     ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_capture::model::measures::Measures;
+use vor_capture::model::measures::{Measured, Measures};
 use vor_capture::sink::FrameSink;
-use vor_export::pprof::{Frame, PprofExporter, ProfileBuilder, SampleType};
+use vor_export::pprof::{
+    Frame, OpenSpan, OpenSpans, PprofExporter, ProfileBuilder, SampleType, SpanProfile,
+};
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::random::seeds;
 use vor_fixtures::views::{self, NASTY, Views};
@@ -76,6 +78,7 @@ fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
         assert_eq!(profile.period, ("wall".into(), "nanoseconds".into(), 1));
         assert_eq!(profile.default_type, "wall");
         assert_eq!(profile.program, "app \"x\"");
+        assert_eq!(profile.comments, [""; 0]);
         let first = rows.iter().map(|row| row.3).min().unwrap();
         let last = rows.iter().map(|row| row.4).max().unwrap();
         assert_eq!(profile.time_nanos, 1_700_000_000_123_456_789 + first as i64);
@@ -105,13 +108,12 @@ fn site(
     })))
 }
 
-/// Returns a batch of one thread from (site, start, duration, arguments), in the order of their
-/// ends; a tick is a nanosecond.
-fn batch(
-    sites: Vec<Option<Arc<SiteInfo>>>,
-    spans: &[(u32, u64, u64, &[ArgValue])],
-    dropped_spans: u64,
-) -> SpanBatch {
+/// Call site, start, duration and arguments of a span.
+type Ended<'a> = (u32, u64, u64, &'a [ArgValue]);
+
+/// Returns a batch of one thread from the spans that it ended, in this order; a tick is a
+/// nanosecond.
+fn batch(sites: Vec<Option<Arc<SiteInfo>>>, spans: &[Ended<'_>], dropped_spans: u64) -> SpanBatch {
     let thread = Some(Arc::new(filled!(ThreadInfo {
         os_id: 5,
         name: "main".into(),
@@ -266,6 +268,61 @@ fn measures_exclude_children_and_pass_through_scopes_without_them() {
     );
 }
 
+/// A scope is open from 0 to 80, and a profile is taken at 50 and at 100.
+#[test]
+fn each_profile_of_a_running_program_has_what_happened_since_the_last_one() {
+    let sites = vec![
+        site("outer", &[], Measures::ALLOC),
+        site("inner", &[], Measures::NONE),
+    ];
+    let mut profile = SpanProfile::new([]);
+    let mut taken = Vec::new();
+    let allocated = [5, 500, 0, 0].map(ArgValue::U64);
+    let steps: [(&[Ended<'_>], u64, &[u64]); 2] = [
+        (&[(2, 20, 10, &[])], 50, &[0]),
+        (&[(2, 60, 5, &[]), (1, 0, 80, &allocated)], 100, &[]),
+    ];
+    for (spans, now_ticks, open) in steps {
+        profile
+            .accept_bounded(&batch(sites.clone(), spans, 0))
+            .unwrap();
+        let span = |&start_ticks: &u64| OpenSpan {
+            site: SiteId(1),
+            start_ticks,
+        };
+        let open = OpenSpans {
+            thread: ThreadId(0),
+            spans: open.iter().map(span).collect(),
+        };
+        // The open scope has made two of its five allocations.
+        let measured = |_, _, until_ticks| {
+            assert_eq!(until_ticks, now_ticks);
+            let measured = filled!(Measured {
+                alloc_objects: 2,
+                alloc_bytes: 200,
+            });
+            (Measures::ALLOC, measured)
+        };
+        let cut = profile.cut(now_ticks, &[open], measured, None).unwrap();
+        let mut bytes = Vec::new();
+        cut.write_gzipped(&mut bytes).unwrap();
+        let cut = vor_fixtures::pprof::read(&bytes);
+        assert_eq!(cut.type_names(), ["wall", "alloc_objects", "alloc_bytes"]);
+        let samples = cut.samples.iter();
+        let mut samples: Vec<_> = samples
+            .map(|sample| (sample.names().join(";"), sample.values.clone()))
+            .collect();
+        samples.sort_unstable();
+        taken.push(samples);
+    }
+    let expected = [
+        [("outer", [40, 2, 200]), ("outer;inner", [10, 0, 0])],
+        [("outer", [25, 3, 300]), ("outer;inner", [5, 0, 0])],
+    ]
+    .map(|samples| samples.map(|(stack, values)| (stack.to_owned(), values.to_vec())));
+    assert_eq!(taken, expected);
+}
+
 #[test]
 fn a_capture_has_only_the_types_that_it_measured() {
     let spans: [(u32, u64, u64, &[ArgValue]); 1] = [(1, 0, 600, &[])];
@@ -345,6 +402,8 @@ fn labels_belong_to_the_span_and_its_descendants() {
         .map(|sample| {
             let label = |name: &str| sample.labels.get(name).map_or("", String::as_str);
             assert_eq!(label("thread"), "main");
+            let chosen = ["route", "table", "thread", "user"];
+            assert!(sample.labels.keys().all(|name| chosen.contains(&&**name)));
             let labels = ["route", "table", "user"].map(label).join(" ");
             (sample.names().join(";"), labels, sample.values[0])
         })
@@ -365,6 +424,41 @@ fn labels_belong_to_the_span_and_its_descendants() {
     );
     // Without labels, both requests are one stack.
     assert_eq!(exported(&batches, &[]).samples.len(), 4);
+}
+
+#[test]
+fn an_argument_that_a_site_does_not_measure_is_no_measure() {
+    // The first site has an argument of its own with the name of a measure.
+    let sites = vec![
+        site("a", &["alloc_objects"], Measures::NONE),
+        site("b", &[], Measures::ALLOC),
+    ];
+    let values = [3, 300, 0, 0].map(ArgValue::U64);
+    let spans: [(u32, u64, u64, &[ArgValue]); 2] =
+        [(1, 0, 10, &[ArgValue::U64(9)]), (2, 20, 10, &values)];
+    let profile = exported(&[batch(sites, &spans, 0)], &[]);
+    assert_eq!(
+        profile.type_names(),
+        ["wall", "alloc_objects", "alloc_bytes"]
+    );
+    let sums = profile.sums("alloc_objects");
+    assert_eq!(sums[&vec!["a".to_owned()]], 0);
+    assert_eq!(sums[&vec!["b".to_owned()]], 3);
+}
+
+#[test]
+fn call_sites_beyond_the_catalog_are_one_frame() {
+    let sites = vec![site("a", &[], Measures::NONE)];
+    let spans: [(u32, u64, u64, &[ArgValue]); 3] =
+        [(2, 0, 10, &[]), (1, 20, 10, &[]), (u32::MAX, 40, 5, &[])];
+    let profile = exported(&[batch(sites, &spans, 0)], &[]);
+    let mut found: Vec<_> = profile
+        .samples
+        .iter()
+        .map(|sample| (sample.names(), sample.values[0]))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [(vec!["?"], 15), (vec!["a"], 10)]);
 }
 
 #[test]
@@ -408,6 +502,7 @@ fn a_custom_profile_has_the_added_samples() {
     );
     builder.add([frame("main", 1), frame("load", 9)], &[-1], []);
     builder.add([], &[1, 2], []);
+    assert!(!builder.is_empty());
     let mut bytes = Vec::new();
     builder.write_gzipped(&mut bytes).unwrap();
     keep("built.pb.gz", &bytes);

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use vor_capture::filled;
-use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_capture::reader::{Capture, Event, Reader};
 use vor_capture::sink::{FrameSink, Interest};
@@ -161,4 +162,34 @@ fn flushed_markers_are_written() {
     sink.finish().unwrap();
     assert_eq!(lines.bytes(), flushed);
     assert!(growths > 1);
+}
+
+#[test]
+fn the_names_of_a_profile_are_those_of_the_last_frame() {
+    let mut capture = Capture::new(io::Cursor::new(capture())).unwrap();
+    let batch = filled!(SpanBatch {
+        threads: vec![filled!(ThreadBatch {
+            start_ticks: vec![10],
+            duration_ticks: vec![5],
+            sites: vec![SiteId(1)]
+        })]
+    });
+    let frame = capture.frame(0).unwrap();
+    let mut sink = SpeedscopeExporter::new(Vec::new());
+    sink.accept_batch(&batch).unwrap();
+    sink.accept_frame(&frame).unwrap();
+    sink.finish().unwrap();
+    let profile: serde_json::Value = serde_json::from_slice(&sink.into_inner()).unwrap();
+    assert_eq!(profile["name"], frame.catalog.process.name);
+    let name = frame.catalog.site_name(SiteId(1));
+    assert_ne!(name, "?");
+    assert_eq!(profile["shared"]["frames"][0]["name"], name);
+}
+
+#[test]
+fn an_exporter_of_markers_is_shown_with_its_clock() {
+    let clock = filled!(ClockSnapshot { ticks: 1234 });
+    let sink = SamplyExporter::new(clock, |_: &Catalog, _, _: &[u8]| Ok(()));
+    let shown = format!("{sink:?}");
+    assert!(shown.starts_with("SamplyExporter") && shown.contains("1234"));
 }
