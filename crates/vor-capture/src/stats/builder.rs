@@ -184,10 +184,10 @@ impl StatsBuilder {
         self.sites().map(|(_, stats)| stats.histogram.count()).sum()
     }
 
-    /// Returns the number of spans whose self time, or time spent in recursive calls, is an
-    /// estimate because they began among more unfinished siblings than are held one by one. The sum
-    /// of all self times is exact even so, and a [second pass](Self::for_second_pass) over the same
-    /// batches is exact for each span.
+    /// Returns the number of estimates: of the self time of a span, of its time in recursive calls,
+    /// and of its own part of a measure. A span that began among more unfinished siblings than are
+    /// held one by one has up to one of each. The sum of all self times is exact even so, and a
+    /// [second pass](Self::for_second_pass) over the same batches is exact for each span.
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();

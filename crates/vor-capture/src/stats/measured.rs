@@ -98,7 +98,7 @@ impl MeasuredSums {
         self.threads.values_mut().for_each(ThreadSpans::restart);
     }
 
-    /// Returns how many spans contain an estimate.
+    /// Returns the number of estimates.
     pub(super) fn estimates(&self) -> u64 {
         let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
         self.estimates + running

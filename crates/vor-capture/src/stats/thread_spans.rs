@@ -63,8 +63,8 @@ impl<W: Weight> ThreadSpans<W> {
         self.of_sites.restart();
     }
 
-    /// Returns how many spans contain an estimate, because they began among more waiting spans than
-    /// are held one by one.
+    /// Returns the number of estimates, of self times and of times in recursive calls: a span that
+    /// began among more waiting spans than are held one by one has up to one of each.
     pub(super) fn estimates(&self) -> u64 {
         self.waiting.split_runs() + self.of_sites.estimates()
     }
