@@ -19,14 +19,11 @@ use crate::model::catalog::{SiteId, ThreadId};
 
 /// Payload size at which a record ends and another begins.
 const RECORD_GOAL_BYTES: usize = 256 << 10;
-/// Approximate most bytes of the arguments, and of the messages, of one block.
+/// Approximate most bytes in memory of the arguments, and of the messages, of one block. A value or
+/// a message has at least 12, so a block has at most 43 690 of them.
 const BLOCK_TEXT_BYTES: usize = 512 << 10;
-/// Most values of arguments in a block.
-const BLOCK_ARG_VALUES: usize = 1 << 16;
 /// Most values of one span; later ones are cut.
 const MAX_SPAN_ARGS: usize = 256;
-/// Most messages in a block.
-const BLOCK_MESSAGES: usize = 1 << 16;
 /// Most tasks in a block.
 const BLOCK_TASKS: usize = 1 << 14;
 /// Caps of a record's content when it is read; each is above what the writer puts into one.
@@ -433,7 +430,7 @@ fn full(what: &str) -> Error {
 /// Arguments that are not ascending or belong to no span end the list.
 fn block_end(from: usize, len: usize, args: &[SpanArgs]) -> (usize, usize) {
     let mut to = len.min(from + BLOCK_SPANS);
-    let (mut count, mut bytes, mut values, mut next) = (0, 0, 0, from);
+    let (mut count, mut bytes, mut next) = (0, 0, from);
     for span in args {
         let at = span.span as usize;
         if at < next || at >= to {
@@ -441,8 +438,7 @@ fn block_end(from: usize, len: usize, args: &[SpanArgs]) -> (usize, usize) {
         }
         let fitting = fitting_values(&span.values);
         bytes += fitting.iter().map(value_bytes).sum::<usize>();
-        values += fitting.len();
-        if count > 0 && (bytes > BLOCK_TEXT_BYTES || values > BLOCK_ARG_VALUES) {
+        if count > 0 && bytes > BLOCK_TEXT_BYTES {
             to = at;
             break;
         }
@@ -477,9 +473,5 @@ fn messages_that_fit(messages: &[Message]) -> usize {
         bytes += clip(&message.text).len() + 16;
         before < BLOCK_TEXT_BYTES
     };
-    messages
-        .iter()
-        .take(BLOCK_MESSAGES)
-        .take_while(fits)
-        .count()
+    messages.iter().take_while(fits).count()
 }

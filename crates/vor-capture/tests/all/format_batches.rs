@@ -11,7 +11,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vor_capture::filled;
-use vor_capture::format::{Record, RecordRef};
+use vor_capture::format::{MAX_RECORD_SPANS, Record, RecordRef};
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, FlowPoint, Message, SpanArgs, SpanBatch, TaskEvent, ThreadBatch,
 };
@@ -140,6 +140,72 @@ fn a_large_batch_is_split_and_loses_nothing() {
     let records = through(RecordRef::Batch(&batch), 1 << 16);
     assert!(records.len() > 4, "{} records", records.len());
     assert!(joined(records) == batch.threads);
+}
+
+/// Writes threads and reads them back unchanged. Returns the number of threads, spans and values of
+/// arguments in each record.
+fn sizes_of_records(threads: Vec<ThreadBatch>) -> Vec<(usize, usize, usize)> {
+    let batch = filled!(SpanBatch {
+        catalog: Arc::default(),
+        threads
+    });
+    let records = through(RecordRef::Batch(&batch), 1 << 16);
+    let sizes = records.iter().map(|record| {
+        let Record::Batch(threads) = record else {
+            panic!("expected a batch, found {record:?}")
+        };
+        let args = threads.iter().flat_map(|thread| &thread.args);
+        let values = args.map(|span| span.values.len()).sum();
+        let spans = threads.iter().map(ThreadBatch::len).sum();
+        (threads.len(), spans, values)
+    });
+    let sizes = sizes.collect();
+    assert!(joined(records) == joined(vec![Record::Batch(batch.threads)]));
+    sizes
+}
+
+/// Spans that take hardly a byte each, with some booleans as arguments.
+fn small_spans(thread: u32, count: usize, values: usize) -> ThreadBatch {
+    let args = (0..count as u32).filter(|_| values > 0).map(|span| {
+        filled!(SpanArgs {
+            span,
+            values: vec![ArgValue::Bool(true); values],
+        })
+    });
+    filled!(ThreadBatch {
+        thread: ThreadId(thread),
+        start_ticks: (0..count as u64).map(|i| 10 * i).collect(),
+        duration_ticks: vec![5; count],
+        sites: vec![SiteId(1); count],
+        args: args.collect()
+    })
+}
+
+#[test]
+fn a_record_has_at_most_as_many_threads_as_a_reader_allows() {
+    let most = 1 << 16;
+    let threads = (0..=most).map(|_| filled!(ThreadBatch { dropped_spans: 0 }));
+    let sizes = sizes_of_records(threads.collect());
+    assert_eq!(sizes, [(most, 0, 0), (1, 0, 0)]);
+}
+
+#[test]
+fn a_record_has_at_most_as_many_spans_as_a_reader_allows() {
+    let most = MAX_RECORD_SPANS;
+    let sizes = sizes_of_records(vec![small_spans(0, most + 1, 0)]);
+    assert_eq!(sizes, [(1, most, 0), (1, 1, 0)]);
+    let sizes = sizes_of_records(vec![small_spans(0, most / 2, 0), small_spans(1, most, 0)]);
+    assert_eq!(sizes, [(2, most, 0), (1, most / 2, 0)]);
+}
+
+#[test]
+fn a_record_has_no_more_values_of_arguments_than_a_reader_allows() {
+    let spans = |thread, count| small_spans(thread, count, 256);
+    // A block has 170 such spans. One that begins below half of a reader's 2^18 values fits.
+    let sizes = sizes_of_records(vec![spans(0, 60), spans(1, 6 * 170)]);
+    assert_eq!(sizes, [(2, 570, 570 * 256), (1, 510, 510 * 256)]);
+    let sizes = sizes_of_records(vec![spans(0, 512), spans(1, 1)]);
+    assert_eq!(sizes, [(2, 513, 513 * 256)], "half of them end no record");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use vor_capture::format::{
 use vor_capture::model::batch::{AsyncSpan, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::frame::FrameSnapshot;
-use vor_fixtures::decoded::{decode_from, records};
+use vor_fixtures::decoded::{decode, decode_from, records};
 
 use crate::round_trip::{HEADER, frame, read, thread_batch};
 
@@ -80,11 +80,23 @@ proptest! {
             panic!("no index in {records:?}")
         };
         expected.records = place.unwrap_or(0) as u64;
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(&found, &expected);
         let Some(Record::End { index_offset }) = records.last() else {
             panic!("no end in {records:?}")
         };
         prop_assert_eq!(Some(*index_offset), parse_end(&HEADER, &file));
+        // Another encoder closes the file in the same way, once it has passed the records.
+        let mut continued = Encoder::new(HEADER);
+        continued.header(&mut Vec::new());
+        let tables_at = found.tables_offset as usize;
+        for passed in &decode(&file, 1000).unwrap().records {
+            if passed.bytes.start < tables_at {
+                continued.pass(passed.record.as_ref(), passed.bytes.len() as u64);
+            }
+        }
+        let mut tables = Vec::new();
+        continued.close(&Catalog::default(), &mut tables);
+        prop_assert_eq!(&tables[..], &file[tables_at..]);
     }
 }
 
