@@ -192,13 +192,12 @@ def main():
         names = set(options.only.read_text().splitlines())
         mutants = {number: m for number, m in mutants.items() if m["name"] in names}
     # Programs are crates of their own.
-    programs = [number for number, m in mutants.items() if "/src/bin/" in m["file"]]
-    outer = {number: mutants.pop(number) for number in programs}
+    inner = {number: m for number, m in mutants.items() if "/src/bin/" not in m["file"]}
     copy(tree)
     root = options.root.replace("CRATE", options.crate)
-    paths = sorted({root, *(m["file"] for m in mutants.values())})
+    paths = sorted({root, *(m["file"] for m in inner.values())})
     texts = {path: pathlib.Path(path).read_text() for path in paths}
-    batch = source.Batch(texts, mutants)
+    batch = source.Batch(texts, inner)
     print(f"{len(mutants)} mutants, {len(batch.left)} left", flush=True)
     arguments = ["-p", options.crate, *options.cargo]
     dropped, binaries = compile_all(batch, tree, arguments, options.target, root)
@@ -219,8 +218,7 @@ def main():
     total = sum(test.seconds for test in tests)
     print(f"measured after {time.monotonic() - started:.0f} s, {total:.0f} s CPU", flush=True)
 
-    results = {number: ("left", "of a program") for number in outer}
-    mutants.update(outer)
+    results = {number: ("left", "of a program") for number in mutants.keys() - inner}
     for number in batch.left:
         results[number] = "left", "outside of functions"
     for number, error in dropped.items():

@@ -76,7 +76,7 @@ class Source(unittest.TestCase):
         self.assertIn("3 => {", files["a.rs"])
 
 
-class RuntimeTest(unittest.TestCase):
+class Runtime(unittest.TestCase):
     def test_each_call_chooses_the_mutant_or_says_that_it_was_reached(self):
         calls = "mutant::of(2), mutant::of(0), mutant::of(2)"
         program = 'fn main() { println!("{:?}", (' + calls + ")) }\n"

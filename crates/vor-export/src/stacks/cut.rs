@@ -287,8 +287,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_the_rest_counts_of_a_scope_that_the_last_cut_took_for_its_parent() {
+    /// Takes the sums at 100, when a scope is open since 0.
+    fn cut_at_100() -> (Stacks<u64>, PendingSubtrees<u64>, Sums) {
         let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
         let mut sums = Sums::new();
         let outer = Open {
@@ -297,6 +297,12 @@ mod tests {
             total: 100,
         };
         cut(&mut stacks, &mut waiting, 100, &[outer], &mut sums);
+        (stacks, waiting, sums)
+    }
+
+    #[test]
+    fn only_the_rest_counts_of_a_scope_that_the_last_cut_took_for_its_parent() {
+        let (mut stacks, mut waiting, mut sums) = cut_at_100();
         assert_eq!(sums, Sums::from([(vec![1], 100)]));
         // It began at 60, so 30 of its 70 ticks are left. Its weight need not be its duration.
         waiting.end(&mut stacks, 2, 60, 70, 700).unwrap();
@@ -307,14 +313,7 @@ mod tests {
 
     #[test]
     fn all_of_a_scope_counts_that_began_at_the_last_cut() {
-        let (mut stacks, mut waiting) = (Stacks::default(), PendingSubtrees::default());
-        let mut sums = Sums::new();
-        let outer = Open {
-            frame: 1,
-            start_ticks: 0,
-            total: 100,
-        };
-        cut(&mut stacks, &mut waiting, 100, &[outer], &mut sums);
+        let (mut stacks, mut waiting, mut sums) = cut_at_100();
         // A scope without a duration may still have allocated.
         waiting.end(&mut stacks, 2, 100, 0, 9).unwrap();
         waiting.end(&mut stacks, 3, 100, 5, 20).unwrap();
