@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 
-from . import commands, installs, interpreters, lints, reading, suite
+from . import commands, declared, installs, interpreters, reading, suite
 from .commands import Task
 from .report import Failed, skip
 from .tools import Tools
@@ -42,26 +42,24 @@ def _check(folder, cache):
         else:
             skip(f"the Python module on CPython {version}", "no such interpreter")
     tools = Tools(folder)
-    tasks = [Task("lints", lints.check_rust, cache)]
     if tools.install(next(iter(found.values()), "python3"), cache):
-        _check_installed(folder, tools, found, tasks)
+        commands.join_all(_start(folder, tools, found))
     else:
         skip("the Python module", "maturin and uv cannot be installed")
-    commands.join_all(tasks)
 
 
-def _check_installed(folder, tools, found, tasks):
-    """Builds the wheels in a task, and tests each as soon as it is built."""
+def _start(folder, tools, found):
+    """Starts a task that builds the wheels, and others that test each as soon as it is built."""
     wheels = Wheels(folder / "wheels", tools)
     builder = Builder(tools, wheels, found.values(), folder / "free-threaded.log")
-    tasks.append(Task("wheels and installations", builder.run))
+    tasks = [Task("wheels and installations", builder.run)]
     slots = threading.Semaphore(SUITES)
 
     def check(version, python):
         with slots:
             environment = suite.check(tools, wheels, version, python)
         if version == "3.13" and environment:
-            lints.check_types(environment)
+            declared.check(environment)
 
     def check_free_threaded():
         if python := builder.free_threaded():
@@ -70,6 +68,7 @@ def _check_installed(folder, tools, found, tasks):
     for version, python in found.items():
         tasks.append(Task(f"CPython {version}", check, version, python))
     tasks.append(Task("CPython without a lock", check_free_threaded))
+    return tasks
 
 
 class Builder:
@@ -94,6 +93,7 @@ class Builder:
             skip("the Python module on a CPython without a lock", "no such interpreter")
         if self._pythons:
             reading.check(self._tools, self._wheels, self._pythons[0])
+        commands.leave_processor()
         # How a tool builds the package does not depend on the interpreter.
         for python in self._pythons:
             installs.check(self._tools, python, every_tool=python == self._pythons[0])

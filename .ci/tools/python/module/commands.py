@@ -48,6 +48,12 @@ def check(*command, **options):
         raise Failed(f"`{' '.join(map(str, command))}`")
 
 
+def leave_processor():
+    """Later commands of this task get the time that all other programs leave."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 def end_all():
     """Ends the commands of all tasks; no further command starts."""
     global _ended

@@ -2,6 +2,7 @@ import contextlib
 import io
 import os
 import pathlib
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -45,6 +46,19 @@ class Commands(unittest.TestCase):
         self.assertIn("broken", output)
         self.assertIn("fine", output)
         self.assertRegex(failure, "^bad: .*; worse: division by zero$")
+
+    @unittest.skipUnless(hasattr(os, "SCHED_IDLE"), "only Linux has this policy")
+    def test_a_task_leaves_the_processor_to_others(self):
+        policy = sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"
+
+        def leave():
+            commands.leave_processor()
+            commands.check(*policy)
+
+        tasks = commands.Task("polite", leave), commands.Task("usual", commands.check, *policy)
+        output, failure = join(*tasks)
+        expected = f"python: polite:\n{os.SCHED_IDLE}\npython: usual:\n{os.SCHED_OTHER}\n"
+        self.assertEqual((output, failure), (expected, None))
 
     def test_a_skip_is_reported_at_the_end(self):
         with tempfile.TemporaryDirectory() as folder:
