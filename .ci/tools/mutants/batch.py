@@ -27,6 +27,7 @@ import source
 # Tests with more CPU seconds run last, each in a process of its own.
 SLOW = 0.4
 MOST_MEMORY = 6 << 30
+PROTECTED = str(pathlib.Path(__file__).with_name("protected").resolve())
 
 
 def run(command, folder, **variables):
@@ -115,8 +116,9 @@ def limited(command, folder, seconds, **variables):
     }
     # A thread reads the times of its own child only from wait4.
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, preexec_fn=limit, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [PROTECTED, *command], cwd=folder, env=environment, preexec_fn=limit,
+        start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     end = time.monotonic() + 20 + 15 * seconds
     outcome = None
