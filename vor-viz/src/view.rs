@@ -92,12 +92,12 @@ impl Followed {
     /// Longest axis for frames of this length, which leaves room for longer ones.
     const ROOM: f64 = 1.05;
     /// Most of the axis that may be empty.
-    const MOST_EMPTY: f64 = 0.1;
+    const MAX_EMPTY: f64 = 0.1;
 
     /// Returns the axis of frames over this time.
     fn axis(&mut self, time: &Range<i64>) -> TimeRange {
         let len_ns = ((time.end - time.start) as f64).max(1.0);
-        let fits = len_ns <= self.len_ns && self.len_ns * (1.0 - Self::MOST_EMPTY) <= len_ns;
+        let fits = len_ns <= self.len_ns && self.len_ns * (1.0 - Self::MAX_EMPTY) <= len_ns;
         if !fits {
             let has_moved = self.end_ns != time.end && self.len_ns > 0.0;
             self.len_ns = if has_moved {

@@ -26,7 +26,7 @@ import source
 
 # Tests with more CPU seconds run last, each in a process of its own.
 SLOW = 0.4
-MOST_MEMORY = 6 << 30
+MAX_MEMORY = 6 << 30
 PROTECTED = str(pathlib.Path(__file__).with_name("protected").resolve())
 
 
@@ -107,7 +107,7 @@ def limited(command, folder, seconds, **variables):
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     environment = {

@@ -63,12 +63,12 @@ impl Blocking {
     pub(crate) fn seconds(seconds: f64) -> PyResult<Self> {
         // `threading.TIMEOUT_MAX`: the interpreter counts nanoseconds in 64 bits, and Windows
         // milliseconds in 32.
-        const MOST_SECONDS: f64 = if cfg!(windows) {
+        const MAX_SECONDS: f64 = if cfg!(windows) {
             4_294_967.0
         } else {
             9_223_372_036.0
         };
-        if seconds > MOST_SECONDS {
+        if seconds > MAX_SECONDS {
             return Err(PyOverflowError::new_err("timeout value is too large"));
         }
         Ok(match (seconds * 1e6).ceil() as c_longlong {

@@ -2,7 +2,7 @@
 //!
 //! A node is a stack: its key is the innermost element, and its ancestors are those around it.
 //! Nodes are stored in the order of their first occurrence, a parent before its children, and are
-//! linked by index. There are at most [`MOST_NODES`]. Spans of further stacks, with all inside
+//! linked by index. There are at most [`MAX_NODES`]. Spans of further stacks, with all inside
 //! them, are only counted.
 
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use crate::scopes::Gather;
 use crate::store::{Extent, Span, SpanPart, SpanVisitor, TrackKind};
 
 /// Maximum number of stacks in a tree.
-pub const MOST_NODES: usize = 200_000;
+pub const MAX_NODES: usize = 200_000;
 
 /// No node.
 pub const NONE: u32 = u32::MAX;
@@ -150,7 +150,7 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         let known = self.by_key.get(&(parent, key)).copied();
         let child = known.unwrap_or(self.nodes.len() as u32);
         if known.is_none() {
-            if self.nodes.len() > MOST_NODES {
+            if self.nodes.len() > MAX_NODES {
                 return NONE;
             }
             self.by_key.insert((parent, key), child);

@@ -16,7 +16,7 @@ use crate::whole::Spans;
 /// The time that is read on each side of the visible range, in its lengths: of a small range, and
 /// the least. Less of it must be left before more is read.
 const MARGIN: f64 = 0.75;
-const LEAST_READ: f64 = 0.3;
+const MIN_READ: f64 = 0.3;
 const MIN_MARGIN: f64 = 0.2;
 
 /// The part of a capture that is a small range.
@@ -260,7 +260,7 @@ impl WholeState {
 /// Returns the margin that is read around a range, which is a part of the whole: the larger it is,
 /// the longer its margin would take.
 fn margin_of(part: f64) -> f64 {
-    (MARGIN * SMALL / part).clamp(LEAST_READ, MARGIN)
+    (MARGIN * SMALL / part).clamp(MIN_READ, MARGIN)
 }
 
 /// Returns whether a layer covers a range with a margin.

@@ -22,7 +22,7 @@ use super::thinned::Thinned;
 const FORM: u32 = 2;
 
 /// Most bytes of the content, several times more than any survey has.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// The least time that a survey takes if it is kept. Tests have small captures.
 const WORTH_KEEPING: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
@@ -94,7 +94,7 @@ impl SurveyFile {
     pub(crate) fn read(&self, stamp: &Stamp) -> Option<(Archive, Thinned)> {
         let file = File::open(self.path("")).ok()?;
         let mut bytes = Vec::new();
-        let mut content = FrameDecoder::new(file).take(MOST_BYTES);
+        let mut content = FrameDecoder::new(file).take(MAX_BYTES);
         content.read_to_end(&mut bytes).ok()?;
         let (found, rest) = postcard::take_from_bytes::<Stamp>(&bytes).ok()?;
         if found != *stamp {

@@ -322,7 +322,7 @@ fn the_command_follows_the_folder_until_a_signal() {
 
 /// What a shipper may have in memory at most, with the program: a part of 8 MiB, and not a segment.
 #[cfg(target_os = "linux")]
-const MOST_MEMORY_KB: u64 = 48_000;
+const MAX_MEMORY_KB: u64 = 48_000;
 
 #[test]
 #[cfg(target_os = "linux")]
@@ -330,7 +330,7 @@ fn memory_does_not_grow_with_a_segment() {
     let folder = with_segments(0);
     let path = folder.path().join("in/large.vor");
     let file = std::fs::File::create(&path).unwrap();
-    file.set_len(4 * 1024 * MOST_MEMORY_KB).unwrap();
+    file.set_len(4 * 1024 * MAX_MEMORY_KB).unwrap();
     let hour = Duration::from_secs(3600);
     file.set_modified(std::time::SystemTime::now() - hour)
         .unwrap();
@@ -347,8 +347,8 @@ fn memory_does_not_grow_with_a_segment() {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kb = peak.unwrap().trim().trim_end_matches(" kB");
     let peak_kb: u64 = peak_kb.parse().unwrap();
-    assert!(peak_kb < MOST_MEMORY_KB, "{peak_kb} KB");
+    assert!(peak_kb < MAX_MEMORY_KB, "{peak_kb} KB");
     let shipped = files(&folder.path().join("out"), ".vor");
     let bytes = std::fs::metadata(&shipped["large.vor"]).unwrap().len();
-    assert_eq!(bytes, 4 * 1024 * MOST_MEMORY_KB);
+    assert_eq!(bytes, 4 * 1024 * MAX_MEMORY_KB);
 }

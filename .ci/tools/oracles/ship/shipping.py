@@ -9,7 +9,7 @@ import time
 from .judge import expect
 
 # Attempts without a kill; faults may outlast several.
-MOST_RUNS = 20
+MAX_RUNS = 20
 
 
 class Shipping:
@@ -40,7 +40,7 @@ class Shipping:
                 process.kill()
                 process.communicate()
                 self.kills += 1
-        for _ in range(MOST_RUNS):
+        for _ in range(MAX_RUNS):
             process = self.start(folder, "--once", *options)
             out, err = process.communicate(timeout=120)
             self.expect_plain(out + err)

@@ -8,7 +8,7 @@ from .screen import HEIGHT, WIDTH, Screen, expect
 
 # Screens are drawn four times a second.
 PAUSE_S = 0.1
-MOST_S = 60
+MAX_S = 60
 
 
 class Terminal:
@@ -16,7 +16,7 @@ class Terminal:
         self.tmux = ["tmux", "-S", str(pathlib.Path(folder) / "tmux"), "-f", "/dev/null"]
         words = " ".join(shlex.quote(str(word)) for word in command)
         self.run("new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT),
-                 f"{words}; echo ended $?; sleep {MOST_S * 10}", env=env)
+                 f"{words}; echo ended $?; sleep {MAX_S * 10}", env=env)
 
     def run(self, *arguments, env=None):
         result = subprocess.run([*self.tmux, *arguments], env=env, timeout=20, check=True,
@@ -32,7 +32,7 @@ class Terminal:
 
     def until(self, what, is_shown):
         """Returns the first screen that shows something."""
-        deadline = time.monotonic() + MOST_S
+        deadline = time.monotonic() + MAX_S
         while True:
             screen = self.screen()
             if is_shown(screen):

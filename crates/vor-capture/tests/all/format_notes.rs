@@ -22,7 +22,7 @@ const HEADER: Header = Header {
 };
 
 /// Most bytes of the texts of a declaration.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 fn site(name_bytes: usize, arg_bytes: &[usize]) -> SiteInfo {
     filled!(SiteInfo {
@@ -106,11 +106,11 @@ fn a_declaration_with_longer_texts_than_fit_is_not_written() {
     let mut notes = NoteWriter::default();
     // The other texts, and two names of arguments with ten bytes each for their lengths.
     let rest = "modulefile.rscategory".len() + 2 * (100 + 10);
-    for (bytes, fits) in [(MOST_BYTES - rest, true), (MOST_BYTES - rest + 1, false)] {
+    for (bytes, fits) in [(MAX_BYTES - rest, true), (MAX_BYTES - rest + 1, false)] {
         let site = site(bytes, &[100, 100]);
         assert_eq!(notes.site((1, 2), SiteId(1), &site).is_some(), fits);
     }
-    for (bytes, fits) in [(MOST_BYTES, true), (MOST_BYTES + 1, false)] {
+    for (bytes, fits) in [(MAX_BYTES, true), (MAX_BYTES + 1, false)] {
         assert_eq!(
             notes.thread((1, 2), ThreadId(1), &thread(bytes)).is_some(),
             fits
