@@ -63,11 +63,11 @@ install_apt() {
 }
 
 # need_cargo PROGRAM CRATE OPTION...: like need_apt, from crates.io into the cache. The program is
-# built without optimisation, since these programs have little to do.
+# built without optimisation and debug information, since these programs have little to do.
 need_cargo() {
     command -v "$1" >/dev/null && return 0
     [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
-    CARGO_TARGET_DIR=$cache/tools/target timeout 900 \
+    CARGO_TARGET_DIR=$cache/tools/target CARGO_PROFILE_DEV_DEBUG=0 timeout 900 \
         cargo install -q --debug --root "$cache/tools" "${@:2}" || return 1
     rm -rf "$cache/tools/target"
     say "installed $2 with cargo"
