@@ -100,6 +100,11 @@ checkout_into() {
         git -C "$1" clean -qfdx
 }
 
+# Options of cargo where `CARGO_PROFILE_DEV_OPT_LEVEL` is 1: half a minute for each build of this
+# crate is more than the tests gain.
+# shellcheck disable=SC2034 # for the scripts that read this one
+lightly=(--config 'profile.dev.package.parquet.opt-level = 0')
+
 # std_source: makes -Zbuild-std work for later commands; false if the source of the standard
 # library is not available.
 std_source() {
