@@ -124,7 +124,7 @@ struct Gathered {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
     let interval = choice(args).find(&mut source)?;
-    let (gathered, walked) = gather(&mut source, &interval)?;
+    let (gathered, walked) = gather(&mut source, &interval, MAX_SPANS)?;
     source.warn_of(&walked.damage);
     let Gathered {
         threads,
@@ -196,8 +196,12 @@ fn choice(args: &Args) -> Choice {
     }
 }
 
-/// Reads the spans and flows of all threads that overlap the interval.
-fn gather(source: &mut Source, interval: &Interval) -> Result<(Gathered, WalkResult), Failure> {
+/// Reads the spans and flows of all threads that overlap the interval, at most `most`.
+fn gather(
+    source: &mut Source,
+    interval: &Interval,
+    most: usize,
+) -> Result<(Gathered, WalkResult), Failure> {
     let mut gathered = Gathered::default();
     let mut waits = WaitSpans::default();
     let mut progress = Progress::new("reading", false);
@@ -206,7 +210,7 @@ fn gather(source: &mut Source, interval: &Interval) -> Result<(Gathered, WalkRes
         if let Piece::Batch(batch) = piece {
             gathered.add(&batch, interval, &mut waits);
         }
-        is_full = gathered.spans > MAX_SPANS;
+        is_full = gathered.spans > most;
         Ok(match is_full {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -214,7 +218,7 @@ fn gather(source: &mut Source, interval: &Interval) -> Result<(Gathered, WalkRes
     })?;
     if is_full {
         return Err(source.failure(format!(
-            "{} has more than {MAX_SPANS} spans; choose a shorter interval",
+            "{} has more than {most} spans; choose a shorter interval",
             interval.title
         )));
     }
@@ -239,7 +243,9 @@ impl Gathered {
                         cause: span.cause,
                         measured: catalog.site(span.site).and_then(|site| {
                             let has_waits = site.arg_names.iter().any(|name| name == RUN_QUEUE_NS);
-                            let measured = Measured::of(site, &span.args?.values);
+                            // A span that was never off the CPU has no values.
+                            let values = span.args.map_or(&[][..], |args| &args.values);
+                            let measured = Measured::of(site, values);
                             has_waits.then_some(OffCpu {
                                 all_ns: measured.off_cpu_ns,
                                 queued_ns: measured.run_queue_ns,
@@ -515,5 +521,161 @@ fn note_more(all: usize, limit: usize, thing: &str, out: &mut impl Write) -> Res
             let more = units::counted(more as u64, thing);
             writeln!(out, "and {more}; -n shows them").map_err(Failure::output)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use vor_capture::filled;
+    use vor_capture::model::batch::{FlowPoint, ThreadBatch};
+    use vor_capture::model::catalog::SiteId;
+    use vor_fixtures::even;
+
+    use super::*;
+
+    fn interval(ticks: Range<u64>) -> Interval {
+        Interval {
+            ticks,
+            title: "frame 4".into(),
+            thread: None,
+            task: None,
+        }
+    }
+
+    #[test]
+    fn spans_overlap_an_interval_if_they_share_a_moment_with_it() {
+        const MAIN: ThreadId = ThreadId(0);
+        const OTHER: ThreadId = ThreadId(1);
+        let thread = |id, spans: &[(u64, u64)], flows: usize, dropped_spans| {
+            filled!(ThreadBatch {
+                thread: id,
+                start_ticks: spans.iter().map(|span| span.0).collect(),
+                duration_ticks: spans.iter().map(|span| span.1 - span.0).collect(),
+                sites: vec![SiteId(1); spans.len()],
+                flows: vec![FlowPoint::default(); flows],
+                dropped_spans,
+            })
+        };
+        let batches = [
+            vec![
+                thread(MAIN, &[(2, 10), (3, 11), (12, 15), (10, 20), (20, 30)], 2, 3),
+                thread(OTHER, &[(19, 30)], 0, 4),
+            ],
+            vec![thread(MAIN, &[(18, 31), (1, 32), (40, 45)], 3, 5)],
+        ];
+        let mut gathered = Gathered::default();
+        let counts: Vec<usize> = batches
+            .map(|threads| {
+                let batch = filled!(SpanBatch { threads });
+                gathered.add(&batch, &interval(10..20), &mut WaitSpans::default());
+                gathered.spans
+            })
+            .to_vec();
+        let begins = |id| {
+            let spans = gathered.threads[&id].spans.iter();
+            spans.map(|span| (span.begin, span.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            begins(MAIN),
+            [(3, 11), (12, 15), (10, 20), (18, 31), (1, 32)]
+        );
+        assert_eq!(begins(OTHER), [(19, 30)]);
+        assert_eq!(gathered.threads[&MAIN].flows.len(), 5);
+        // Points of flows count too.
+        assert_eq!(counts, [3 + 2 + 1, 6 + 2 + 3]);
+        assert_eq!(gathered.dropped_spans, 3 + 4 + 5);
+    }
+
+    #[test]
+    fn an_interval_with_too_many_spans_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        // Two frames of three spans.
+        fs::write(&path, even::make(2, 3, true).bytes).unwrap();
+        let mut source = Source::open(&path).unwrap();
+        let (gathered, _) = gather(&mut source, &interval(0..u64::MAX), 6).unwrap();
+        assert_eq!(gathered.spans, 6);
+        for most in [5, 2] {
+            let failure = gather(&mut source, &interval(0..u64::MAX), most).unwrap_err();
+            let Failure::Message(line) = failure else {
+                panic!("{failure:?}");
+            };
+            let expected =
+                format!("frame 4 has more than {most} spans; choose a shorter interval");
+            assert_eq!(line, format!("{}: {expected}", path.display()));
+        }
+    }
+
+    #[test]
+    fn a_scope_was_off_the_cpu_for_no_longer_than_it_lasted() {
+        let measured = |begin, end, all_ns, queued_ns| Span {
+            begin,
+            end,
+            site: SiteId(1),
+            cause: None,
+            measured: Some(OffCpu { all_ns, queued_ns }),
+        };
+        let off_cpu = |spans: Vec<Span>, ticks: Range<u64>| -> Vec<OffCpu> {
+            let flows = Vec::new();
+            let threads = [(ThreadId(0), Thread { spans, flows })];
+            let program = Program::new(threads.into());
+            let catalog = Catalog::default();
+            let names = Names {
+                catalog: &catalog,
+                program: &program,
+                begin: 0,
+            };
+            let parts = program.path(ThreadId(0), ticks);
+            let steps = parts.into_iter().map(|part| names.step(&part.into()));
+            steps.map(|step| step.off_cpu.unwrap()).collect()
+        };
+        let off = |all_ns, queued_ns| OffCpu { all_ns, queued_ns };
+        // A third of it.
+        assert_eq!(off_cpu(vec![measured(0, 60, 30, 12)], 20..40), [off(10, 4)]);
+        // More of it was queued than it was off the CPU, and both are longer than it.
+        assert_eq!(off_cpu(vec![measured(0, 60, 24, 30)], 20..40), [off(8, 8)]);
+        assert_eq!(off_cpu(vec![measured(0, 60, 90, 99)], 20..40), [off(20, 20)]);
+        // In a damaged capture, a call is longer than the one around it, which has no time.
+        let damaged = vec![measured(0, 50, 30, 12), measured(10, 70, 12, 6)];
+        assert_eq!(off_cpu(damaged, 0..40), [off(0, 0), off(6, 3)]);
+    }
+
+    #[test]
+    fn rows_are_sums_of_steps_and_have_a_duration() {
+        let step = |thread: &str, duration_ns, state, off_cpu: Option<(u64, u64)>| Step {
+            start_ns: 0,
+            duration_ns,
+            thread: thread.to_owned(),
+            scope: String::new(),
+            state,
+            waits: Vec::new(),
+            off_cpu: off_cpu.map(|(all_ns, queued_ns)| OffCpu { all_ns, queued_ns }),
+        };
+        let steps = [
+            step("main", 10, "in scope", Some((7, 5))),
+            step("main", 20, "in scope", Some((6, 2))),
+            step("main", 3, "in scope", None),
+            step("main", 0, "woken", None),
+            // All of it was in the queue.
+            step("worker", 6, "in scope", Some((6, 9))),
+        ];
+        let rows = rows(&steps);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (&*row.thread, row.state, row.total_ns))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("main", "running", 3 + 14),
+                ("main", "queued", 5 + 2),
+                // Equal ones are in the order of their names.
+                ("main", "blocked", 2 + 4),
+                ("worker", "queued", 6),
+                ("main", "in scope", 3),
+            ]
+        );
     }
 }

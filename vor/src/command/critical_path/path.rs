@@ -103,7 +103,7 @@ struct Timeline {
     spans: Vec<Span>,
     /// Duration of each span without those inside it, in ticks.
     own_ticks: Vec<u64>,
-    /// Disjoint, ascending.
+    /// Ascending from tick 0 to the end of the last span, without gaps.
     innermost: Vec<Innermost>,
     /// The points at which flows arrive, ascending by time.
     arrivals: Vec<(u64, u64)>,
@@ -326,10 +326,7 @@ impl Timeline {
         let mut at = ticks.start;
         let mut filled = Vec::new();
         for (part, place) in inside {
-            let part = part.start.max(at)..part.end.min(ticks.end);
-            if part.start > at {
-                filled.push((at..part.start, None));
-            }
+            let part = at..part.end.min(ticks.end);
             at = part.end;
             filled.push((part, *place));
         }
@@ -439,6 +436,201 @@ mod tests {
         assert_eq!(program.busiest(&(0..110)), Some(MAIN));
         assert_eq!(program.busiest(&(21..49)), Some(WORKER));
         assert_eq!(program.busiest(&(200..300)), None);
+    }
+
+    /// A wait from 20 to 60 that the worker ends at 50, inside a call of it.
+    fn one_wait() -> Program {
+        program([
+            (
+                MAIN,
+                vec![span(0, 100, 1, None), span(20, 60, 2, Some("cache"))],
+                vec![point(60, 7, FlowStage::End)],
+            ),
+            (
+                WORKER,
+                vec![span(10, 70, 3, None)],
+                vec![point(50, 7, FlowStage::Begin)],
+            ),
+            (DISK, vec![], vec![]),
+        ])
+    }
+
+    #[test]
+    fn no_part_is_empty_if_an_interval_begins_or_ends_with_a_part() {
+        use State::{Woken, Working};
+        let program = one_wait();
+        let expected = |parts: &[(u64, ThreadId, u32, State, &str)]| {
+            let owned = |&(at, id, site, state, why): &(u64, ThreadId, u32, State, &str)| {
+                (at, id, site, state, why.to_owned())
+            };
+            parts.iter().map(owned).collect::<Vec<_>>()
+        };
+        let works = [(0, MAIN, 1, Working, "")];
+        assert_eq!(path(&program, 0..20), expected(&works));
+        let waits = [(30, WORKER, 3, Working, "cache")];
+        assert_eq!(path(&program, 30..50), expected(&waits));
+        assert_eq!(path(&program, 30..45), expected(&waits));
+        let goes_on = [(50, MAIN, 2, Woken, "")];
+        assert_eq!(path(&program, 50..60), expected(&goes_on));
+        let goes_on = [(55, MAIN, 2, Woken, "")];
+        assert_eq!(path(&program, 55..60), expected(&goes_on));
+        let works = [(60, MAIN, 1, Working, "")];
+        assert_eq!(path(&program, 60..100), expected(&works));
+        let outside = [(100, MAIN, 0, Working, "")];
+        assert_eq!(path(&program, 100..101), expected(&outside));
+        assert!(path(&program, 60..60).is_empty());
+        // A thread of which nothing is known.
+        let parts = program.path(ThreadId(9), 30..50);
+        let [part] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        assert_eq!((&part.ticks, part.span), (&(30..50), None));
+    }
+
+    /// Returns the thread that ended a wait of the main thread from 20 to 60, and when. Points are
+    /// those of one flow on the main thread and on the worker.
+    fn origin(main: &[(u64, FlowStage)], worker: &[(u64, FlowStage)]) -> Option<(u64, ThreadId)> {
+        let points = |points: &[(u64, FlowStage)]| -> Vec<_> {
+            let point = |&(at, stage): &(u64, FlowStage)| point(at, 7, stage);
+            points.iter().map(point).collect()
+        };
+        let wait = span(20, 60, 2, Some("cache"));
+        let program = program([
+            (MAIN, vec![wait.clone()], points(main)),
+            (WORKER, vec![], points(worker)),
+            (DISK, vec![], vec![]),
+        ]);
+        program.origin(MAIN, &program.threads[&MAIN], &wait)
+    }
+
+    #[test]
+    fn a_flow_ends_a_wait_from_its_begin_to_its_end() {
+        use FlowStage::{Begin, End, Step};
+        let begin = [(15, Begin)];
+        assert_eq!(origin(&[(19, End)], &begin), None);
+        assert_eq!(origin(&[(20, End)], &begin), Some((15, WORKER)));
+        assert_eq!(origin(&[(60, End)], &begin), Some((15, WORKER)));
+        assert_eq!(origin(&[(61, End)], &begin), None);
+        // The last point of another thread, up to the moment at which the flow arrives.
+        let points = [(15, Begin), (30, Step), (41, Step)];
+        assert_eq!(origin(&[(40, Step)], &points), Some((30, WORKER)));
+        assert_eq!(origin(&[(41, Step)], &points), Some((41, WORKER)));
+        // A thread does not wake itself.
+        assert_eq!(
+            origin(&[(35, Step), (50, End)], &points[..2]),
+            Some((30, WORKER))
+        );
+        assert_eq!(origin(&[(25, Begin), (50, End)], &[]), None);
+    }
+
+    #[test]
+    fn the_sender_of_a_flow_is_where_it_began_before_it_arrived() {
+        use FlowStage::{Begin, End};
+        let program = program([
+            (
+                MAIN,
+                vec![],
+                vec![
+                    point(60, 7, End),
+                    point(70, 8, End),
+                    point(80, 9, End),
+                    point(90, 10, End),
+                ],
+            ),
+            (
+                WORKER,
+                vec![span(10, 70, 3, None), span(50, 58, 4, None)],
+                // The first begins with the inner call, and the second when it arrives.
+                vec![point(50, 7, Begin), point(70, 8, Begin)],
+            ),
+            (DISK, vec![], vec![point(79, 9, Begin)]),
+        ]);
+        let in_call = Some((WORKER, Some(SiteId(4))));
+        let cases = [
+            (55..=60, in_call),
+            (60..=60, in_call),
+            (60..=69, in_call),
+            (50..=59, None),
+            (61..=69, None),
+            (60..=70, None),
+            (60..=80, Some((DISK, None))),
+            // Nobody knows where the last one began.
+            (60..=90, None),
+        ];
+        for (ticks, expected) in cases {
+            assert_eq!(program.sender(MAIN, ticks.clone()), expected, "{ticks:?}");
+        }
+        assert_eq!(program.sender(ThreadId(9), 55..=60), None);
+    }
+
+    #[test]
+    fn the_busiest_thread_has_the_longest_sum_of_calls() {
+        let program = program([
+            // Late and short; the wait does not count.
+            (
+                MAIN,
+                vec![
+                    span(90, 100, 1, None),
+                    span(100, 200, 2, Some("cache")),
+                ],
+                vec![],
+            ),
+            (
+                WORKER,
+                vec![span(10, 30, 3, None), span(60, 90, 3, None)],
+                vec![],
+            ),
+            // Early and long.
+            (DISK, vec![span(2, 40, 5, None)], vec![]),
+        ]);
+        assert_eq!(program.busiest(&(0..200)), Some(WORKER));
+        assert_eq!(program.busiest(&(0..60)), Some(DISK));
+        assert_eq!(program.busiest(&(95..200)), Some(MAIN));
+        assert_eq!(program.busiest(&(100..200)), None);
+        // The first of equal ones.
+        assert_eq!(program.busiest(&(10..30)), Some(WORKER));
+    }
+
+    #[test]
+    fn a_call_has_its_time_without_the_calls_inside() {
+        let measured = |all_ns, queued_ns| Some(OffCpu { all_ns, queued_ns });
+        let with = |span, measured| Span { measured, ..span };
+        let program = program([
+            (
+                MAIN,
+                vec![
+                    with(span(30, 50, 2, None), measured(7, 2)),
+                    with(span(10, 100, 1, None), measured(40, 11)),
+                    with(span(60, 75, 3, None), measured(9, 3)),
+                    span(62, 70, 4, None),
+                    // Its values are less than those of the call inside.
+                    with(span(210, 220, 6, None), measured(5, 3)),
+                    with(span(200, 240, 5, None), measured(2, 1)),
+                ],
+                vec![],
+            ),
+            (WORKER, vec![], vec![]),
+            (DISK, vec![], vec![]),
+        ]);
+        let found = (0..6).map(|place| {
+            let span = program.span(MAIN, place).unwrap();
+            let own_ticks = program.own_ticks(MAIN, place);
+            (span.site.0, own_ticks, span.measured)
+        });
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [
+                (1, 55, measured(24, 6)),
+                (2, 20, measured(7, 2)),
+                (3, 7, measured(9, 3)),
+                (4, 8, None),
+                (5, 30, measured(0, 0)),
+                (6, 10, measured(5, 3)),
+            ]
+        );
+        assert!(program.span(MAIN, 6).is_none() && program.span(ThreadId(9), 0).is_none());
+        assert_eq!(program.own_ticks(MAIN, 6), 0);
+        assert_eq!(program.own_ticks(ThreadId(9), 0), 0);
     }
 
     #[test]

@@ -214,3 +214,32 @@ impl SiteBlocks {
         self.sparse.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_ids_of_call_sites_take_no_table() {
+        let mut blocks = SiteBlocks::new(false);
+        let last_dense = DENSE_SITES as u32 - 1;
+        let sites = [3, 4, 2, last_dense, last_dense + 1, u32::MAX];
+        for site in sites {
+            blocks.of(SiteId(site)).add(u64::from(site), 7);
+            blocks.of(SiteId(site)).add(1, 0);
+        }
+        assert_eq!((blocks.dense.len(), blocks.sparse.len()), (DENSE_SITES, 2));
+        let sums = |blocks: &SiteBlocks, site| {
+            let blocks = blocks.get(SiteId(site))?;
+            let blocks = blocks.iter().map(|block| (block.total_ns, block.self_ns));
+            Some(blocks.collect::<Vec<_>>())
+        };
+        for site in sites {
+            let expected = vec![(u64::from(site), 7), (1, 0)];
+            assert_eq!(sums(&blocks, site), Some(expected));
+        }
+        assert_eq!(sums(&blocks, u32::MAX - 1), None);
+        blocks.restart();
+        assert!(sites.iter().all(|site| sums(&blocks, *site).is_none()));
+    }
+}

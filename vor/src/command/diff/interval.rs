@@ -164,8 +164,7 @@ impl Sample {
                 quantile, up_to, ..
             } => {
                 let count: f64 = up_to.last().map_or(0.0, |counts| counts.iter().sum());
-                // Rounded, so that 1 % of 1000 is not slightly below 10.
-                (count * (1.0 - quantile)).round()
+                count * (1.0 - quantile)
             }
         };
         self.len() >= MIN_BLOCKS && above >= MIN_ABOVE
@@ -198,12 +197,9 @@ impl Sample {
                 };
                 let shorter = at.checked_sub(1).map_or(0.0, |below| weigh(&up_to[below]));
                 let within = weigh(&up_to[at]) - shorter;
-                // Interpolate within the bucket, or the result would jump from bucket to bucket.
-                let part = if within > 0.0 {
-                    (rank - shorter) / within
-                } else {
-                    0.0
-                };
+                // Interpolate within the bucket, or the result would jump from bucket to bucket. Some
+                // block was drawn and has spans, so the rank is above 0 and the bucket is not empty.
+                let part = (rank - shorter) / within;
                 bucket.low_ns as f64 + bucket.width_ns as f64 * part
             }
         }
@@ -304,7 +300,122 @@ mod tests {
         let mut zero = Blocks::new(false);
         (0..50).for_each(|_| zero.add(0, 0));
         assert_eq!(change(Measure::Mean, &zero, &many), None);
-        assert_eq!(change(Measure::Mean, &many, &zero).unwrap().change, -1.0);
+        let gone = Change {
+            change: -1.0,
+            interval: None,
+        };
+        assert_eq!(change(Measure::Mean, &many, &zero), Some(gone));
+    }
+
+    #[test]
+    fn an_interval_needs_10_spans_and_10_above_a_percentile() {
+        let spans = |count: u64| {
+            let mut blocks = Blocks::new(true);
+            (0..count).for_each(|ns| blocks.add(50 + ns % 7, 1));
+            blocks
+        };
+        for (measure, count) in [
+            (Measure::Mean, 10),
+            (Measure::OwnMean, 10),
+            (Measure::Quantile(0.5), 20),
+            (Measure::Quantile(0.99), 1_000),
+        ] {
+            let (enough, few) = (spans(count), spans(count - 1));
+            let has_interval =
+                |before, after| change(measure, before, after).unwrap().interval.is_some();
+            assert!(has_interval(&enough, &enough), "{measure:?}");
+            assert!(!has_interval(&few, &enough), "{measure:?}");
+            assert!(!has_interval(&enough, &few), "{measure:?}");
+        }
+    }
+
+    #[test]
+    fn a_mean_is_that_of_all_drawn_blocks() {
+        let sample = Sample::Sums(vec![(2.0, 10.0), (3.0, 30.0), (4.0, 8.0)]);
+        // (2 * 10 + 3 * 8) / (2 * 2 + 3 * 4)
+        assert_eq!(sample.value(&[2.0, 0.0, 3.0]), 2.75);
+    }
+
+    #[test]
+    fn a_percentile_is_interpolated_within_its_bucket() {
+        let mut blocks = Blocks::new(true);
+        // A bucket of a nanosecond each, but that of 200 goes to 203.
+        [10, 20, 20, 200]
+            .into_iter()
+            .for_each(|ns| blocks.add(ns, ns));
+        let value = |quantile, times: [f64; 4]| {
+            Sample::new(Measure::Quantile(quantile), &blocks).value(&times)
+        };
+        // Rank 3.5 of 7: 3 are shorter, and 2 are in the bucket.
+        assert_eq!(value(0.5, [3.0, 1.0, 1.0, 2.0]), 20.25);
+        // Rank 5.25 of 7: 5 are shorter, and 2 are in the bucket.
+        assert_eq!(value(0.75, [3.0, 1.0, 1.0, 2.0]), 200.5);
+        // Rank 3 of 6 is the end of a bucket.
+        assert_eq!(value(0.5, [3.0, 1.0, 1.0, 1.0]), 11.0);
+        // Blocks that were not drawn.
+        assert_eq!(value(0.5, [0.0, 1.0, 1.0, 2.0]), 21.0);
+        assert_eq!(value(0.5, [0.0, 0.0, 0.0, 1.0]), 202.0);
+    }
+
+    #[test]
+    fn an_interval_has_the_middle_of_the_resamples() {
+        let mut rng = Rng::with_seed(9);
+        let mut spans = |count| -> Vec<u64> {
+            let draw = |_| 1_000 + rng.u64(..1 << 20);
+            (0..count).map(draw).collect()
+        };
+        let (old, new) = (spans(12), spans(15));
+        let blocks = |spans: &[u64]| {
+            let mut blocks = Blocks::new(false);
+            spans.iter().for_each(|&ns| blocks.add(2 * ns, ns));
+            blocks
+        };
+        let (before, after) = (blocks(&old), blocks(&new));
+        // The same draws, span by span.
+        let mut rng = Rng::with_seed(1);
+        let mut drawn_mean = |spans: &[u64]| {
+            let drawn = (0..spans.len()).map(|_| spans[rng.usize(..spans.len())]);
+            drawn.sum::<u64>() as f64 / spans.len() as f64
+        };
+        let mut ratios = [0.0; 400];
+        for ratio in &mut ratios {
+            let before = drawn_mean(&old);
+            *ratio = drawn_mean(&new) / before;
+        }
+        ratios.sort_unstable_by(f64::total_cmp);
+        // Their neighbours are other ratios.
+        for at in [10, 389] {
+            assert!(ratios[at - 1] < ratios[at] && ratios[at] < ratios[at + 1]);
+        }
+        let mean = |spans: &[u64]| spans.iter().sum::<u64>() as f64 / spans.len() as f64;
+        let ratio = mean(&new) / mean(&old);
+        let widened = |at: usize| ratio * (ratios[at] / ratio).powf(widening(12)) - 1.0;
+        for measure in [Measure::Mean, Measure::OwnMean] {
+            let found = change(measure, &before, &after).unwrap();
+            let (low, high) = found.interval.unwrap();
+            for (found, expected) in [
+                (found.change, ratio - 1.0),
+                (low, widened(10)),
+                (high, widened(389)),
+            ] {
+                assert!(
+                    (found - expected).abs() < 1e-12,
+                    "{found} instead of {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_interval_without_an_end_is_none() {
+        let mut before = Blocks::new(false);
+        (0..10).for_each(|span| before.add(if span == 4 { 100 } else { 0 }, 0));
+        let mut after = Blocks::new(false);
+        (0..10).for_each(|_| after.add(11, 0));
+        // A third of the resamples lacks the only block before that takes time.
+        let found = change(Measure::Mean, &before, &after).unwrap();
+        assert_eq!(found.interval, None);
+        assert!((found.change - 0.1).abs() < 1e-12);
     }
 
     #[test]
@@ -314,6 +425,10 @@ mod tests {
             let n = blocks as f64;
             let expected = t / NORMAL * (n / (n - 1.0)).sqrt();
             assert!((widening(blocks) - expected).abs() < 4e-3, "{blocks}");
+        }
+        // The approximation itself.
+        for (blocks, expected) in [(10, 1.214_592_580_416), (32, 1.057_192_280_159)] {
+            assert!((widening(blocks) - expected).abs() < 1e-11, "{blocks}");
         }
     }
 }

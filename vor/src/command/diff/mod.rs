@@ -408,3 +408,37 @@ impl Comparison {
         lines.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_a_number_from_0_on() {
+        for (text, number) in [
+            ("5", 5.0),
+            ("5%", 5.0),
+            ("2.5 %", 2.5),
+            ("0", 0.0),
+            ("1e3%", 1000.0),
+        ] {
+            assert_eq!(percent(text), Ok(number), "{text}");
+        }
+        for wrong in ["", "%", "much", "5%%", "-0.1", "-5%", "NaN", "inf", "-inf"] {
+            let problem = format!("`{wrong}` is not a percentage; write one like 5%");
+            assert_eq!(percent(wrong), Err(problem));
+        }
+    }
+
+    #[test]
+    fn a_scope_is_slower_above_the_limit_and_with_an_interval_above_0() {
+        let is_above_25 = |change, interval| is_slower(Some(Change { change, interval }), 25.0);
+        assert!(is_above_25(0.26, Some((0.01, 0.9))));
+        assert!(!is_above_25(0.25, Some((0.01, 0.9))));
+        assert!(!is_above_25(0.24, Some((0.01, 0.9))));
+        assert!(!is_above_25(0.26, Some((0.0, 0.9))));
+        assert!(!is_above_25(0.26, Some((-0.01, 0.9))));
+        assert!(!is_above_25(0.26, None));
+        assert!(!is_slower(None, 25.0));
+    }
+}

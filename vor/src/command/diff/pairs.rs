@@ -215,5 +215,9 @@ mod tests {
         assert_eq!(lines(&before, &more), [(0, 12), (5, 5), (10, 10), (20, 20)]);
         let elsewhere = [("a", "x.rs", 10), ("a", "y.rs", 5), ("a", "z.rs", 1)];
         assert_eq!(lines(&before, &elsewhere), [(5, 5), (10, 10), (20, 1)]);
+        // Nothing decides which of two is the one that moved.
+        let two = [("a", "y.rs", 2), ("a", "z.rs", 3)];
+        assert_eq!(lines(&before[..1], &two), [(0, 2), (0, 3), (10, 0)]);
+        assert_eq!(lines(&two, &before[..1]), [(0, 10), (2, 0), (3, 0)]);
     }
 }

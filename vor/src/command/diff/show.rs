@@ -312,12 +312,12 @@ fn row_cells(args: &Args, comparison: &Comparison, row: &Row) -> Vec<String> {
 }
 
 fn signed_duration(ns: f64) -> String {
-    let sign = match ns {
-        ns if ns.abs() < 0.5 => "",
-        ns if ns > 0.0 => "+",
-        _ => "-",
-    };
-    format!("{sign}{}", units::duration(ns.abs()))
+    let size = units::duration(ns.abs());
+    match size.as_str() {
+        "0 ns" => size,
+        _ if ns.is_sign_negative() => format!("-{size}"),
+        _ => format!("+{size}"),
+    }
 }
 
 /// Escapes the characters that are special in Markdown.
@@ -496,15 +496,44 @@ mod tests {
 
     #[test]
     fn percentages_have_a_sign_and_intervals_one_unit() {
-        assert_eq!(percent(0.101), "+10.1 %");
-        assert_eq!(percent(-0.5), "-50.0 %");
-        assert_eq!(percent(0.0004), "0.0 %");
-        assert_eq!(percent(41.5), "+4150 %");
+        let cases = [
+            (0.101, "+10.1 %"),
+            (-0.5, "-50.0 %"),
+            (0.000_49, "0.0 %"),
+            (-0.000_49, "0.0 %"),
+            (0.000_5, "+0.1 %"),
+            (-0.000_5, "-0.1 %"),
+            (9.9994, "+999.9 %"),
+            (-9.9994, "-999.9 %"),
+            (9.9996, "+1000 %"),
+            (-9.9996, "-1000 %"),
+            (41.5, "+4150 %"),
+        ];
+        for (part, text) in cases {
+            assert_eq!(percent(part), text);
+        }
         assert_eq!(interval((-0.01, 0.02)), "-1.0 to +2.0 %");
+    }
+
+    #[test]
+    fn changes_of_a_duration_have_a_sign_unless_they_are_shown_as_0() {
+        let cases = [
+            (0.0, "0 ns"),
+            (0.5, "0 ns"),
+            (-0.5, "0 ns"),
+            (0.51, "+1 ns"),
+            (-0.51, "-1 ns"),
+            (145.0, "+145 ns"),
+            (-1_254.0, "-1.25 µs"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(signed_duration(ns), text);
+        }
     }
 
     #[test]
     fn names_cannot_break_a_markdown_table() {
         assert_eq!(escaped("a|b<T>::*"), "a\\|b\\<T\\>::\\*");
+        assert_eq!(escaped("`_[]~#&@\\.-"), "\\`\\_\\[\\]\\~\\#\\&\\@\\\\.-");
     }
 }
