@@ -19,10 +19,12 @@ mod looking;
 mod measured;
 mod waits;
 mod critical_path;
+mod critical_path_texts;
 mod selecting;
 mod formats;
 mod outputs;
 mod diff;
+mod diff_texts;
 mod compare_action;
 mod heap;
 mod locks;
@@ -113,6 +115,16 @@ fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
 fn export(path: &Path, to: &str, out: &Path, options: &[&str]) -> Run {
     let to = ["--to", to, "-o", out.to_str().unwrap()];
     run("export", path, &[&to, options].concat())
+}
+
+/// Returns the lines of a table with ` | ` between its cells.
+fn lines_of_cells(text: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let cells = line.split("  ").map(str::trim);
+        let cells = cells.filter(|cell| !cell.is_empty());
+        cells.collect::<Vec<_>>().join(" | ")
+    };
+    text.lines().map(line).collect()
 }
 
 /// Writes two thirds of a capture, cut within a record: of two neighbouring lengths, at most one
