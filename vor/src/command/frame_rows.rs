@@ -118,9 +118,9 @@ impl FrameTable {
             })
         };
         let mut metrics = Vec::new();
-        for (i, column) in wanted(false).chain(wanted(true)).take(MAX_METRICS) {
+        let shown = wanted(false).chain(wanted(true)).take(MAX_METRICS);
+        for (rank, (i, column)) in (11..).zip(shown) {
             metrics.push(i);
-            let rank = 10 + metrics.len() as u8;
             let head = heading(&column.metric.name, &column.metric.unit);
             columns.push(Column::new(head, Kind::Number, rank).at_least(7));
         }
@@ -255,7 +255,54 @@ fn metric_cell(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::metric_cell;
+    use super::{TopScope, clock, heading, metric_cell};
+
+    #[test]
+    fn times_since_the_first_frame_have_a_fixed_number_of_digits() {
+        for (ns, text) in [
+            (-5_000, "0.000000 s"),
+            (999, "0.000000 s"),
+            (1_000, "0.000001 s"),
+            (7_000_042_000, "7.000042 s"),
+            (59_999_999_999, "59.999999 s"),
+            (60_000_000_000, "1:00.000"),
+            (605_078_901_234, "10:05.078"),
+            (3_599_999_999_999, "59:59.999"),
+            (3_600_000_000_000, "1:00:00.000"),
+            (93_784_056_000_000, "26:03:04.056"),
+        ] {
+            assert_eq!(clock(ns), text, "{ns}");
+        }
+    }
+
+    #[test]
+    fn a_heading_has_the_unit_once() {
+        for (name, unit, text) in [
+            ("loss", "nats", "loss nats"),
+            ("items", "", "items"),
+            ("frame_ms", "ms", "frame_ms"),
+            ("read_MB", "mb", "read_MB"),
+            ("read_mb", "MB", "read_mb"),
+            ("items_", "", "items_"),
+            ("rooms", "ms", "rooms ms"),
+            ("ms", "ms", "ms ms"),
+            ("a\tb", "c\td", "a\\tb c\\td"),
+        ] {
+            assert_eq!(heading(name, unit), text);
+        }
+    }
+
+    #[test]
+    fn the_top_scope_has_its_share_of_the_frame() {
+        let top = TopScope {
+            name: "decode\n".into(),
+            thread: "main".into(),
+            self_ns: 375,
+        };
+        assert_eq!(top.describe(1_000), "38 % decode\\n");
+        assert_eq!(top.describe(75), "500 % decode\\n");
+        assert_eq!(top.describe(0), "37500 % decode\\n");
+    }
 
     #[test]
     fn metrics_are_integers_or_have_three_digits() {

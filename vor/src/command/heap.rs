@@ -253,8 +253,10 @@ fn print_table(changes: &[HeapChange], top: usize, out: &mut impl Write) -> Resu
         } else {
             stack.join(" > ")
         };
-        let place = change.scopes.last().map_or_else(String::new, |scope| {
-            format!("{}:{}", printable(&scope.info.file), scope.info.line)
+        let innermost = change.scopes.last().map(|scope| &scope.info);
+        let declared = innermost.filter(|site| !site.file.is_empty());
+        let place = declared.map_or_else(String::new, |site| {
+            format!("{}:{}", printable(&site.file), site.line)
         });
         let mut cells = vec![
             signed(change.inuse_bytes, units::bytes),
@@ -294,4 +296,15 @@ fn write_profile(path: &Path, earlier: &HeapSnapshot, later: &HeapSnapshot) -> R
     });
     written.map_err(|error| Failure::in_file(path, format!("cannot be written: {error}")))?;
     output.persist()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_a_sign() {
+        let shown = |value| signed(value, units::count);
+        assert_eq!([-12, 0, 12].map(shown), ["-12", "+0", "+12"]);
+    }
 }

@@ -292,3 +292,33 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_24_names_and_the_number_of_the_others() {
+        let all: Vec<String> = (0..27).map(|number| format!("n{number}")).collect();
+        let listed = |count: usize| names(all[..count].iter().map(String::as_str));
+        assert_eq!(listed(0), "none");
+        assert_eq!(listed(2), "n0, n1");
+        assert_eq!(listed(24), all[..24].join(", "));
+        assert_eq!(listed(25), format!("{} and 1 more", all[..24].join(", ")));
+        assert_eq!(listed(27), format!("{} and 3 more", all[..24].join(", ")));
+    }
+
+    #[test]
+    fn a_dump_has_the_triggers_that_it_stands_for() {
+        let dump = |missed| DumpJson {
+            reason: "asked\n".into(),
+            unix_ns: 0,
+            number: 3,
+            missed,
+        };
+        let at = "at 1970-01-01 00:00:00 UTC: asked\\n";
+        assert_eq!(dumped(&dump(0)), at);
+        let missed = "; 1 trigger before it had no dump of their own";
+        assert_eq!(dumped(&dump(1)), format!("{at}{missed}"));
+    }
+}

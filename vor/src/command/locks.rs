@@ -55,7 +55,7 @@ pub(crate) struct Args {
 
 /// Most waits of a thread that wait for the end of their parents. If there are more, the scopes of
 /// the older half remain unknown.
-const MAX_PENDING: usize = 1 << 20;
+const MAX_PENDING: usize = if cfg!(test) { 8 } else { 1 << 20 };
 
 #[derive(Debug, Serialize)]
 struct LocksJson<'a> {
@@ -153,12 +153,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     if waits.spans == 0 {
         return Err(source.failure(no_spans(waits.frames)));
     }
-    if waits.orphans > 0 {
-        warn(&format!(
-            "{}: the scopes of {} are unknown, because too many ended before the scope around them",
-            args.path.display(),
-            units::counted(waits.orphans, "wait")
-        ));
+    if let Some(problem) = waits.lost_scopes() {
+        warn(&format!("{}: {problem}", args.path.display()));
     }
     let rows = rows(&waits, &walked.catalog);
     let count = saturating_sum(rows.iter().map(|row| row.sums.count));
@@ -266,7 +262,8 @@ impl Waits {
         }
         if pending.len() > MAX_PENDING {
             pending.begin_until(u64::MAX);
-            for wait in pending.waits.drain(..MAX_PENDING / 2) {
+            let older = pending.waits.len() / 2;
+            for wait in pending.waits.drain(..older) {
                 self.orphans += 1;
                 self.settle(wait, SiteId::default());
             }
@@ -310,6 +307,16 @@ impl Waits {
         }
         let sums = self.rows.entry(Key { cause, waiter }).or_default();
         sums.add(Sums::of(duration_ns));
+    }
+
+    /// Returns the warning about waits whose scopes are unknown, if there are any.
+    fn lost_scopes(&self) -> Option<String> {
+        (self.orphans > 0).then(|| {
+            format!(
+                "the scopes of {} are unknown, because too many ended before the scope around them",
+                units::counted(self.orphans, "wait")
+            )
+        })
     }
 }
 
@@ -406,4 +413,95 @@ fn print_table(rows: &[Row<'_>], limit: usize, out: &mut impl Write) -> Result<(
 
 fn saturating_sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind};
+    use vor_capture::model::catalog::SiteInfo;
+    use vor_capture::model::waits::NO_HOLDER;
+
+    use super::*;
+
+    const REQUEST: SiteId = SiteId(1);
+    const JOBS: SiteId = SiteId(2);
+
+    fn catalog() -> Catalog {
+        let request = filled!(SiteInfo {
+            name: "request".into()
+        });
+        let jobs = filled!(SiteInfo {
+            name: "wait: jobs".into(),
+            category: NO_HOLDER.into()
+        });
+        filled!(Catalog {
+            sites: Arc::new([request, jobs].map(|site| Some(Arc::new(site))).to_vec())
+        })
+    }
+
+    /// Sums up waits of a thread and, behind them, waits of tasks that begin there. The scope
+    /// around all of them ends in a later batch.
+    fn gathered(of_thread: u64, of_tasks: u64) -> Waits {
+        let catalog = catalog();
+        let (mut first, mut second) = (ThreadBatch::default(), ThreadBatch::default());
+        for at in 0..of_thread {
+            first.start_ticks.push(100 + 10 * at);
+            first.duration_ticks.push(5);
+            first.sites.push(JOBS);
+        }
+        for task in 0..of_tasks {
+            let (site, start_ticks) = (JOBS, 10_000 + 10 * task);
+            first.task_events.push(filled!(TaskEvent {
+                task,
+                site,
+                start_ticks,
+                kind: TaskEventKind::Begin { given_id: 0 }
+            }));
+            second.async_spans.push(filled!(AsyncSpan {
+                id: task,
+                site,
+                start_ticks,
+                duration_ticks: 5
+            }));
+        }
+        second.start_ticks.push(50);
+        second.duration_ticks.push(50_000);
+        second.sites.push(REQUEST);
+        let mut waits = Waits {
+            all: true,
+            ..Waits::default()
+        };
+        waits.add_thread(&catalog, &first);
+        waits.add_thread(&catalog, &second);
+        waits.settle_all();
+        waits
+    }
+
+    #[test]
+    fn the_older_half_of_too_many_waits_has_no_scope() {
+        let cases = [
+            (8, 0, 0),
+            (5, 3, 0),
+            (9, 0, 4),
+            (8, 1, 4),
+            (2, 7, 4),
+            (12, 0, 6),
+        ];
+        for (of_thread, of_tasks, lost) in cases {
+            let waits = gathered(of_thread, of_tasks);
+            let count = |scope: SiteId| {
+                let rows = waits.rows.iter().filter(|(key, _)| key.waiter == scope);
+                rows.map(|(_, sums)| sums.count).sum::<u64>()
+            };
+            let found = (waits.orphans, count(SiteId(0)), count(REQUEST));
+            let expected = (lost, lost, of_thread + of_tasks - lost);
+            assert_eq!(found, expected, "{of_thread} and {of_tasks}");
+            let warning = format!(
+                "the scopes of {lost} waits are unknown, because too many ended before the scope \
+                 around them"
+            );
+            assert_eq!(waits.lost_scopes(), (lost > 0).then_some(warning));
+        }
+    }
 }

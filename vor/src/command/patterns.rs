@@ -131,6 +131,36 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_matches_nothing_is_refused_with_the_names_there_are() {
+        let patterns: Vec<Pattern> = vec!["d*".parse().unwrap(), "x?".parse().unwrap()];
+        assert_eq!(patterns[1].to_string(), "x?");
+        let failure = Failure::Message;
+        let names = ["draw", "decode", "draw"];
+        let all = expect_matches(&patterns[..1], names.into_iter(), "scope", failure);
+        assert!(all.is_ok());
+        let refused = expect_matches(&patterns, names.into_iter(), "scope", failure);
+        assert!(matches!(
+            refused,
+            Err(Failure::Message(text))
+                if text == "no scope is called `x?`; there are `decode`, `draw`"
+        ));
+        assert_eq!(
+            unknown("frame set", "fysics", &["physics".to_owned()]),
+            "no frame set is called `fysics`; did you mean `physics`? There are `physics`"
+        );
+    }
+
+    #[test]
+    fn eight_names_are_listed_and_the_others_counted() {
+        let names: Vec<String> = (0..10).map(|number| format!("n{number}")).collect();
+        let eight = "`n0`, `n1`, `n2`, `n3`, `n4`, `n5`, `n6`, `n7`";
+        assert_eq!(listed(&[]), "none");
+        assert_eq!(listed(&names[..2]), "`n0`, `n1`");
+        assert_eq!(listed(&names[..8]), eight);
+        assert_eq!(listed(&names), format!("{eight}, 2 more"));
+    }
+
+    #[test]
     fn without_patterns_every_name_is_selected() {
         let patterns: Vec<Pattern> = vec!["a*".parse().unwrap(), "b".parse().unwrap()];
         assert!(is_selected(&[], "anything"));

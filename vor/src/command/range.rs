@@ -86,5 +86,30 @@ mod tests {
         ] {
             assert!(wrong.parse::<FrameRange>().is_err(), "{wrong}");
         }
+        assert_eq!(" 10 ..= 20 ".parse(), range(10, Some(21)));
+        assert_eq!(" 3 .. ".parse(), range(3, None));
+        let empty: Result<FrameRange, _> = "5..=4".parse();
+        assert_eq!(empty, Err("`5..=4` contains no frame".to_owned()));
+        assert_eq!("5..=5".parse(), range(5, Some(6)));
+        let last: Result<FrameRange, _> = "..=18446744073709551615".parse();
+        assert!(last.unwrap_err().contains("is not a range of frames"));
+    }
+
+    #[test]
+    fn a_range_contains_its_first_frame_and_not_its_end() {
+        let contained = |text: &str| {
+            let range: FrameRange = text.parse().unwrap();
+            let numbers = [0, 9, 10, 11, 19, 20, 21];
+            numbers
+                .into_iter()
+                .filter(|&number| range.contains(number))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(contained("10..20"), [10, 11, 19]);
+        assert_eq!(contained("10.."), [10, 11, 19, 20, 21]);
+        assert_eq!(contained("..10"), [0, 9]);
+        assert_eq!(contained("..").len(), 7);
+        let shown = |text: &str| text.parse::<FrameRange>().unwrap().to_string();
+        assert_eq!([shown("10..=20"), shown("10..")], ["10..21", "10.."]);
     }
 }

@@ -69,3 +69,18 @@ pub(crate) fn find(
         damage: walked.damage,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_frames_has_limits() {
+        assert_eq!(at_least_one("1"), Ok(1));
+        assert_eq!(at_least_one("100000"), Ok(100_000));
+        for wrong in ["0", "100001", "-1", "two", ""] {
+            let problem = format!("`{wrong}` is not a number from 1 to 100000");
+            assert_eq!(at_least_one(wrong), Err(problem));
+        }
+    }
+}

@@ -65,7 +65,6 @@ impl WaitSpans {
         let mut args = thread.args.iter().peekable();
         for (at, &start_ticks) in thread.start_ticks.iter().enumerate() {
             let site = thread.sites.get(at).copied().unwrap_or_default();
-            while args.next_if(|args| (args.span as usize) < at).is_some() {}
             let args = args.next_if(|args| args.span as usize == at);
             visit(SpanEnd {
                 site,
@@ -104,4 +103,97 @@ fn cause(catalog: &Catalog, site: SiteId, args: Option<&SpanArgs>) -> Option<Cau
         thread,
         scope,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::catalog::SiteInfo;
+    use vor_capture::model::waits::{ARG_NAMES, NO_HOLDER};
+
+    use super::*;
+
+    #[test]
+    fn a_holder_is_a_scope_or_a_thread_or_both() {
+        for (thread, scope, holder) in [
+            ("", "", None),
+            ("main", "", Some("main")),
+            ("", "evict", Some("evict")),
+            ("main", "evict\n", Some("evict\\n on main")),
+        ] {
+            let (thread, scope) = (thread.into(), scope.into());
+            let name = "cache".into();
+            let cause = Cause {
+                name,
+                thread,
+                scope,
+            };
+            assert_eq!(cause.has_holder(), holder.is_some(), "{cause:?}");
+            assert_eq!(cause.holder(), holder.unwrap_or("(no holder)"));
+        }
+    }
+
+    #[test]
+    fn spans_are_waits_by_their_site_and_their_arguments() {
+        let site = |name: &'static str, category: &'static str, args: &[&'static str]| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: name.into(),
+                category: category.into(),
+                arg_names: args.iter().map(|&name| name.into()).collect()
+            })))
+        };
+        let catalog = filled!(Catalog {
+            sites: Arc::new(vec![
+                site("plain", "", &["n"]),
+                site("wait: cache", "", &ARG_NAMES),
+                site("wait: jobs", NO_HOLDER, &[]),
+            ])
+        });
+        let args = |span: u32, texts: &[&str]| {
+            let text = |text: &&str| ArgValue::Str((*text).into());
+            let values = texts.iter().map(text).collect();
+            filled!(SpanArgs { span, values })
+        };
+        let thread = filled!(ThreadBatch {
+            start_ticks: vec![10, 20, 30, 40, 50, 60],
+            duration_ticks: vec![1, 2, 3, 4, 5, 6],
+            // The fourth span waits for the cache and does not say who holds it.
+            sites: [1, 2, 1, 2, 3, 2].map(SiteId).to_vec(),
+            args: vec![
+                args(1, &["cache", "main", "evict"]),
+                args(2, &["7"]),
+                args(5, &["cache", "main", "evict"]),
+            ]
+        });
+        let mut wait_spans = WaitSpans::default();
+        let (mut seen, mut causes) = (Vec::new(), Vec::new());
+        wait_spans.visit(&catalog, &thread, |span| {
+            let values = span.args.map_or(0, |args| args.values.len());
+            let holder = span.cause.as_ref().map(|cause| cause.holder());
+            seen.push((
+                span.site.0,
+                span.start_ticks,
+                span.duration_ticks,
+                values,
+                holder,
+            ));
+            causes.extend(span.cause);
+        });
+        let evict = || Some("evict on main".to_owned());
+        let expected = [
+            (1, 10, 1, 0, None),
+            (2, 20, 2, 3, evict()),
+            (1, 30, 3, 1, None),
+            (2, 40, 4, 0, None),
+            (3, 50, 5, 0, Some("(no holder)".to_owned())),
+            (2, 60, 6, 3, evict()),
+        ];
+        assert_eq!(seen, expected);
+        let names: Vec<&str> = causes.iter().map(|cause| &*cause.name).collect();
+        assert_eq!(names, ["cache", "jobs", "cache"]);
+        assert!(
+            Arc::ptr_eq(&causes[0], &causes[2]),
+            "each is in memory once"
+        );
+    }
 }

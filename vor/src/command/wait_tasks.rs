@@ -139,3 +139,123 @@ impl Known {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::batch::{AsyncSpan, TaskEvent};
+    use vor_capture::model::catalog::SiteInfo;
+    use vor_capture::model::waits::HELD;
+
+    use super::*;
+
+    const CACHE: u32 = 1;
+    const PLAIN: u32 = 2;
+    const HOLDER: u32 = 3;
+    const SCOPE: u32 = 4;
+
+    fn catalog() -> Catalog {
+        let site = |(name, category): (&'static str, &'static str)| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: name.into(),
+                category: category.into()
+            })))
+        };
+        let sites = [
+            ("wait: cache", HELD),
+            ("wait: of the program", ""),
+            ("holder: released meanwhile", ""),
+            ("holder_scope: evict", ""),
+        ];
+        filled!(Catalog {
+            sites: Arc::new(sites.map(site).to_vec())
+        })
+    }
+
+    fn event(task: u64, site: u32, start_ticks: u64, kind: TaskEventKind) -> TaskEvent {
+        filled!(TaskEvent {
+            task,
+            site: SiteId(site),
+            start_ticks,
+            kind
+        })
+    }
+
+    /// Returns a batch in which tasks end that begin at tick 100 and last as long as their id.
+    fn ended(tasks: &[(u64, u32)]) -> ThreadBatch {
+        let span = |&(id, site): &(u64, u32)| {
+            filled!(AsyncSpan {
+                id,
+                site: SiteId(site),
+                start_ticks: 100,
+                duration_ticks: id
+            })
+        };
+        filled!(ThreadBatch {
+            thread: ThreadId(5),
+            async_spans: tasks.iter().map(span).collect()
+        })
+    }
+
+    /// Returns the task of a wait, its holder, waiter, duration, ticks and thread.
+    fn texts(wait: &EndedWait) -> String {
+        let Cause {
+            name,
+            thread,
+            scope,
+        } = &wait.cause;
+        let (waiter, on) = (wait.waiter.0, wait.thread.0);
+        format!(
+            "{}: {name} [{thread}/{scope}] in {waiter}, {} ns, {:?} on {on}",
+            wait.task, wait.duration_ns, wait.ticks
+        )
+    }
+
+    #[test]
+    fn a_wait_is_over_once_its_end_and_its_scope_are_known() {
+        let catalog = catalog();
+        let begin = TaskEventKind::Begin { given_id: 0 };
+        let poll = TaskEventKind::Poll { duration_ticks: 1 };
+        let first = filled!(ThreadBatch {
+            task_events: vec![
+                event(12, CACHE, 30, begin),
+                event(12, SCOPE, 30, TaskEventKind::Step),
+                event(11, CACHE, 20, begin),
+                event(11, HOLDER, 20, TaskEventKind::Step),
+                // A poll says nothing, and others are no waits.
+                event(11, SCOPE, 21, poll),
+                event(13, PLAIN, 22, begin),
+                event(13, SCOPE, 22, TaskEventKind::Step),
+                event(14, CACHE, 25, begin),
+            ]
+        });
+        let mut tasks = WaitTasks::default();
+        let begun = tasks.begun(&catalog, &first);
+        assert_eq!(begun, [(20, 11), (25, 14), (30, 12)]);
+        let of_end = |tasks: &mut WaitTasks, ids: &[(u64, u32)]| {
+            let waits = tasks.ended(&catalog, &ended(ids));
+            waits.iter().map(texts).collect::<Vec<_>>()
+        };
+
+        assert!(tasks.waiter(11, SiteId(8)).is_none(), "it has not ended");
+        assert_eq!(
+            of_end(&mut tasks, &[(11, CACHE)]),
+            ["11: cache [released meanwhile/] in 8, 11 ns, 100..111 on 5"]
+        );
+        assert!(tasks.waiter(11, SiteId(9)).is_none(), "it is taken");
+        let unknown = of_end(&mut tasks, &[(12, CACHE), (13, PLAIN)]);
+        assert!(
+            unknown.is_empty(),
+            "their scopes are not known: {unknown:?}"
+        );
+        let over = tasks.waiter(12, SiteId(9));
+        assert_eq!(
+            over.as_ref().map(texts),
+            Some("12: cache [/evict] in 9, 12 ns, 100..112 on 5".to_owned())
+        );
+        // Task 15 has lost its begin, and task 14 never ends.
+        assert!(of_end(&mut tasks, &[(15, CACHE)]).is_empty());
+        let rest: Vec<String> = tasks.take_ended().iter().map(texts).collect();
+        assert_eq!(rest, ["15: cache [/] in 0, 15 ns, 100..115 on 5"]);
+    }
+}

@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
 /// Most waits of a thread that are kept for the scopes around them. If there are more, scopes that
 /// end later lack the older half.
-const MAX_KEPT: usize = 1 << 20;
+const MAX_KEPT: usize = if cfg!(test) { 4 } else { 1 << 20 };
 /// Causes of a scope that the table names.
 const SHOWN_CAUSES: usize = 2;
 
@@ -154,12 +154,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     if gathered.stats.span_count() == 0 {
         return Err(source.failure(no_spans(gathered.frames)));
     }
-    if gathered.given_up > 0 {
-        warn(&format!(
-            "{}: {} are missing in scopes that lasted longer than a million waits",
-            args.path.display(),
-            units::counted(gathered.given_up, "wait")
-        ));
+    if let Some(problem) = gathered.lost_waits() {
+        warn(&format!("{}: {problem}", args.path.display()));
     }
     let mut scopes = gathered.stats.scope_stats(&walked.catalog);
     scopes.retain(|scope| !gathered.wait_sites.contains(&scope.site));
@@ -294,8 +290,19 @@ impl Gathered {
         });
         arrivals.forget(thread);
         if waits.len() > MAX_KEPT {
-            self.given_up += waits.drain(..MAX_KEPT / 2).len() as u64;
+            let older = waits.len() / 2;
+            self.given_up += waits.drain(..older).len() as u64;
         }
+    }
+
+    /// Returns the warning about waits that some scopes lack, if there are any.
+    fn lost_waits(&self) -> Option<String> {
+        (self.given_up > 0).then(|| {
+            format!(
+                "{} are missing in scopes that lasted longer than a million waits",
+                units::counted(self.given_up, "wait")
+            )
+        })
     }
 }
 
@@ -451,5 +458,50 @@ fn shown(cause: &Cause) -> String {
     match cause.has_holder() {
         true => format!("{name} ← {}", cause.holder()),
         false => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+    use vor_capture::model::catalog::SiteInfo;
+    use vor_capture::model::waits::NO_HOLDER;
+
+    use super::*;
+
+    #[test]
+    fn scopes_around_too_many_waits_lack_the_older_half() {
+        let request = filled!(SiteInfo {
+            name: "request".into()
+        });
+        let jobs = filled!(SiteInfo {
+            name: "wait: jobs".into(),
+            category: NO_HOLDER.into()
+        });
+        let catalog = filled!(Catalog {
+            sites: Arc::new([request, jobs].map(|site| Some(Arc::new(site))).to_vec())
+        });
+        for (count, lost) in [(4, 0), (5, 2), (7, 3)] {
+            let mut gathered = Gathered::default();
+            let ended = |spans: &[(u64, u64, u32)]| {
+                filled!(ThreadBatch {
+                    start_ticks: spans.iter().map(|span| span.0).collect(),
+                    duration_ticks: spans.iter().map(|span| span.1).collect(),
+                    sites: spans.iter().map(|span| SiteId(span.2)).collect()
+                })
+            };
+            let waits: Vec<_> = (0..count).map(|at| (100 + 10 * at, at + 1, 2)).collect();
+            gathered.add_thread(&catalog, &ended(&waits));
+            gathered.add_thread(&catalog, &ended(&[(50, 1_000, 1)]));
+            assert_eq!(gathered.given_up, lost);
+            let inside = &gathered.inside[&SiteId(1)];
+            let ns: u64 = (lost + 1..=count).sum();
+            let causes: Vec<_> = inside.causes.values().copied().collect();
+            assert_eq!((inside.ns, causes), (ns, vec![(count - lost, ns)]));
+            let warning = format!(
+                "{lost} waits are missing in scopes that lasted longer than a million waits"
+            );
+            assert_eq!(gathered.lost_waits(), (lost > 0).then_some(warning));
+        }
     }
 }

@@ -1,9 +1,14 @@
 //! `vor heap` on captures with known leaks.
 
-use serde_json::Value;
-use vor_capture::model::heap::HeapMode;
+use std::sync::Arc;
 
-use crate::command::made::{ScopeSpec, capture, heaps, scope};
+use serde_json::Value;
+use vor_capture::filled;
+use vor_capture::format::RecordRef;
+use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+
+use crate::command::made::{ScopeSpec, capture, catalog, heaps, records, scope};
 use crate::command::{run, v2};
 
 const SCOPES: [ScopeSpec; 3] = [
@@ -41,6 +46,108 @@ fn the_leak_comes_first() {
 }
 
 #[test]
+fn chosen_snapshots_are_compared_without_a_note() {
+    let (_folder, path) = file(HeapMode::Exact);
+    let shown = run("heap", &path, &["--from", "2", "--to", "3"]);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "4 snapshots, exact; from number 2 at 2.00 s to 3 at 3.00 s: 9.40 kB live, then 13.1 \
+             kB",
+            "   bytes  objects  allocated in        at",
+            "+4.00 kB      +40  request > remember  made.rs:20",
+            "  -100 B       -1  request             made.rs:10",
+            "  -200 B       -2  request > render    made.rs:30",
+        ]
+    );
+    let (_folder, path) = file(HeapMode::Sampled {
+        interval_bytes: 524_288,
+    });
+    let shown = run("heap", &path, &["--from", "1", "--to", "2"]);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    // Each estimate has a standard error of 10 bytes, so 1.96 of that of a difference are 27.7.
+    assert_eq!(
+        lines,
+        [
+            "4 snapshots, estimated, a sample per 524 kB; from number 1 at 1.00 s to 2 at 2.00 s: \
+             5.20 kB live, then 9.40 kB",
+            "   bytes       ±  objects  allocated in        at",
+            "+4.00 kB  27.0 B      +40  request > remember  made.rs:20",
+            "  +200 B  27.0 B       +2  request > render    made.rs:30",
+        ]
+    );
+}
+
+/// The capture is not closed, so its last snapshot is like all others.
+#[test]
+fn stacks_without_a_place_in_the_source_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    let mut catalog = Catalog::clone(&catalog(&SCOPES));
+    // The declaration of `remember` was lost.
+    Arc::make_mut(&mut catalog.sites)[1] = None;
+    let stack = |sites: &[u32], inuse_objects, inuse_bytes| {
+        let scopes = sites.iter().map(|&site| {
+            let site = SiteId(site);
+            filled!(HeapScope { site })
+        });
+        filled!(HeapStack {
+            scopes: scopes.collect(),
+            inuse_objects,
+            inuse_bytes
+        })
+    };
+    let snapshots = [(1_000, [(3, 300), (2, 200)]), (2_500, [(3, 450), (1, 120)])];
+    let snapshots = snapshots.map(|(ms, [outside, lost])| {
+        let stacks = vec![
+            stack(&[], outside.0, outside.1),
+            stack(&[1, 2], lost.0, lost.1),
+        ];
+        HeapSnapshot::new(HeapMode::Exact, ms * 1_000_000, stacks)
+    });
+    let all = snapshots.each_ref().map(RecordRef::Heap);
+    records(&path, &catalog, &all, false);
+    let shown = run("heap", &path, &[]);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "2 snapshots, exact; from number 0 at 0 ns to 1 at 1.50 s: 500 B live, then 570 B",
+            "  bytes  objects  allocated in         at",
+            " +150 B       +0  (outside of scopes)",
+            "-80.0 B       -1  request > ?",
+        ]
+    );
+    let json = run("heap", &path, &["--json"]).json();
+    let expected = serde_json::json!([
+        {
+            "stack": [],
+            "file": "",
+            "line": 0,
+            "inuse_objects": 0,
+            "inuse_bytes": 150,
+            "bytes_error": 0.0,
+        },
+        {
+            "stack": ["request", "?"],
+            "file": "",
+            "line": 0,
+            "inuse_objects": -1,
+            "inuse_bytes": -80,
+            "bytes_error": 0.0,
+        },
+    ]);
+    assert_eq!(json["changes"], expected);
+
+    let same = [snapshots[0].clone(), snapshots[0].clone()];
+    let all = same.each_ref().map(RecordRef::Heap);
+    records(&path, &catalog, &all, false);
+    let shown = run("heap", &path, &[]).stdout;
+    assert_eq!(shown.lines().nth(1), Some("nothing has changed"));
+}
+
+#[test]
 fn a_leak_that_ends_with_the_variables_of_main_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
@@ -57,9 +164,12 @@ fn a_leak_that_ends_with_the_variables_of_main_is_found() {
     // With no snapshot in between, the two existing ones are compared, and the command says so.
     heaps(&path, &SCOPES, HeapMode::Exact, &objects[2..]);
     let shown = run("heap", &path, &[]).stdout;
-    assert!(
-        shown.contains("number 1 was taken when the recording ended"),
-        "{shown}"
+    assert_eq!(
+        shown.lines().nth(1),
+        Some(
+            "number 1 was taken when the recording ended, when the variables of `main` may be \
+             gone; a smaller VOR_HEAP_SNAPSHOTS_S takes earlier ones"
+        )
     );
     assert!(
         run("heap", &path, &["--top", "0"])

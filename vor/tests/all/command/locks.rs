@@ -422,6 +422,17 @@ fn holds_have_a_table_of_their_own() {
             "cache      2  7.00 ms  3.50 ms  5.00 ms",
         ]
     );
+    let first = run("locks", &path, &["-n", "1"]).stdout;
+    let lines: Vec<&str> = first.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "",
+            "lock  holds     held     mean      max",
+            "log       1  9.00 ms  9.00 ms  9.00 ms",
+            "and 1 more lock; -n shows them",
+        ]
+    );
     let json = run("locks", &path, &["--json"]).json();
     assert_eq!(json["waits"], 0);
     let cache = &json["holds"][1];

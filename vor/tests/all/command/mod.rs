@@ -17,6 +17,7 @@ mod made;
 mod stats;
 mod looking;
 mod measured;
+mod texts;
 mod waits;
 mod critical_path;
 mod critical_path_texts;

@@ -18,10 +18,23 @@ const LOCK: u32 = 3;
 const CHANNEL: u32 = 4;
 /// A scope whose name looks like a wait.
 const OWN: u32 = 5;
+/// Waits for locks that a thread without a scope and a task hold.
+const LOG: u32 = 6;
+const MAP: u32 = 7;
 
 /// A span in microseconds: its site, its start and its end, and how long it was off the CPU and in
 /// the queue.
 type Made = (u32, u64, u64, [u64; 2]);
+
+/// Returns the thread and the scope that hold what a wait is for.
+fn holder(site: u32) -> Option<[&'static str; 2]> {
+    match site {
+        LOCK => Some(["worker-3", "evict"]),
+        LOG => Some(["main", ""]),
+        MAP => Some(["", "merge"]),
+        _ => None,
+    }
+}
 
 fn catalog(is_measured: bool) -> Arc<Catalog> {
     let names = [
@@ -30,14 +43,16 @@ fn catalog(is_measured: bool) -> Arc<Catalog> {
         "wait: cache",
         "wait: jobs to receive",
         "wait: of the program's own",
+        "wait: log",
+        "wait: map",
     ];
     let scopes = names.map(|name| made::scope(name, 1, 0));
     let mut catalog = made::catalog(&scopes);
     let sites = Arc::make_mut(&mut Arc::make_mut(&mut catalog).sites);
     for (number, site) in (1..).zip(sites.iter_mut().flatten()) {
-        let lock: &[&str] = match number {
-            LOCK => &["lock", "holder", "holder_scope"],
-            _ => &[],
+        let lock: &[&str] = match holder(number) {
+            Some(_) => &["lock", "holder", "holder_scope"],
+            None => &[],
         };
         let measures: &[&str] = match is_measured {
             true => &["off_cpu_ns", "run_queue_ns"],
@@ -56,40 +71,41 @@ fn catalog(is_measured: bool) -> Arc<Catalog> {
     catalog
 }
 
-/// Writes spans of one thread, in the order of their ends.
-fn write(path: &Path, spans: &[Made], is_measured: bool) {
+/// Writes spans of one thread, in the order of their ends, with a batch for each part.
+fn write(path: &Path, parts: &[&[Made]], is_measured: bool) {
     let catalog = catalog(is_measured);
-    let args = |(at, &(site, _, _, parts)): (usize, &Made)| {
+    let args = |(at, &(site, _, _, measures)): (usize, &Made)| {
         let mut values = Vec::new();
-        if site == LOCK {
-            let texts = ["worker-3", "evict"].map(|text| ArgValue::Str(text.into()));
+        if let Some(texts) = holder(site) {
             values.push(ArgValue::U64(7));
-            values.extend(texts);
+            values.extend(texts.map(|text| ArgValue::Str(text.into())));
         }
         if is_measured {
-            values.extend(parts.map(|part| ArgValue::U64(part * 1_000)));
+            values.extend(measures.map(|measure| ArgValue::U64(measure * 1_000)));
         }
         filled!(SpanArgs {
             span: at as u32,
             values,
         })
     };
-    let all_args = spans.iter().enumerate().map(args);
-    let thread = filled!(ThreadBatch {
-        start_ticks: spans
-            .iter()
-            .map(|span| 1_000_000 + span.1 * 1_000)
-            .collect(),
-        duration_ticks: spans.iter().map(|span| (span.2 - span.1) * 1_000).collect(),
-        sites: spans.iter().map(|span| SiteId(span.0)).collect(),
-        args: all_args.filter(|args| !args.values.is_empty()).collect(),
-    });
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
-    let batch = filled!(SpanBatch {
-        catalog,
-        threads: vec![thread]
-    });
-    sink.accept_batch(&batch).unwrap();
+    for spans in parts {
+        let all_args = spans.iter().enumerate().map(args);
+        let thread = filled!(ThreadBatch {
+            start_ticks: spans
+                .iter()
+                .map(|span| 1_000_000 + span.1 * 1_000)
+                .collect(),
+            duration_ticks: spans.iter().map(|span| (span.2 - span.1) * 1_000).collect(),
+            sites: spans.iter().map(|span| SiteId(span.0)).collect(),
+            args: all_args.filter(|args| !args.values.is_empty()).collect(),
+        });
+        let batch = filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread]
+        });
+        sink.accept_batch(&batch).unwrap();
+    }
     sink.finish().unwrap();
 }
 
@@ -107,7 +123,7 @@ const SPANS: [Made; 5] = [
 fn the_parts_of_a_scope_add_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("waits.vor");
-    write(&path, &SPANS, true);
+    write(&path, &[&SPANS], true);
     let found = run("waits", &path, &["--json"]).json();
     let scopes = found["scopes"].as_array().unwrap();
     assert_eq!(scopes.len(), 2, "waits are no scopes: {found}");
@@ -155,7 +171,7 @@ fn a_scope_of_the_program_is_no_wait_whatever_its_name() {
     let path = folder.path().join("own.vor");
     write(
         &path,
-        &[(OWN, 10, 20, [5, 1]), (REQUEST, 0, 40, [5, 1])],
+        &[&[(OWN, 10, 20, [5, 1]), (REQUEST, 0, 40, [5, 1])]],
         true,
     );
     let found = run("waits", &path, &["--json"]).json();
@@ -175,7 +191,7 @@ fn a_recursive_call_has_each_wait_once() {
         (REQUEST, 5, 30, [10, 0]),
         (REQUEST, 0, 40, [12, 1]),
     ];
-    write(&path, &spans, true);
+    write(&path, &[&spans], true);
     let found = run("waits", &path, &["--json"]).json();
     let request = &found["scopes"][0];
     assert_eq!(
@@ -194,13 +210,105 @@ fn a_recursive_call_has_each_wait_once() {
 fn without_measures_only_recorded_waits_are_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.vor");
-    write(&path, &SPANS, false);
+    write(&path, &[&SPANS], false);
     let found = run("waits", &path, &["--json"]).json();
     let request = &found["scopes"][0];
     assert_eq!(request["waits_ns"], 33_000_000);
     assert!(request["running_ns"].is_null() && request["queued_ns"].is_null());
     let text = run("waits", &path, &[]).stdout;
     assert!(text.contains("record with VOR_WAITS=1"), "{text}");
+}
+
+/// A request of 40 ms: 11 for locks and a channel, 5 in the queue, 15 blocked, 9 running. It ends
+/// in a later part than its first waits, and a query without a wait follows it.
+const MIXED: [&[Made]; 2] = [
+    &[
+        (LOCK, 1_000, 4_000, [3_000, 500]),
+        (LOG, 5_000, 7_000, [2_000, 0]),
+        (CHANNEL, 8_000, 9_000, [1_000, 0]),
+    ],
+    &[
+        (MAP, 10_000, 15_000, [5_000, 1_000]),
+        (REQUEST, 0, 40_000, [31_000, 6_500]),
+        (QUERY, 41_000, 43_500, [1_000, 300]),
+    ],
+];
+
+#[test]
+fn the_table_has_the_parts_of_each_scope_and_its_longest_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mixed.vor");
+    write(&path, &MIXED, true);
+    let lines = |path: &Path, options: &[&str]| {
+        let shown = run("waits", path, options);
+        assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
+        let lines = shown.stdout.lines().map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let heads = "scope    count    total  running   queued  blocked    waits  waited for";
+    let rows = [
+        "request      1  40.0 ms  9.00 ms  5.00 ms  15.0 ms  11.0 ms  5.00 ms map ← merge, 3.00 ms \
+         cache ← evict on worker-3, 2 more",
+        "query        1  2.50 ms  1.50 ms   300 µs   700 µs     0 ns",
+    ];
+    let more = "and 1 more scope; -n shows them";
+    assert_eq!(lines(&path, &[]), [heads, rows[0], rows[1]]);
+    assert_eq!(lines(&path, &["-n", "1"]), [heads, rows[0], more]);
+    let json = run("waits", &path, &["--json"]).json();
+    let cause = |[name, thread, scope]: [&str; 3], total_ns: u64| {
+        serde_json::json!({
+            "name": name,
+            "holder_thread": thread,
+            "holder_scope": scope,
+            "waits": 1,
+            "total_ns": total_ns,
+        })
+    };
+    let expected = serde_json::json!({
+        "file": path,
+        "dropped_spans": 0,
+        "scopes": [
+            {
+                "name": "request",
+                "count": 1,
+                "total_ns": 40_000_000,
+                "waits_ns": 11_000_000,
+                "running_ns": 9_000_000,
+                "queued_ns": 5_000_000,
+                "blocked_ns": 15_000_000,
+                "causes": [
+                    cause(["map", "", "merge"], 5_000_000),
+                    cause(["cache", "worker-3", "evict"], 3_000_000),
+                    cause(["log", "main", ""], 2_000_000),
+                    cause(["jobs to receive", "", ""], 1_000_000),
+                ],
+            },
+            {
+                "name": "query",
+                "count": 1,
+                "total_ns": 2_500_000,
+                "waits_ns": 0,
+                "running_ns": 1_500_000,
+                "queued_ns": 300_000,
+                "blocked_ns": 700_000,
+                "causes": [],
+            },
+        ],
+        "damage": {"count": 0, "bytes": 0, "losses": [], "tail": null},
+    });
+    assert_eq!(json, expected);
+
+    let plain = folder.path().join("plain.vor");
+    write(&plain, &[&[(QUERY, 500, 900, [0; 2])], MIXED[1]], false);
+    assert_eq!(
+        lines(&plain, &[]),
+        [
+            "scope    count    total  running  queued  blocked    waits  waited for",
+            "request      1  40.0 ms        -       -        -  5.00 ms  5.00 ms map ← merge",
+            "query        2  2.90 ms        -       -        -     0 ns",
+            "only recorded waits are known; record with VOR_WAITS=1 to divide the rest",
+        ]
+    );
 }
 
 /// The flow of a message leads to the scope that sent it, also if that ends much later.
