@@ -212,14 +212,14 @@ mod tests {
         let mut arrivals = Arrivals::default();
         let four = [1, 3, 5, 7].map(|ticks| (ticks, ticks, Step));
         let begin = [(6, 6, Begin)];
-        drop(arrivals.take(&origins, &thread(0, &[], &[&four[..], &begin].concat())));
+        arrivals.take(&origins, &thread(0, &[], &[&four[..], &begin].concat()));
         assert_eq!(kept(&arrivals), [1, 3, 5, 7]);
         // Without a span nothing has ended.
         arrivals.forget(&thread(0, &[], &[]));
         assert_eq!(kept(&arrivals), [1, 3, 5, 7]);
-        drop(arrivals.take(&origins, &thread(0, &[], &[(9, 9, Step)])));
+        arrivals.take(&origins, &thread(0, &[], &[(9, 9, Step)]));
         assert_eq!(kept(&arrivals), [5, 7, 9], "5 are too many");
-        drop(arrivals.take(&origins, &thread(0, &[], &[(11, 11, Step)])));
+        arrivals.take(&origins, &thread(0, &[], &[(11, 11, Step)]));
         arrivals.forget(&thread(0, &[(0, 8, 1), (2, 9, 1)], &[]));
         assert_eq!(kept(&arrivals), [9, 11]);
         arrivals.forget(&thread(0, &[(9, 10, 1)], &[]));
