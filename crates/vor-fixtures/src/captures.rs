@@ -174,7 +174,7 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
 }
 
 /// Returns the offsets of a capture's records, and its number of bytes.
-pub(crate) fn record_offsets(bytes: &[u8]) -> Vec<usize> {
+pub fn record_offsets(bytes: &[u8]) -> Vec<usize> {
     let (_, mut at) = Header::decode(bytes).unwrap().unwrap();
     let mut offsets = Vec::new();
     while at < bytes.len() {

@@ -41,14 +41,14 @@ pub(crate) fn open(address: &Address, choice: Choice) -> Result<Stream, Failure>
 
 /// A stream that reads as a growing file does: nothing now does not mean the end.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) connection: Connection,
+pub(crate) struct Stream<C = Connection> {
+    pub(crate) connection: C,
     /// Whether the program closed the connection.
     pub(crate) has_ended: bool,
     bytes: usize,
 }
 
-impl Read for Stream {
+impl<C: Read> Read for Stream<C> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             return match self.connection.read(buffer) {
@@ -124,6 +124,48 @@ mod tests {
         ] {
             assert!(choice(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// A connection on which each read has one of these results: bytes, their end, or an error.
+    struct Script(Vec<Result<usize, io::ErrorKind>>);
+
+    impl Read for Script {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(self.0.remove(0)?)
+        }
+    }
+
+    #[test]
+    fn a_pause_behind_the_header_is_no_end() {
+        use io::ErrorKind::{ConnectionReset, Interrupted, TimedOut, WouldBlock};
+        let mut stream = Stream {
+            connection: Script(vec![
+                Ok(40),
+                Err(WouldBlock),
+                Err(TimedOut),
+                Ok(HEADER_BYTES - 41),
+                Err(Interrupted),
+                Ok(1),
+                Err(WouldBlock),
+                Err(TimedOut),
+                Ok(7),
+                Err(Interrupted),
+                Err(ConnectionReset),
+                Ok(0),
+            ]),
+            has_ended: false,
+            bytes: 0,
+        };
+        // Within the header, the stream waits; behind it, nothing is there yet.
+        for expected in [40, HEADER_BYTES - 41, 1, 0, 0, 7, 0] {
+            assert_eq!(stream.read(&mut []).unwrap(), expected);
+            assert!(!stream.has_ended);
+        }
+        let failed = stream.read(&mut []).unwrap_err();
+        assert_eq!(failed.kind(), ConnectionReset);
+        assert!(!stream.has_ended);
+        assert_eq!(stream.read(&mut []).unwrap(), 0);
+        assert!(stream.has_ended);
     }
 
     #[test]

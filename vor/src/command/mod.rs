@@ -15,6 +15,7 @@
 // | `table`, `frame_rows` | output for people |
 // | `json` | output for programs |
 // | `output` | a file that is written completely or not at all |
+// | `newest`, `quiet` | a capture that grows, and segments after it |
 // | `progress` | the progress bar |
 
 mod usage;
@@ -30,6 +31,7 @@ mod patterns;
 mod slowest;
 mod modes;
 mod newest;
+mod quiet;
 mod frame_rows;
 mod frame_waits;
 

@@ -76,8 +76,9 @@ impl Output {
         })
     }
 
-    pub(crate) fn is_stdout(&self) -> bool {
-        matches!(self.place, Place::Stdout)
+    /// Returns whether it is a terminal, given whether stdout is one.
+    pub(crate) fn is_terminal(&self, is_stdout_terminal: bool) -> bool {
+        matches!(self.place, Place::Stdout) && is_stdout_terminal
     }
 
     /// Returns a writer to the destination. Only what is written before [`keep`](Self::keep) is in
@@ -237,4 +238,34 @@ pub(crate) fn catch_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
         Arc::new(AtomicBool::new(false)),
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stdout_may_be_a_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let stdout = Output::create(Some(Path::new("-"))).unwrap();
+        assert!(stdout.is_terminal(true) && !stdout.is_terminal(false));
+        let file = Output {
+            place: Place::Temporary(NamedTempFile::new_in(&folder).unwrap(), PathBuf::new()),
+            is_interrupted: Arc::default(),
+        };
+        assert!(!file.is_terminal(true));
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_signal() {
+        let output = Output::create(None).unwrap();
+        let mut writer = output.writer().unwrap();
+        assert!(output.check_signal().is_ok());
+        output.is_interrupted.store(true, Ordering::Relaxed);
+        for stopped in [output.check_signal(), writer.write_all(b"never written")] {
+            let error = stopped.unwrap_err();
+            assert_eq!(error.to_string(), "ended by a signal");
+            assert_ne!(error.kind(), io::ErrorKind::Interrupted);
+        }
+    }
 }

@@ -38,8 +38,12 @@ struct Shared {
 impl Progress {
     /// Starts at 0. `is_hidden` is for output that goes to the same terminal.
     pub(crate) fn new(what: &'static str, is_hidden: bool) -> Self {
-        let visible = !is_hidden && io::stderr().is_terminal();
-        let shared = visible.then(|| {
+        Self::begin(what, is_visible(is_hidden, io::stderr().is_terminal()))
+    }
+
+    /// Starts at 0, with a bar or without one.
+    fn begin(what: &'static str, is_visible: bool) -> Self {
+        let shared = is_visible.then(|| {
             Arc::new(Mutex::new(Shared {
                 what,
                 start: Instant::now(),
@@ -69,14 +73,39 @@ impl Progress {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.spans += spans;
             shared.done[self.part] = (done as f64 / total.max(1) as f64).min(1.0);
-            shared.show();
+            let elapsed = shared.start.elapsed();
+            shared.show(elapsed);
         }
+    }
+
+    /// Starts a bar that is not shown within the time of a test.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> Self {
+        let progress = Self::begin("testing", true);
+        progress.locked().start += Duration::from_secs(3600);
+        progress
+    }
+
+    /// Returns the number of spans so far.
+    #[cfg(test)]
+    pub(crate) fn spans(&self) -> u64 {
+        self.locked().spans
+    }
+
+    #[cfg(test)]
+    fn locked(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.as_ref().unwrap().lock().unwrap()
     }
 }
 
+/// Returns whether a bar is shown.
+fn is_visible(is_hidden: bool, is_terminal: bool) -> bool {
+    !is_hidden && is_terminal
+}
+
 impl Shared {
-    fn show(&mut self) {
-        let elapsed = self.start.elapsed();
+    /// Shows the state after so long.
+    fn show(&mut self, elapsed: Duration) {
         if elapsed < DELAY {
             return;
         }
@@ -109,5 +138,53 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_shown_on_a_terminal_that_nothing_else_is_written_to() {
+        let states = [(false, true), (false, false), (true, true), (true, false)];
+        let visible = states.map(|(is_hidden, is_terminal)| is_visible(is_hidden, is_terminal));
+        assert_eq!(visible, [true, false, false, false]);
+        let mut hidden = Progress::new("reading", true);
+        hidden.advance(1, 1, 1);
+        assert!(hidden.shared.is_none() && hidden.add_part().shared.is_none());
+    }
+
+    #[test]
+    fn the_bar_of_all_parts_is_shown_after_a_second_and_estimates_the_rest() {
+        let mut first = Progress::of_test();
+        let mut second = first.add_part();
+        first.advance(1_000_000, 3, 8);
+        second.advance(1_500_000, 0, 0);
+        second.advance(500_000, 1, 8);
+        assert_eq!(first.locked().done, [0.375, 0.125]);
+        let bar = first.locked().bar.clone();
+        first.locked().show(Duration::from_millis(999));
+        assert_eq!((bar.position(), bar.message().as_str()), (0, ""));
+        // A quarter is done, so the rest takes three times as long.
+        first.locked().show(Duration::from_secs(1));
+        assert_eq!(bar.message(), "3.0 M spans, 3.0 M/s, 3.00 s left");
+        first.locked().show(Duration::from_secs(2));
+        assert_eq!(bar.message(), "3.0 M spans, 1.5 M/s, 6.00 s left");
+        assert_eq!((bar.position(), bar.length()), (2_500, Some(10_000)));
+        assert_eq!(bar.prefix(), "testing");
+        // More than there was at the beginning is all of it.
+        second.advance(0, 9, 8);
+        assert_eq!(first.locked().done, [0.375, 1.0]);
+        drop((first, second));
+        assert!(bar.is_finished());
+    }
+
+    #[test]
+    fn a_bar_without_progress_estimates_the_rest_from_its_first_step() {
+        let progress = Progress::of_test();
+        progress.locked().show(Duration::from_secs(3));
+        let message = progress.locked().bar.message();
+        assert_eq!(message, "0.0 M spans, 0.0 M/s, 8 h 20 min left");
     }
 }

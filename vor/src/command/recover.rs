@@ -124,37 +124,45 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn report(remains: &Remains, args: &CaptureArgs, path: &Path, recovered: &Recovered) {
+    let earlier = match args.capture {
+        Some(_) => None,
+        None => remains.capture(),
+    };
+    let lines = lines(path, remains.pid(), recovered, earlier.as_deref());
+    lines.iter().for_each(|line| warn(line));
+}
+
+/// Describes the capture at `path`. `earlier` is a capture with spans that it does not have.
+fn lines(path: &Path, pid: u32, recovered: &Recovered, earlier: Option<&Path>) -> Vec<String> {
     let captured = match recovered.captured_spans {
         0 => String::new(),
         spans => format!(" after {spans} of the capture"),
     };
-    warn(&format!(
-        "{}: {} spans recovered{captured}, {} open scopes of process {}",
+    let mut lines = vec![format!(
+        "{}: {} spans recovered{captured}, {} open scopes of process {pid}",
         path.display(),
         recovered.spans,
-        recovered.open_scopes,
-        remains.pid()
-    ));
+        recovered.open_scopes
+    )];
     if recovered.overwritten > 0 {
-        warn(&format!(
+        lines.push(format!(
             "{} of records were overwritten before they were read; the process goes on recording",
             units::bytes(16 * recovered.overwritten)
         ));
     }
     if recovered.damaged_rings > 0 {
-        warn(&format!(
+        lines.push(format!(
             "{} threads are missing: the file of shared memory is damaged there",
             recovered.damaged_rings
         ));
     }
-    if args.capture.is_none()
-        && let Some(capture) = remains.capture()
-    {
-        warn(&format!(
+    if let Some(earlier) = earlier {
+        lines.push(format!(
             "earlier spans are in {0}; `--capture {0}` writes both",
-            capture.display()
+            earlier.display()
         ));
     }
+    lines
 }
 
 /// Lists the files of all processes of this user.
@@ -183,4 +191,55 @@ fn list(out: &mut impl Write) -> std::io::Result<Outcome> {
         )?;
     }
     Ok(Outcome::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_capture::filled;
+
+    use super::*;
+
+    #[test]
+    fn the_lines_say_what_is_recovered_and_what_is_not() {
+        let path = Path::new("last.vor");
+        let whole = filled!(Recovered {
+            spans: 7,
+            open_scopes: 2
+        });
+        assert_eq!(
+            lines(path, 4711, &whole, None),
+            ["last.vor: 7 spans recovered, 2 open scopes of process 4711"]
+        );
+        let damaged = filled!(Recovered {
+            captured_spans: 40,
+            overwritten: 250,
+            damaged_rings: 3,
+            ..whole
+        });
+        assert_eq!(
+            lines(path, 4711, &damaged, Some(Path::new("run.vor"))),
+            [
+                "last.vor: 7 spans recovered after 40 of the capture, \
+                2 open scopes of process 4711",
+                "4.00 kB of records were overwritten before they were read; \
+                the process goes on recording",
+                "3 threads are missing: the file of shared memory is damaged there",
+                "earlier spans are in run.vor; `--capture run.vor` writes both",
+            ]
+        );
+    }
+
+    #[test]
+    fn two_names_of_a_file_are_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["one", "other"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        assert!(is_same(&path("one"), &path("./one")));
+        assert!(!is_same(&path("one"), &path("other")));
+        // Files that are not there have no other names.
+        assert!(is_same(&path("none"), &path("none")));
+        assert!(!is_same(&path("none"), &path("one")));
+    }
 }

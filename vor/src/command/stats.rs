@@ -680,3 +680,45 @@ fn place(catalog: &Catalog, row: &ScopeStats) -> Option<String> {
         .filter(|site| !site.file.is_empty())?;
     Some(format!("{}:{}", printable(&site.file), site.line))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use vor_capture::filled;
+    use vor_capture::model::batch::ThreadBatch;
+    use vor_capture::model::catalog::SiteId;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// Many spans wait for parents, of which three of other scopes end in the only pass.
+    #[test]
+    fn estimated_self_times_are_counted_in_the_summary() {
+        const LEAVES: u64 = 100_000;
+        let thread = |spans: &[(u64, u64, u32)]| {
+            filled!(ThreadBatch {
+                start_ticks: spans.iter().map(|span| span.0).collect(),
+                duration_ticks: spans.iter().map(|span| span.1).collect(),
+                sites: spans.iter().map(|span| SiteId(span.2)).collect()
+            })
+        };
+        let leaves: Vec<_> = (0..LEAVES).map(|leaf| (leaf * 10, 5, 1)).collect();
+        let around = [(11, 2), (7, 3), (3, 4)];
+        let around = around.map(|(before, site)| (before * 10 - 1, (LEAVES - before) * 10, site));
+        let (mut stats, catalog) = (SelectedStats::default(), Catalog::default());
+        stats.builder.add_thread(&catalog, &thread(&leaves));
+        stats.builder.add_thread(&catalog, &thread(&around));
+        let line = Line::parse_from(["stats", "run.vor"]);
+        let mut out = Vec::new();
+        print_summary(&line.args, &stats, None, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "100\u{202f}003 spans\n3 self times estimated; the sum of all is exact\n\n"
+        );
+    }
+}

@@ -284,6 +284,81 @@ mod tests {
     }
 
     #[test]
+    fn columns_are_dropped_only_where_cut_texts_do_not_fit() {
+        let (columns, rows) = sample();
+        // Both texts are cut to 14 characters, which takes all of the room.
+        assert_eq!(
+            lines(&columns, &rows, Some(46)),
+            [
+                "scope           count     mean  place",
+                "decode             12  1.00 µs  src/dec….rs:10",
+                "a_rathe…_scope  1\u{202f}200     5 ns  src/lib.rs:7",
+            ]
+        );
+        // The first text is cut as far as it may be, and the other one by the rest.
+        assert_eq!(
+            lines(&columns, &rows, Some(47))[1..],
+            [
+                "decode             12  1.00 µs  src/dec…e.rs:10",
+                "a_rathe…_scope  1\u{202f}200     5 ns  src/lib.rs:7",
+            ]
+        );
+        assert_eq!(
+            lines(&columns, &rows, Some(45)),
+            [
+                "scope                          count     mean",
+                "decode                            12  1.00 µs",
+                "a_rather_long_name_of_a_scope  1\u{202f}200     5 ns",
+            ]
+        );
+        assert_eq!(
+            lines(&columns, &rows, Some(44))[2],
+            "a_rather_long_…me_of_a_scope  1\u{202f}200     5 ns"
+        );
+        // Columns of rank 0 stay where nothing fits.
+        assert_eq!(
+            lines(&columns, &rows, Some(5)),
+            [
+                "scope           count",
+                "decode             12",
+                "a_rathe…_scope  1\u{202f}200",
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_have_a_least_width_and_texts_a_width_to_which_they_are_cut_first() {
+        let columns = [
+            Column::new("name", Kind::Text, 0).shrinking_to(16),
+            Column::new("a", Kind::Number, 1).at_least(4),
+            Column::new("b", Kind::Number, 1),
+        ];
+        let rows = [["a_name_of_twenty_one_", "1", "23"]
+            .map(str::to_owned)
+            .to_vec()];
+        let cut = |room| lines(&columns, &rows, Some(room));
+        assert_eq!(
+            cut(31),
+            [
+                "name                      a   b",
+                "a_name_of_twenty_one_     1  23",
+            ]
+        );
+        assert_eq!(
+            cut(26),
+            ["name                 a   b", "a_name_o…ty_one_     1  23",]
+        );
+        // Of two columns of a rank, the last is dropped first.
+        assert_eq!(
+            cut(25),
+            ["name                    a", "a_name_of…enty_one_     1",]
+        );
+        // A text is never cut to less than 14 characters.
+        let short = [Column::new("name", Kind::Text, 0).shrinking_to(3)];
+        assert_eq!(lines(&short, &rows, Some(2))[1], "a_name_…y_one_");
+    }
+
+    #[test]
     fn no_line_is_wider_than_the_room() {
         let (columns, rows) = sample();
         for room in 21..90 {
@@ -305,12 +380,19 @@ mod tests {
         );
         assert_eq!(wrap("a /very/long/path", 9), ["a", "/ver…path"]);
         assert_eq!(wrap("short", 80), ["short"]);
+        assert_eq!(wrap("ab cd", 5), ["ab cd"]);
+        assert_eq!(wrap("ab cd", 4), ["ab", "cd"]);
         assert_eq!(wrap("1\u{202f}200 spans", 6), ["1\u{202f}200", "spans"]);
     }
 
     #[test]
     fn wide_characters_and_control_characters_keep_the_columns_straight() {
         assert_eq!(cut("名前の長いスコープ", 9), "名前…ープ");
+        assert_eq!(
+            (cut("abcd", 4), cut("abcde", 4)),
+            ("abcd".into(), "ab…e".into())
+        );
+        assert_eq!((cut("abc", 1), cut("abc", 0)), ("…".into(), "…".into()));
         assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         assert_eq!(printable(""), "(no name)");
         let turned = "a\u{202e}b\u{2066}c";

@@ -23,6 +23,7 @@ use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
 use crate::command::live;
 use crate::command::newest::{has_header, next_segments};
+use crate::command::quiet::Quiet;
 use crate::command::table::printable;
 use crate::writer::{self, Writer};
 
@@ -31,9 +32,6 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// How often the frames of a running program are passed on.
 const FLUSH_EVERY: Duration = Duration::from_millis(5);
-
-/// How long no data may arrive before the state of the recorder is checked.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// How long a new segment may stay without a header.
 const NO_HEADER: Duration = Duration::from_secs(10);
@@ -92,7 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     };
     // The last frames of those that were already in the file; `None` once they are printed.
     let mut backlog = Some(VecDeque::new());
-    let (mut file_bytes, mut quiet_since) = (0, Instant::now());
+    let (mut file_bytes, mut quiet) = (0, Quiet::begin(Instant::now()));
     let mut created = None;
     loop {
         let next = follower.next();
@@ -130,14 +128,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     && let Some(next) = next_segments(&args.path, &path)?.into_iter().next()
                 {
                     let seen = *created.get_or_insert_with(Instant::now);
-                    if !has_header(&next) && seen.elapsed() < NO_HEADER {
+                    if may_begin(has_header(&next), seen.elapsed()) {
                         thread::sleep(POLL);
                         continue;
                     }
                     created = None;
                     path = next;
                     follower = Follower::open(&path)?;
-                    (file_bytes, quiet_since) = (0, Instant::now());
+                    (file_bytes, quiet) = (0, Quiet::begin(Instant::now()));
                     continue;
                 }
                 // The next segment is in the folder before the end of this one is written.
@@ -148,24 +146,32 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     };
                 }
                 let new_bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-                if std::mem::replace(&mut file_bytes, new_bytes) != new_bytes {
-                    quiet_since = Instant::now();
-                }
-                if quiet_since.elapsed() >= QUIET && !args.wait {
-                    if let Writer::Gone(who) = follower.writer(&path) {
-                        let problem = format!("{who} ended without closing it; --wait goes on");
-                        if !printer.has_frames(out, &path)? {
-                            return Err(Failure::in_file(&path, &problem));
-                        }
-                        warn(&format!("{}: {problem}", path.display()));
-                        return Ok(Outcome::Success);
+                let has_grown = std::mem::replace(&mut file_bytes, new_bytes) != new_bytes;
+                if quiet.look(has_grown, Instant::now())
+                    && !args.wait
+                    && let Writer::Gone(who) = follower.writer(&path)
+                {
+                    let problem = format!("{who} ended without closing it; --wait goes on");
+                    if !printer.has_frames(out, &path)? {
+                        return Err(Failure::in_file(&path, &problem));
                     }
-                    quiet_since = Instant::now();
+                    warn(&format!("{}: {problem}", path.display()));
+                    return Ok(Outcome::Success);
                 }
                 thread::sleep(POLL);
             }
         }
     }
+}
+
+/// Returns whether a segment that was seen so long ago is still to get its header.
+fn may_begin(has_header: bool, seen: Duration) -> bool {
+    !has_header && seen < NO_HEADER
+}
+
+/// Returns whether frames are passed on that were printed at most so long ago.
+fn is_flush_due(elapsed: Duration) -> bool {
+    elapsed >= FLUSH_EVERY
 }
 
 /// Prints the frames of a running program from now on.
@@ -187,7 +193,7 @@ fn run_live(address: &Address, args: &Args, out: &mut impl Write) -> Result<Outc
                 printer.note_origin(&recovered);
                 printer.print(out, &recovered)?;
                 // The next read may wait.
-                if flushed.elapsed() >= FLUSH_EVERY {
+                if is_flush_due(flushed.elapsed()) {
                     out.flush().map_err(Failure::output)?;
                     flushed = Instant::now();
                 }
@@ -477,5 +483,23 @@ impl FollowerV2 {
             metrics,
             span_count: spans
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_ten_seconds_for_its_header() {
+        let almost = NO_HEADER - Duration::from_nanos(1);
+        assert!(may_begin(false, Duration::ZERO) && may_begin(false, almost));
+        assert!(!may_begin(false, NO_HEADER) && !may_begin(true, Duration::ZERO));
+    }
+
+    #[test]
+    fn frames_are_passed_on_every_few_milliseconds() {
+        let almost = FLUSH_EVERY - Duration::from_nanos(1);
+        assert!(is_flush_due(FLUSH_EVERY) && !is_flush_due(almost));
     }
 }

@@ -18,14 +18,14 @@ use vor_fixtures::{process::Ended, test_name};
 use crate::robust_support;
 
 /// Puts a program into a folder that prints its arguments and exits with 7.
-fn put_viewer(folder: &Path) {
+pub(crate) fn put_viewer(folder: &Path) {
     let path = folder.join("vor-viz");
     fs::write(&path, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 7\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Returns a copy of the command in its own folder, so that no other program is beside it.
-fn command(folder: &Path) -> Command {
+pub(crate) fn command(folder: &Path) -> Command {
     let vor = folder.join("vor");
     if !vor.exists() {
         fs::copy(env!("CARGO_BIN_EXE_vor"), &vor).unwrap();
@@ -34,7 +34,7 @@ fn command(folder: &Path) -> Command {
 }
 
 /// Runs the command. While the copy is written, the child that another test forks has it open too.
-fn run(command: &mut Command) -> Output {
+pub(crate) fn run(command: &mut Command) -> Output {
     loop {
         match command.output() {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
@@ -129,7 +129,7 @@ fn the_segments_of_a_folder_are_one_file_for_the_viewer() {
 
 /// Sleeps until `is_done`.
 #[cfg(not(feature = "off"))]
-fn wait_until(what: &str, is_done: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_done: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_done() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{what}");

@@ -129,17 +129,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     if to == Format::Pprof {
         expect_arguments(&source, &args.label)?;
     }
-    if to == Format::MetricsCsv
-        && (!args.thread.is_empty() || !args.name.is_empty() || args.min_us.is_some())
-    {
-        return Err(Failure::Message(
-            "--thread, --name and --min-us select spans, and --to metrics-csv has none".to_owned(),
-        ));
-    }
+    let filter = Filter::new(&args.thread, &args.name, args.min_us.unwrap_or(0));
     let mut selected = select(args, &mut source)?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
     let (output, mut sink) = open(args, to, &source)?;
     let interest = sink.interest();
+    if interest == Interest::METRICS && !filter.keeps_all() {
+        return Err(Failure::Message(
+            "--thread, --name and --min-us select spans, and a table of metrics has none"
+                .to_owned(),
+        ));
+    }
     let frames = selected
         .as_ref()
         .map_or(source.info.frames, SelectedFrames::count);
@@ -150,13 +150,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         }
     }
     // Rows and a progress bar on the same terminal would overwrite each other.
-    let to_terminal = output.is_stdout() && std::io::stdout().is_terminal();
+    let to_terminal = output.is_terminal(std::io::stdout().is_terminal());
     let mut export = Export {
         args,
         source: &mut source,
         sink: &mut *sink,
         output: &output,
-        filter: Filter::new(&args.thread, &args.name, args.min_us.unwrap_or(0)),
+        filter,
         progress: Progress::new("exporting", to_terminal),
     };
     let exported = match selected {
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         filter, progress, ..
     } = export;
     drop(progress);
-    if interest != Interest::METRICS && !filter.keeps_all() && filter.kept() == 0 {
+    if !filter.keeps_all() && filter.kept() == 0 {
         return Err(source.failure("no spans in the selected frames, threads, names and durations"));
     }
     if to.is_of_spans(
@@ -359,11 +359,9 @@ impl Export<'_> {
         let failed = |error| Failure::export(args.output.as_deref(), error);
         let wants_batches = sink.interest().batches;
         let mut ahead = None;
-        if wants_batches && sink.wants_open() {
+        if sink.wants_open() {
             ahead = Some(look_ahead(source, progress, output, failed)?);
         }
-        let selects_spans = !filter.keeps_all();
-        let mut kept_before = 0;
         let mut is_incomplete = false;
         let walked = source.walk(progress, |piece| {
             output
@@ -380,17 +378,10 @@ impl Export<'_> {
                         sink.accept_open(&open).map_err(failed)?;
                     }
                 }
-                Piece::Frame(mut recovered)
+                Piece::Frame(recovered)
                     if selected.is_none_or(|it| it.contains(recovered.frame.index)) =>
                 {
                     is_incomplete |= recovered.lost_records > 0;
-                    if selects_spans && recovered.frame.frame_set == 0 {
-                        let frame = Arc::make_mut(&mut recovered.frame);
-                        // Frames of version 2 have trees of all spans.
-                        frame.threads.clear();
-                        frame.span_count = filter.kept() - kept_before;
-                        kept_before = filter.kept();
-                    }
                     sink.accept_frame(&recovered.frame).map_err(failed)?;
                 }
                 Piece::Scheduler { batch, catalog } => {
@@ -442,9 +433,9 @@ impl Export<'_> {
                 )
             } else {
                 let (batch, frame) = self.filter.rebuild(&recovered.frame, &mut builder);
-                (Some(batch), Arc::new(frame))
+                (wants_batches.then_some(batch), Arc::new(frame))
             };
-            if let Some(batch) = batch.filter(|batch| wants_batches && !batch.is_empty()) {
+            if let Some(batch) = batch {
                 self.sink
                     .accept_batch(&batch)
                     .map_err(|error| self.failed(error))?;
@@ -466,7 +457,6 @@ impl Export<'_> {
             }
         }
         let info = self.source.capture.info();
-        // Only the index of a closed file counts spans outside of frames.
         let outside = info.spans.saturating_sub(counted_spans);
         let is_all = self.args.frames.is_none() && self.args.slowest.is_none();
         if is_all && missing_frames == 0 && outside > 0 {
@@ -508,7 +498,47 @@ fn look_ahead(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use vor_export::csv::SpanCsv;
+    use vor_fixtures::even;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_no_damaged_frame() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["1.vor", "2.vor"] {
+            std::fs::write(path(name), even::make(3, 2, true).bytes).unwrap();
+        }
+        let mut source = Source::open(folder.path()).unwrap();
+        let selected = SelectedFrames::all(&source);
+        // The second file stays open.
+        assert!(source.capture.recovered(5).is_ok());
+        std::fs::remove_file(path("1.vor")).unwrap();
+        let line = Line::parse_from(["export", "--to", "csv", "run.vor"]);
+        let mut export = Export {
+            args: &line.args,
+            source: &mut source,
+            sink: &mut SpanCsv::new(Vec::new()),
+            output: &Output::create(None).unwrap(),
+            filter: Filter::default(),
+            progress: Progress::of_test(),
+        };
+        let Err(Failure::Message(failed)) = export.trees(&selected) else {
+            panic!("the lost file is not noticed");
+        };
+        assert!(
+            failed.contains("1.vor: the capture cannot be opened: "),
+            "{failed}"
+        );
+    }
 
     #[test]
     fn microseconds_are_whole_nanoseconds() {

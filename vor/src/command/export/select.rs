@@ -200,7 +200,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vor_capture::model::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
+    use vor_capture::model::batch::{ArgValue, AsyncSpan, FlowPoint, Message, SpanArgs, TaskEvent};
     use vor_capture::model::catalog::{SiteInfo, ThreadInfo};
 
     use super::*;
@@ -340,6 +340,78 @@ mod tests {
             };
             prop_assert_eq!(drops(&left, &|_| true), drops(&batch, &keeps_thread));
         }
+    }
+
+    /// Returns what a filter with these threads, names and duration leaves of a thread.
+    fn filtered(
+        thread: &ThreadBatch,
+        threads: &[&str],
+        names: &[&str],
+        min_ns: u64,
+    ) -> Option<ThreadBatch> {
+        let parsed = |patterns: &[&str]| -> Vec<Pattern> {
+            patterns.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let mut batch = filled!(SpanBatch {
+            catalog: catalog(),
+            threads: vec![thread.clone()],
+        });
+        Filter::new(&parsed(threads), &parsed(names), min_ns).retain(&mut batch);
+        batch.threads.pop()
+    }
+
+    #[test]
+    fn names_select_events_of_tasks_and_durations_select_none() {
+        let event = |site, kind| {
+            filled!(TaskEvent {
+                site: SiteId(site),
+                kind
+            })
+        };
+        let polled = TaskEventKind::Poll {
+            duration_ticks: 9_000,
+        };
+        let begun = TaskEventKind::Begin { given_id: 7 };
+        let events = [
+            event(1, polled),
+            event(3, polled),
+            event(1, begun),
+            event(3, begun),
+            event(3, TaskEventKind::Step),
+        ];
+        let thread = filled!(ThreadBatch {
+            task_events: events.to_vec(),
+            flows: vec![FlowPoint::default()],
+            dropped_spans: 1
+        });
+        let left = |threads: &[&str], names: &[&str], min_ns| {
+            let left = filtered(&thread, threads, names, min_ns).unwrap();
+            (left.task_events, left.flows.len())
+        };
+        assert_eq!(left(&["main"], &[], 0), (events.to_vec(), 1));
+        // The scope of a step is not that of its task.
+        let decode = vec![events[0], events[2], events[4]];
+        assert_eq!(left(&[], &["decode"], 0), (decode, 0));
+        assert_eq!(left(&[], &[], 1), (Vec::new(), 0));
+        assert_eq!(left(&["main"], &["decode"], 1), (Vec::new(), 0));
+        assert_eq!(filtered(&thread, &["worker-1"], &[], 0), None);
+    }
+
+    #[test]
+    fn arguments_without_a_span_of_their_own_leave_those_behind_them() {
+        let args = |span, value| {
+            let values = vec![ArgValue::U64(value)];
+            filled!(SpanArgs { span, values })
+        };
+        let thread = filled!(ThreadBatch {
+            start_ticks: vec![0, 10, 20],
+            duration_ticks: vec![5; 3],
+            sites: [1, 2, 1].map(SiteId).to_vec(),
+            args: vec![args(1, 7), args(1, 8), args(2, 9)],
+        });
+        let left = filtered(&thread, &[], &["decode"], 0).unwrap();
+        assert_eq!(left.start_ticks, [0, 20]);
+        assert_eq!(left.args, [args(1, 9)]);
     }
 
     #[test]

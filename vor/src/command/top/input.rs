@@ -123,7 +123,7 @@ impl Input {
             (false, false) => "follows",
         });
         if self.is_live() && self.has_all {
-            model.pass_time();
+            model.pass_time(Instant::now());
         }
         Ok(())
     }
@@ -155,4 +155,123 @@ fn open_file(path: &Path) -> Result<Reader<Source>, Failure> {
         ));
     }
     Ok(reader)
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_fixtures::even;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn open(path: &Path) -> Input {
+        Input::open(path.as_os_str(), Choice::All).unwrap()
+    }
+
+    fn message(path: &Path) -> String {
+        match Input::open(path.as_os_str(), Choice::All).err().unwrap() {
+            Failure::Message(message) => message,
+            Failure::PipeClosed => panic!("a pipe"),
+        }
+    }
+
+    /// Returns the state of an input: its text, and whether all was read and nothing more comes.
+    fn state(input: &Input, model: &Model) -> (&'static str, bool, bool, Duration) {
+        let (has_all, has_ended) = (input.has_all(), input.has_ended());
+        (model.state, has_all, has_ended, input.pause())
+    }
+
+    #[test]
+    fn a_file_is_read_until_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        std::fs::write(&path, even::make(5, 3, false).bytes).unwrap();
+        let (mut input, mut model) = (open(&path), Model::new("test"));
+        assert_eq!(input.name(), path.display().to_string());
+        assert_eq!(state(&input, &model), ("", false, false, Duration::ZERO));
+        // No time is enough for nothing.
+        input.read_into(&mut model, Duration::ZERO).unwrap();
+        assert_eq!(model.frames.len(), 0);
+        assert_eq!(
+            state(&input, &model),
+            ("follows", false, false, Duration::ZERO)
+        );
+        input.read_into(&mut model, LONG).unwrap();
+        assert_eq!((model.frames.len(), model.spans), (5, 15));
+        assert_eq!(model.catalog.sites.len(), 2);
+        assert_eq!(state(&input, &model), ("follows", true, false, POLL));
+        // The rest is read when it is there.
+        std::fs::write(&path, even::make(9, 3, true).bytes).unwrap();
+        input.read_into(&mut model, LONG).unwrap();
+        assert_eq!((model.frames.len(), model.spans), (9, 27));
+        assert_eq!(state(&input, &model), ("ended", true, true, POLL));
+    }
+
+    #[test]
+    fn segments_follow_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, frames, is_closed| {
+            let bytes = even::make(frames, 3, is_closed).bytes;
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        };
+        let path = folder.path().display().to_string();
+        assert!(message(folder.path()).contains("no capture (*.vor) is there"));
+        put("1.vor", 2, true);
+        put("2.vor", 3, false);
+        let (mut input, mut model) = (open(folder.path()), Model::new("test"));
+        assert_eq!(input.name(), path);
+        let mut frames = |input: &mut Input| {
+            input.read_into(&mut model, LONG).unwrap();
+            (model.frames.len(), model.state)
+        };
+        // The newest one, as long as it is not closed.
+        assert_eq!(frames(&mut input), (3, "follows"));
+        put("3.vor", 4, false);
+        assert_eq!(frames(&mut input), (3, "follows"));
+        put("2.vor", 3, true);
+        assert_eq!(frames(&mut input), (7, "follows"));
+        put("3.vor", 4, true);
+        assert_eq!(frames(&mut input), (7, "ended"));
+        put("4.vor", 1, true);
+        assert_eq!(frames(&mut input), (8, "ended"));
+    }
+
+    #[test]
+    fn captures_without_scopes_are_refused() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/data/v2/flame.vor");
+        assert!(message(&path).ends_with(
+            "flame.vor: a capture of version 2 has no scopes to show here; `vor tail` shows its \
+            frames"
+        ));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_is_read_until_it_closes_the_connection() {
+        use std::io::Write;
+        use std::os::unix::net::UnixListener;
+        use std::sync::mpsc;
+
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (ends, is_over) = mpsc::channel();
+        let program = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.write_all(&even::make(5, 3, false).bytes).unwrap();
+            let () = is_over.recv().unwrap();
+        });
+        let address = format!("unix:{}", socket.display());
+        let mut input = Input::open(OsStr::new(&address), Choice::All).unwrap();
+        let mut model = Model::new(input.name());
+        assert_eq!(model.source, address);
+        input.read_into(&mut model, LONG).unwrap();
+        assert_eq!((model.frames.len(), model.spans), (5, 15));
+        assert_eq!(state(&input, &model), ("live", true, false, Duration::ZERO));
+        ends.send(()).unwrap();
+        program.join().unwrap();
+        input.read_into(&mut model, LONG).unwrap();
+        assert_eq!(state(&input, &model), ("ended", true, true, POLL));
+    }
 }

@@ -84,7 +84,7 @@ fn show(
     let mut drawn: Option<Instant> = None;
     loop {
         input.read_into(model, READ_BOUND)?;
-        if drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
+        if is_draw_due(drawn.map(|drawn| drawn.elapsed())) {
             drawn = Some(Instant::now());
             terminal
                 .draw(|frame| screen.draw(model, frame))
@@ -104,6 +104,11 @@ fn show(
     }
 }
 
+/// Returns whether the screen is drawn that was drawn so long ago, or has changed.
+fn is_draw_due(drawn: Option<Duration>) -> bool {
+    drawn.is_none_or(|drawn| drawn >= DRAW_EVERY)
+}
+
 fn print_once(
     input: &mut Input,
     model: &mut Model,
@@ -114,8 +119,8 @@ fn print_once(
     loop {
         input.read_into(model, READ_BOUND)?;
         // A program that records without a pause never has nothing more.
-        let is_over = match input.is_live() && !input.has_ended() {
-            true => begun.elapsed() >= ONCE,
+        let is_over = match input.is_live() {
+            true => input.has_ended() && input.has_all() || begun.elapsed() >= ONCE,
             false => input.has_all(),
         };
         if is_over {
@@ -140,4 +145,16 @@ fn draw_as_text(model: &Model, screen: &mut Screen, width: u16, height: u16) -> 
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_drawn_now_and_then_and_when_it_has_changed() {
+        let almost = DRAW_EVERY - Duration::from_nanos(1);
+        assert!(is_draw_due(None) && is_draw_due(Some(DRAW_EVERY)));
+        assert!(!is_draw_due(Some(almost)));
+    }
 }

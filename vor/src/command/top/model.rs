@@ -210,8 +210,8 @@ impl Model {
     }
 
     /// Ends seconds in which a running program sent nothing.
-    pub(super) fn pass_time(&mut self) {
-        if self.advanced.elapsed() >= IDLE
+    pub(super) fn pass_time(&mut self, now: Instant) {
+        if now.duration_since(self.advanced) >= IDLE
             && let Some(ends_ns) = self.second_ends_ns
         {
             self.advance_to(ends_ns);
@@ -248,7 +248,13 @@ impl Model {
 mod tests {
     use vor_capture::filled;
     use vor_capture::model::batch::ThreadBatch;
+    use vor_capture::model::catalog::{Column, MetricColumn};
+    use vor_capture::model::frame::{FrameSnapshot, MetricValue};
     use vor_capture::model::timeline::{ClockSync, RATE_BITS};
+    use vor_capture::reader::Reader;
+    use vor_fixtures::captures::record_offsets;
+    use vor_fixtures::even;
+    use vor_fixtures::sealed::kind;
 
     use super::*;
 
@@ -290,8 +296,148 @@ mod tests {
         let track = &model.scopes[&SiteId(1)];
         assert_eq!(track.history, [1000, 700, 0, 0, 0]);
         assert_eq!((model.spans, model.spans_last), (18, 0));
-        // A jump of a year does not take a year.
+        // A jump of a year does not take a year, and leaves nothing of the history.
         model.take_batch(&batch(second * 31_000_000, 1));
-        assert_eq!(model.scopes[&SiteId(1)].history.len(), SECONDS);
+        assert_eq!(model.scopes[&SiteId(1)].history, [0; SECONDS]);
+        assert_eq!(model.threads[&ThreadId(0)].history, [0; SECONDS]);
+    }
+
+    #[test]
+    fn seconds_begin_with_the_first_batch_whenever_the_others_come() {
+        let mut model = Model::new("test");
+        let ms = |ms: u64| ms * 1_000_000;
+        // Seconds end at 1.3 s, 2.3 s and so on.
+        model.take_batch(&batch(ms(300), 1));
+        model.take_batch(&batch(ms(4_700), 2));
+        let history = |model: &Model| model.scopes[&SiteId(1)].history.clone();
+        assert_eq!(history(&model), [100, 0, 0, 0]);
+        model.take_batch(&batch(ms(5_299), 3));
+        assert_eq!(history(&model), [100, 0, 0, 0]);
+        model.take_batch(&batch(ms(5_300), 4));
+        assert_eq!(history(&model), [100, 0, 0, 0, 500]);
+        assert_eq!((model.spans, model.spans_last), (10, 5));
+        // The seconds of an idle program end one by one.
+        model.pass_time(model.advanced + IDLE - Duration::from_nanos(1));
+        assert_eq!(history(&model), [100, 0, 0, 0, 500]);
+        model.pass_time(model.advanced + IDLE);
+        assert_eq!(history(&model), [100, 0, 0, 0, 500, 400]);
+        assert_eq!((model.spans, model.spans_last), (10, 4));
+    }
+
+    #[test]
+    fn sums_are_of_scopes_threads_and_both() {
+        let mut model = Model::new("test");
+        // Around 20 ns of another scope, on two threads.
+        let share = |thread, ns| {
+            filled!(ThreadBatch {
+                thread: ThreadId(thread),
+                start_ticks: vec![1_010, 1_000],
+                duration_ticks: vec![20, ns],
+                sites: vec![SiteId(2), SiteId(1)],
+                dropped_spans: ns / 10,
+            })
+        };
+        model.take_batch(&filled!(SpanBatch {
+            catalog: catalog(),
+            threads: vec![share(0, 100), share(3, 50)],
+        }));
+        let sums = |track: &Track| {
+            let all = track.all;
+            (all.count, all.self_ns, all.total_ns, all.max_ns)
+        };
+        assert_eq!(sums(&model.scopes[&SiteId(1)]), (2, 110, 150, 100));
+        assert_eq!(sums(&model.scopes[&SiteId(2)]), (2, 40, 40, 20));
+        assert_eq!(sums(&model.threads[&ThreadId(0)]), (2, 100, 100, 80));
+        assert_eq!(sums(&model.threads[&ThreadId(3)]), (2, 50, 50, 30));
+        let pair = |site, thread| model.pairs[&(SiteId(site), ThreadId(thread))];
+        assert_eq!(
+            (pair(1, 0), pair(1, 3), pair(2, 0), pair(2, 3)),
+            (80, 30, 20, 20)
+        );
+        assert_eq!((model.spans, model.dropped), (4, 15));
+        let stats = model.stats_of(SiteId(2)).unwrap();
+        assert_eq!(
+            (stats.site, stats.count, stats.total_ns),
+            (SiteId(2), 2, 40)
+        );
+        assert!(model.stats_of(SiteId(3)).is_none());
+    }
+
+    #[test]
+    fn the_newest_frames_and_values_stay() {
+        let mut model = Model::new("test");
+        let frame = |index: u64, frame_set| {
+            let value = filled!(MetricValue {
+                column: 4,
+                value: index as f64,
+            });
+            Recovered::whole(Arc::new(filled!(FrameSnapshot {
+                catalog: catalog(),
+                frame_set,
+                start_ticks: 1_000 * index,
+                end_ticks: 1_000 * index + index,
+                merged_marks: 2,
+                metrics: vec![value],
+            })))
+        };
+        for index in 0..605 {
+            model.take_frame(&frame(index, 0));
+            model.take_frame(&frame(9_999, 1));
+        }
+        let frames: Vec<_> = model
+            .frames
+            .iter()
+            .map(|frame| (frame.end_ns, frame.ns))
+            .collect();
+        assert_eq!(frames.len(), 600);
+        assert_eq!((frames[0], frames[599]), ((5_005, 5), (604_604, 604)));
+        let (last, history) = &model.metrics[&4];
+        assert_eq!((*last, history.len(), history[0]), (604.0, 60, 545.0));
+        assert_eq!(model.merged, 1_210);
+    }
+
+    #[test]
+    fn events_of_a_reader_are_taken_and_the_first_losses_are_kept() {
+        let made = even::make(25, 3, true);
+        let mut bytes = made.bytes;
+        let ends = record_offsets(&bytes);
+        let is_batch = |begin: &&usize| bytes.get(**begin + 12) == Some(&kind::BATCH);
+        let batches: Vec<usize> = ends.iter().filter(is_batch).copied().collect();
+        batches[..12]
+            .iter()
+            .for_each(|begin| bytes[begin + 16] ^= 1);
+        let mut reader = Reader::new(&bytes[..]).unwrap();
+        let mut model = Model::new("test");
+        let mut reasons = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            if let Event::Loss(loss) = &event {
+                reasons.push(loss.reason.clone());
+            }
+            model.take(event);
+        }
+        assert_eq!((model.spans, model.frames.len()), (13 * 3, 25));
+        // Of each batch, the bytes that no record has, and the missing record.
+        assert_eq!(reasons.len(), 24);
+        assert_eq!(model.losses(), &reasons[..10]);
+    }
+
+    #[test]
+    fn a_metric_is_found_by_its_name() {
+        let column = |name: &str| {
+            filled!(Column {
+                metric: MetricColumn {
+                    name: name.into(),
+                    unit: String::new(),
+                },
+            })
+        };
+        let mut model = Model::new("test");
+        model.set_catalog(&Arc::new(filled!(Catalog {
+            columns: Arc::new(["a", "b", "c"].map(column).to_vec()),
+        })));
+        model.metrics.insert(0, (1.5, VecDeque::new()));
+        model.metrics.insert(1, (2.5, VecDeque::new()));
+        let values = ["a", "b", "c", "d"].map(|name| model.metric(name));
+        assert_eq!(values, [Some(1.5), Some(2.5), None, None]);
     }
 }

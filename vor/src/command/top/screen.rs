@@ -350,7 +350,11 @@ mod tests {
     use vor_capture::model::timeline::{ClockSync, RATE_BITS};
     use vor_capture::reader::Recovered;
 
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
     use super::super::draw_as_text;
+    use super::super::model::FrameRow;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -424,12 +428,19 @@ mod tests {
             });
             model.take_batch(&batch);
             let value = |column, value| filled!(MetricValue { column, value });
+            // The history begins with frame 91.
+            let memory = match index {
+                90 => 50.0,
+                91 => 100.0,
+                140 => 250.0,
+                _ => 123.0,
+            };
             model.take_frame(&Recovered::whole(Arc::new(filled!(FrameSnapshot {
                 catalog: Arc::clone(&catalog),
                 index,
                 start_ticks: end - 20 * MS,
                 end_ticks: end,
-                metrics: vec![value(0, 123.0), value(1, 65.0)],
+                metrics: vec![value(0, memory), value(1, 65.0)],
             }))));
         }
         model
@@ -439,6 +450,9 @@ mod tests {
         for key in keys.chars() {
             let code = match key {
                 '\n' => KeyCode::Enter,
+                '\t' => KeyCode::Tab,
+                '\u{8}' => KeyCode::BackTab,
+                '\u{7f}' => KeyCode::Backspace,
                 '\u{1b}' => KeyCode::Esc,
                 key => KeyCode::Char(key),
             };
@@ -450,78 +464,295 @@ mod tests {
         draw_as_text(model, screen, 80, 24)
     }
 
+    /// Returns a row of a table. Columns are a blank apart: numbers have 9 characters, the trend 12,
+    /// and the name the rest.
+    fn row(name: &str, cells: &[&str], trend: &str) -> String {
+        let width = 80 - 13 - 10 * cells.len();
+        let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
+        format!("{name:<width$}{cells} {trend:>12}")
+    }
+
+    fn lines(screen: &mut Screen, model: &Model) -> Vec<String> {
+        let text = drawn(screen, model);
+        text.lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn a_screen_of_80_by_24_has_everything() {
         let (model, mut screen) = (model(), Screen::new());
-        let text = drawn(&mut screen, &model);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 24);
-        assert_eq!(lines[0], "vor top  game (4711)  live  dropped 1");
-        assert_eq!(
-            lines[1],
+        let mut expected = vec![
+            "vor top  game (4711)  live  dropped 1".to_owned(),
             "frames 50.0/s p50 20.0 ms p99 20.0 ms  spans 150/s  memory 123 MB  CPU 65 %"
-        );
-        assert_eq!(lines[2], "█".repeat(80));
-        assert_eq!(
-            lines[5],
-            "1 scopes  2 threads  3 metrics  4 waits   by self/s"
-        );
-        let table = [
-            "scope                self/s   total/s   calls/s      mean       max        trend",
-            "update               300 ms    400 ms        50   8.00 ms   8.00 ms          ███",
-            "load                 250 ms    250 ms        50   5.00 ms   5.00 ms          ███",
+                .to_owned(),
         ];
-        assert_eq!(lines[6..9], table, "{text}");
-        assert!(lines[23].starts_with("q quit"), "{text}");
+        expected.extend(vec!["\u{2588}".repeat(80); 3]);
+        expected.extend([
+            "1 scopes  2 threads  3 metrics  4 waits   by self/s".to_owned(),
+            row(
+                "scope",
+                &["self/s", "total/s", "calls/s", "mean", "max"],
+                "trend",
+            ),
+            row(
+                "update",
+                &["300 ms", "400 ms", "50", "8.00 ms", "8.00 ms"],
+                "███",
+            ),
+            row(
+                "load",
+                &["250 ms", "250 ms", "50", "5.00 ms", "5.00 ms"],
+                "███",
+            ),
+        ]);
+        expected.resize(23, String::new());
+        expected
+            .push("q quit  1-4 table  ↑↓ row  Enter open  s sort  / filter  f freeze".to_owned());
+        assert_eq!(lines(&mut screen, &model), expected);
     }
 
     #[test]
-    fn tables_are_chosen_sorted_filtered_and_opened() {
+    fn every_table_has_its_columns() {
         let (model, mut screen) = (model(), Screen::new());
-        let first_row = |screen: &mut Screen| {
-            let text = drawn(screen, &model);
-            text.lines().nth(7).unwrap().to_owned()
-        };
-        press(&mut screen, &model, "2");
-        assert!(first_row(&mut screen).contains("30 %") || first_row(&mut screen).contains("40 %"));
-        press(&mut screen, &model, "3");
-        assert!(first_row(&mut screen).starts_with("memory_mb"));
-        press(&mut screen, &model, "4");
-        let wait = first_row(&mut screen);
-        assert!(
-            wait.starts_with("jobs") && wait.contains("100 ms"),
-            "{wait}"
-        );
-        // By name, the last of the keys.
-        press(&mut screen, &model, "1sssss");
-        assert!(
-            first_row(&mut screen).starts_with("load"),
-            "{}",
-            first_row(&mut screen)
-        );
-        press(&mut screen, &model, "/UPD\n");
-        assert!(first_row(&mut screen).starts_with("update"));
-        // The key before does not find a row below, and nothing is drawn in between.
-        press(&mut screen, &model, "j\n");
-        let opened = drawn(&mut screen, &model);
-        for part in ["src/main.rs:7 in game", "calls 151", "p99 8.0", "main"] {
-            assert!(opened.contains(part), "{part}: {opened}");
+        let tables = [
+            (
+                "2",
+                "busy",
+                [
+                    row("thread", &["busy", "spans/s", "spans"], "trend"),
+                    row("main", &["40 %", "100", "302"], "███"),
+                    row("loader", &["25 %", "50", "151"], "███"),
+                ],
+            ),
+            (
+                "3",
+                "now",
+                [
+                    row("metric", &["now", "least", "most"], "trend"),
+                    row("memory_mb", &["123 MB", "100 MB", "250 MB"], "▄█▄▄▄▄▄▄▄▄▄▄"),
+                    row("cpu_pct", &["65.0 %"; 3], "████████████"),
+                ],
+            ),
+            (
+                "4",
+                "time/s",
+                [
+                    row("waits for", &["time/s", "waits/s", "mean", "max"], "trend"),
+                    row("jobs", &["100 ms", "50", "2.00 ms", "2.00 ms"], "███"),
+                    String::new(),
+                ],
+            ),
+        ];
+        for (key, sorted_by, table) in tables {
+            press(&mut screen, &model, key);
+            let lines = lines(&mut screen, &model);
+            let tabs = format!("1 scopes  2 threads  3 metrics  4 waits   by {sorted_by}");
+            assert_eq!((&lines[5], &lines[6..9]), (&tabs, &table[..]));
         }
-        press(&mut screen, &model, "\u{1b}\u{1b}");
-        assert!(first_row(&mut screen).starts_with("load"));
-        assert!(screen.key(KeyEvent::from(KeyCode::Char('q')), &model));
+        // The chosen table is marked.
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(&model, frame)).unwrap();
+        let marked = Modifier::BOLD | Modifier::UNDERLINED;
+        let is_marked = |x: u16| terminal.backend().buffer()[(x, 5_u16)].modifier == marked;
+        // Where the first and the last name begin.
+        assert!(!is_marked(0) && is_marked(32));
     }
 
     #[test]
-    fn a_frozen_screen_stays() {
-        let (mut shown, mut screen) = (model(), Screen::new());
-        press(&mut screen, &shown, "f");
-        let frozen = drawn(&mut screen, &shown);
-        assert!(frozen.contains("FROZEN"));
-        shown.dropped = 1000;
-        shown.scopes.clear();
-        assert_eq!(drawn(&mut screen, &shown), frozen);
-        press(&mut screen, &shown, "f");
-        assert!(drawn(&mut screen, &shown).contains("dropped 1\u{202f}000"));
+    fn an_opened_scope_has_its_statistics_and_threads() {
+        let (model, mut screen) = (model(), Screen::new());
+        drawn(&mut screen, &model);
+        // A second Enter changes nothing.
+        press(&mut screen, &model, "\n\n");
+        let lines = lines(&mut screen, &model);
+        let p50 = model.stats_of(SiteId(1)).unwrap().p50_ns;
+        assert!(p50.abs_diff(8 * MS) < MS / 8, "{p50}");
+        let p50 = units::duration(p50 as f64);
+        let expected = [
+            "",
+            "update",
+            "src/main.rs:7 in game",
+            "",
+            "calls 151   total 1.21 s   self 906 ms   mean 8.00 ms",
+            &format!("least 8.00 ms   p50 {p50}   p95 {p50}   p99 {p50}   most 8.00 ms"),
+            "",
+            "self time in the last minute, at most 300 ms a second",
+            &format!("{:>60}", "███"),
+            "",
+            "self time by thread",
+            "    906 ms  main",
+            "",
+        ];
+        assert_eq!(lines[6..19], expected);
+        assert_eq!(lines[23], "Esc back   f freeze   q quit");
+    }
+
+    #[test]
+    fn tables_are_chosen_sorted_and_filtered_by_keys() {
+        let (model, mut screen) = (model(), Screen::new());
+        let mut shown = |keys: &str| {
+            press(&mut screen, &model, keys);
+            let lines = lines(&mut screen, &model);
+            let by = lines[5].split_once(" by ").unwrap().1.to_owned();
+            (by, lines[7].split(' ').next().unwrap().to_owned())
+        };
+        let of = |by: &str, first: &str| (by.to_owned(), first.to_owned());
+        // The keys of a table come one after the other, and each table keeps its own.
+        for by in ["total/s", "calls/s", "mean", "max"] {
+            let first = if by == "calls/s" { "load" } else { "update" };
+            assert_eq!(shown("s"), of(by, first));
+        }
+        assert_eq!(shown("s"), of("scope", "load"));
+        assert_eq!(shown("\t"), of("busy", "main"));
+        assert_eq!(shown("s"), of("spans/s", "main"));
+        assert_eq!(shown("ss"), of("thread", "loader"));
+        assert_eq!(shown("\t"), of("now", "memory_mb"));
+        assert_eq!(shown("\t"), of("time/s", "jobs"));
+        assert_eq!(shown("\t"), of("scope", "load"));
+        assert_eq!(shown("\u{8}"), of("time/s", "jobs"));
+        assert_eq!(shown("\u{8}"), of("now", "memory_mb"));
+        assert_eq!(shown("2"), of("thread", "loader"));
+        assert_eq!(shown("1"), of("scope", "load"));
+        // A filter is typed, in any case, until Enter; keys are text meanwhile.
+        assert_eq!(shown("s/UPq"), of("self/s  /UPq", ""));
+        assert_eq!(shown("\u{7f}D"), of("self/s  /UPD", "update"));
+        let typing = lines(&mut screen, &model);
+        assert_eq!(typing[23], "filter: UPD_   Enter keeps it, Esc clears it");
+        let shown = |screen: &mut Screen, keys: &str| {
+            press(screen, &model, keys);
+            let lines = lines(screen, &model);
+            (
+                lines[5].split_once(" by ").unwrap().1.to_owned(),
+                lines[23].clone(),
+            )
+        };
+        let help = "q quit  1-4 table  ↑↓ row  Enter open  s sort  / filter  f freeze";
+        assert_eq!(shown(&mut screen, "\n"), of("self/s  /UPD", help));
+        // Esc ends what is looked at, one after the other: the scope, the filter, the command.
+        assert_eq!(shown(&mut screen, "\n").1, "Esc back   f freeze   q quit");
+        assert_eq!(shown(&mut screen, "\u{1b}"), of("self/s  /UPD", help));
+        assert_eq!(shown(&mut screen, "\u{1b}"), of("self/s", help));
+        assert_eq!(shown(&mut screen, "/x\u{1b}"), of("self/s", help));
+        assert!(screen.key(KeyEvent::from(KeyCode::Esc), &model));
+        assert!(screen.key(KeyEvent::from(KeyCode::Char('q')), &model));
+        press(&mut screen, &model, "c");
+        let control = |key| KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL);
+        assert!(!screen.key(control('x'), &model));
+        press(&mut screen, &model, "/");
+        assert!(screen.key(control('c'), &model));
+    }
+
+    /// A program with 25 scopes, the slowest first.
+    fn many_scopes() -> Model {
+        let site = |at: u32| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: format!("scope {at}").into(),
+            })))
+        };
+        let catalog = Arc::new(filled!(Catalog {
+            sites: Arc::new((0..25).map(site).collect()),
+        }));
+        let mut model = Model::new("unix:/run/game.sock");
+        let mut batch = filled!(ThreadBatch {
+            start_ticks: (0..25).map(|at| at * 1_000).collect(),
+            duration_ticks: (0..25).map(|at| 500 - at).collect(),
+            sites: (1..=25).map(SiteId).collect(),
+        });
+        for _ in 0..2 {
+            model.take_batch(&filled!(SpanBatch {
+                catalog: Arc::clone(&catalog),
+                threads: vec![batch.clone()],
+            }));
+            batch
+                .start_ticks
+                .iter_mut()
+                .for_each(|start| *start += 1_000_000_000);
+        }
+        model
+    }
+
+    #[test]
+    fn keys_move_through_the_rows() {
+        let (model, mut screen) = (many_scopes(), Screen::new());
+        drawn(&mut screen, &model);
+        for (key, expected) in [
+            (KeyCode::Down, 1),
+            (KeyCode::Char('j'), 2),
+            (KeyCode::PageDown, 12),
+            (KeyCode::Up, 11),
+            (KeyCode::Char('k'), 10),
+            (KeyCode::PageDown, 20),
+            (KeyCode::PageUp, 10),
+            (KeyCode::End, 24),
+            (KeyCode::Home, 0),
+            // No row is above the first.
+            (KeyCode::Up, 0),
+            // Keys may be faster than the drawing that knows the last row.
+            (KeyCode::End, 24),
+        ] {
+            assert!(!screen.key(KeyEvent::from(key), &model));
+            assert!(!screen.key(KeyEvent::from(KeyCode::Enter), &model));
+            let lines = lines(&mut screen, &model);
+            assert_eq!(lines[7], format!("scope {expected}"), "{key:?}");
+            press(&mut screen, &model, "\u{1b}");
+            drawn(&mut screen, &model);
+        }
+    }
+
+    #[test]
+    fn a_frozen_screen_stays_until_something_else_is_looked_at() {
+        for (freeze, thaw) in [("f", "f"), (" ", " "), ("f", "s"), ("f", "2"), ("f", "\n")] {
+            let (mut shown, mut screen) = (model(), Screen::new());
+            drawn(&mut screen, &shown);
+            press(&mut screen, &shown, freeze);
+            let frozen = lines(&mut screen, &shown);
+            assert_eq!(frozen[0], "vor top  game (4711)  live  dropped 1  FROZEN");
+            shown.dropped = 1000;
+            shown.frames.clear();
+            assert_eq!(lines(&mut screen, &shown), frozen);
+            press(&mut screen, &shown, thaw);
+            let thawed = lines(&mut screen, &shown);
+            assert_eq!(
+                thawed[0],
+                "vor top  game (4711)  live  dropped 1\u{202f}000"
+            );
+            assert_eq!(thawed[1], "spans 150/s  memory 123 MB  CPU 65 %");
+        }
+    }
+
+    #[test]
+    fn the_summary_has_rates_and_percentiles_of_frames() {
+        let mut model = Model::new("unix:/run/game.sock");
+        let mut frame = |end_ms: i64, ms: u64| {
+            model.frames.push_back(FrameRow {
+                end_ns: end_ms * 1_000_000,
+                ns: ms * MS,
+            });
+            summary(&model)
+        };
+        assert_eq!(frame(3_000, 8), "frames p50 8.00 ms p99 8.00 ms  spans 0/s");
+        assert_eq!(
+            frame(3_500, 2),
+            "frames 2.00/s p50 8.00 ms p99 8.00 ms  spans 0/s"
+        );
+        for ms in [9, 1, 3, 11, 4, 6, 10, 7, 5] {
+            frame(4_000, ms);
+        }
+        // Eleven frames in 2.5 s.
+        model.frames[10].end_ns = 5_500_000_000;
+        assert_eq!(
+            summary(&model),
+            "frames 4.00/s p50 6.00 ms p99 11.0 ms  spans 0/s"
+        );
+        assert_eq!(losses(&model), "dropped 0");
+        model.merged = 2;
+        assert_eq!(losses(&model), "dropped 0  merged marks 2");
+    }
+
+    #[test]
+    fn a_program_without_a_name_is_known_by_its_address() {
+        let (mut model, mut screen) = (many_scopes(), Screen::new());
+        model.set_state("ended");
+        let title = lines(&mut screen, &model).swap_remove(0);
+        assert_eq!(title, "vor top  unix:/run/game.sock  ended  dropped 0");
     }
 }

@@ -13,14 +13,12 @@ use vor_capture::reader::{Capture, SegmentFollower};
 use crate::command::failure::{Failure, warn};
 use crate::command::newest::{has_header, next_segments};
 use crate::command::progress::Progress;
+use crate::command::quiet::Quiet;
 use crate::command::source::Source;
 use crate::writer::{self, Writer};
 
 /// How often to look for more; the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);
-
-/// How long no data may arrive before the state of the recorder is checked.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// Captures that are copied into one temporary file.
 #[derive(Debug)]
@@ -106,11 +104,10 @@ fn follow(
     out: &mut File,
     is_over: &AtomicBool,
 ) -> Result<(), Failure> {
-    let mut quiet_since = Instant::now();
+    let mut quiet = Quiet::begin(Instant::now());
     while !is_over.load(Ordering::Relaxed) {
-        if follower.write_more(out)? {
-            quiet_since = Instant::now();
-        }
+        let has_grown = follower.write_more(out)?;
+        let is_quiet = quiet.look(has_grown, Instant::now());
         // The next segment is in the folder before the end of this one is written.
         if follower.is_closed() {
             match go_on(all, &mut follower)? {
@@ -119,12 +116,11 @@ fn follow(
                 Next::None => break,
             }
         }
-        if quiet_since.elapsed() >= QUIET {
+        if is_quiet {
             let catalog = follower.newest_catalog().cloned().unwrap_or_default();
             if writer::find(follower.newest(), &catalog) != Writer::MayRun {
                 break;
             }
-            quiet_since = Instant::now();
         }
         thread::sleep(POLL);
     }
@@ -158,4 +154,46 @@ fn go_on(all: &Path, follower: &mut SegmentFollower) -> Result<Next, Failure> {
         }
     }
     Ok(Next::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use vor_fixtures::even;
+
+    use super::*;
+
+    /// Puts a capture of three frames into a folder.
+    fn put(folder: &TempDir, name: &str, is_closed: bool) {
+        let bytes = even::make(3, 9, is_closed).bytes;
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+
+    #[test]
+    fn a_copy_is_followed_until_it_is_dropped_if_it_may_grow() {
+        let folder = tempfile::tempdir().unwrap();
+        put(&folder, "1.vor", true);
+        let closed = Joined::begin(folder.path()).unwrap();
+        assert!(closed.follows.is_none());
+        assert!(Capture::open(closed.path()).unwrap().info().closed);
+        put(&folder, "2.vor", false);
+        let joined = Joined::begin(folder.path()).unwrap();
+        let (path, is_over) = (joined.path().to_owned(), Arc::clone(&joined.is_over));
+        let info = Capture::open(&path).unwrap().info();
+        assert!(joined.follows.is_some() && !info.closed && info.frames == 6);
+        drop(joined);
+        // The thread has ended, and with it the other owner.
+        assert!(is_over.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(&is_over), 1);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_segment_without_a_header_comes_behind_a_closed_one() {
+        let folder = tempfile::tempdir().unwrap();
+        put(&folder, "1.vor", true);
+        let source = Source::open(folder.path()).unwrap();
+        assert!(!may_grow(&source, folder.path()).unwrap());
+        std::fs::write(folder.path().join("2.vor"), "").unwrap();
+        assert!(may_grow(&source, folder.path()).unwrap());
+    }
 }

@@ -72,3 +72,46 @@ fn copy_some(stream: &mut impl Read, file: &mut impl Write) -> io::Result<()> {
     let read = stream.read(&mut chunk)?;
     file.write_all(&chunk[..read])
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use vor_fixtures::even;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_made_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let bytes = even::make(3, 9, false).bytes;
+        let sent = bytes.clone();
+        let program = thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.write_all(&sent).unwrap();
+            // Until the client leaves.
+            let mut request = Vec::new();
+            client.read_to_end(&mut request).unwrap();
+            request
+        });
+        let watched = Watched::begin(Address::Unix(socket)).unwrap();
+        let (path, is_over) = (watched.path().to_owned(), Arc::clone(&watched.is_over));
+        while std::fs::metadata(&path).unwrap().len() < bytes.len() as u64 {
+            thread::yield_now();
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        assert!(
+            watched
+                .copies
+                .as_ref()
+                .is_some_and(|copies| !copies.is_finished())
+        );
+        drop(watched);
+        assert!(is_over.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(&is_over), 1);
+        assert!(!path.exists());
+        assert_eq!(program.join().unwrap(), b"vor 1 stream spans=all\n");
+    }
+}

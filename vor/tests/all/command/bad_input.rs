@@ -197,6 +197,29 @@ fn arguments_that_make_no_sense() {
     }
 }
 
+#[test]
+fn other_mistakes_have_the_first_sentence_of_the_parser() {
+    let run = Run::from(
+        vor()
+            .args(["tail", "--once", "--wait", "a.vor"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(
+        run.refusal(),
+        "vor: the argument '--once' cannot be used with '--wait'"
+    );
+    // Without a command, there is help instead.
+    let help = Run::from(vor().output().unwrap());
+    assert_eq!((help.code, help.stdout.as_str()), (2, ""));
+    assert!(help.stderr.contains("Usage: vor <COMMAND>"), "{help:?}");
+    for option in ["--help", "--version"] {
+        let shown = Run::from(vor().arg(option).output().unwrap());
+        assert_eq!((shown.code, shown.stderr.as_str()), (0, ""), "{option}");
+        assert!(shown.stdout.contains("vor"), "{shown:?}");
+    }
+}
+
 /// Opening it would wait for a writer, and there is none.
 #[cfg(unix)]
 #[test]
@@ -277,6 +300,7 @@ fn options_that_would_do_nothing_are_refused() {
     for (options, word) in [
         (&["--to", "metrics-csv", "--min-us", "5"][..], "--min-us"),
         (&["--to", "metrics-csv", "--name", "step"], "--name"),
+        (&["--to", "metrics-csv", "--thread", "driver"], "--thread"),
         (&["--to", "chrome", "--label", "frame"], "--label"),
         #[cfg(feature = "parquet")]
         (&["--to", "chrome", "--table", "spans"], "--table"),

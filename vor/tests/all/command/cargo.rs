@@ -140,6 +140,10 @@ fn a_program_that_fails_has_its_scopes_and_its_code() {
     let run = Place::new(&format!("{RECORDS}; exit 7")).run("run");
     assert_eq!(run.code, 7, "{run:?}");
     assert!(run.stdout.contains("parse"), "{run:?}");
+    // A signal has no code.
+    let run = Place::new(&format!("{RECORDS}; kill -9 $$")).run("run");
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stdout.contains("parse"), "{run:?}");
     // A build that fails has neither. Cargo has said why.
     let run = Place::new("exit 101").run("run");
     assert_eq!((run.code, &*run.stdout, &*run.stderr), (101, "", ""));
@@ -167,5 +171,29 @@ fn other_commands_are_those_of_vor() {
     assert!(
         run.refusal().contains("did you mean `--example`?"),
         "{run:?}"
+    );
+}
+
+#[test]
+fn the_program_may_be_started_without_cargo_which_must_be_there() {
+    let place = Place::new(RECORDS);
+    let run = |cargo: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-vor"));
+        command.arg("run").current_dir(place.folder.path());
+        Run::from(
+            command
+                .env("CARGO", cargo)
+                .env_remove("VOR_RECORD")
+                .output()
+                .unwrap(),
+        )
+    };
+    let recorded = run(&place.cargo);
+    assert_eq!(recorded.code, 0, "{recorded:?}");
+    assert_eq!(place.arguments(), "run --profile release --");
+    let missing = run(Path::new("/nowhere/cargo"));
+    assert_eq!(
+        missing.refusal(),
+        "vor: cannot start cargo: No such file or directory (os error 2)"
     );
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 #[cfg(feature = "parquet")]
 use crate::command::TABLES;
 use crate::command::recording::recording;
+#[cfg(feature = "parquet")]
+use crate::command::{drafts, v2};
 use crate::command::{export, run};
 
 fn exported(to: &str) -> Vec<u8> {
@@ -168,5 +170,109 @@ fn the_version_of_the_program_is_in_every_table() {
     assert!(
         refused.refusal().contains("need --to parquet"),
         "{refused:?}"
+    );
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn only_tables_of_spans_need_spans() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, out) = (v2("metrics_only.vor"), folder.path().join("out.parquet"));
+    for table in ["spans", "sketches"] {
+        let refused = export(&path, "parquet", &out, &["--table", table]);
+        assert!(
+            refused.refusal().contains("no spans in 60 frames"),
+            "{table}: {refused:?}"
+        );
+        assert!(!out.exists());
+    }
+    let metrics = export(&path, "parquet", &out, &["--table", "metrics"]);
+    assert_eq!((metrics.code, metrics.stderr.as_str()), (0, ""));
+    let data = folder.path().join("data");
+    let all = export(&path, "parquet", &data, &["--partition", "date"]);
+    assert_eq!((all.code, all.stderr.as_str()), (0, ""));
+    assert_eq!(names(&data), ["metrics"]);
+}
+
+/// Returns the names in a folder.
+#[cfg(feature = "parquet")]
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn rows_name_their_machine() {
+    use vor_capture::model::catalog::Catalog;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = drafts::put(folder.path(), "run.vor", &drafts::write_shop().close());
+    let mut draft = drafts::Draft::new(vor_capture::filled!(Catalog {
+        machine: std::sync::Arc::default(),
+        ..drafts::shop()
+    }));
+    draft.batch(vec![drafts::thread(0, &[(1_000, 500, 2)])]);
+    let unknown = drafts::put(folder.path(), "unknown.vor", &draft.close());
+    let out = folder.path().join("out.parquet");
+    let hosts = |path, options: &[&str]| {
+        let exported = export(path, "parquet", &out, options);
+        assert_eq!(exported.code, 0, "{exported:?}");
+        let bytes = std::fs::read(&out).unwrap();
+        let has = |host: &&str| {
+            let host = host.as_bytes();
+            bytes.windows(host.len()).any(|part| part == host)
+        };
+        let hosts = ["web-1", "another host", "unknown"].into_iter();
+        hosts.filter(has).collect::<Vec<_>>()
+    };
+    let version = ["--program-version", "1.2"];
+    let named = ["--host", "another host", "--program-version", "1.2"];
+    assert_eq!(hosts(&path, &version), ["web-1"]);
+    assert_eq!(hosts(&path, &named), ["another host"]);
+    assert_eq!(hosts(&unknown, &version), ["unknown"]);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_data_set_takes_a_capture_again_and_is_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = drafts::put(folder.path(), "run.vor", &drafts::write_shop().close());
+    let data = folder.path().join("data");
+    let options = ["--partition", "host,date", "-o", data.to_str().unwrap()];
+    for _ in 0..2 {
+        let exported = run("export", &path, &options);
+        assert_eq!((exported.code, exported.stderr.as_str()), (0, ""));
+        assert_eq!(names(&data), ["metrics", "sketches", "spans"]);
+        for table in TABLES {
+            let files = data.join(table).join("host=web-1/date=2023-11-14");
+            assert_eq!(names(&files), ["run-4711-1700000000000.parquet"]);
+        }
+    }
+    let empty = run(
+        "export",
+        &path,
+        &["--partition", " ,", options[2], options[3]],
+    );
+    assert_eq!(
+        empty.refusal(),
+        "vor: --partition is empty; choose `host`, `date` or both"
+    );
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = run(
+        "export",
+        &path,
+        &["--partition", "date", "-o", file.to_str().unwrap()],
+    );
+    assert_eq!(
+        refused.refusal(),
+        format!(
+            "vor: {}: a file; name a folder for the tables",
+            file.display()
+        )
     );
 }

@@ -13,8 +13,12 @@
 
 mod recording;
 mod made;
+mod drafts;
+#[cfg(unix)]
+mod served;
 
 mod stats;
+mod stats_table;
 mod looking;
 mod measured;
 mod texts;
@@ -23,6 +27,8 @@ mod critical_path;
 mod critical_path_texts;
 mod selecting;
 mod formats;
+mod exporting;
+mod checking;
 mod outputs;
 mod diff;
 mod diff_texts;
@@ -33,6 +39,13 @@ mod merge;
 mod modes;
 mod recover;
 mod following;
+mod tailing;
+#[cfg(unix)]
+mod live_record;
+#[cfg(all(unix, feature = "top"))]
+mod live_top;
+#[cfg(unix)]
+mod viewing;
 mod typing;
 mod unmarked;
 mod cargo;

@@ -59,6 +59,34 @@ fn a_directory_is_no_output() {
     assert!(names(folder.path()).is_empty());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_place_that_cannot_be_written_is_refused_for_its_own_reason() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file.csv");
+    std::fs::write(&file, "old").unwrap();
+    let below = file.join("below.csv");
+    assert_eq!(
+        export("csv", &below).refusal(),
+        format!(
+            "vor: {}: cannot be created: Not a directory (os error 20)",
+            below.display()
+        )
+    );
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(
+        export("csv", &file).refusal(),
+        format!(
+            "vor: {}: cannot be created: permission denied",
+            file.display()
+        )
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    assert_eq!(names(folder.path()), ["file.csv"]);
+}
+
 /// A limit on the size of files simulates a full disk: the write fails half-way.
 #[cfg(unix)]
 #[test]

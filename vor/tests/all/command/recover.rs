@@ -81,6 +81,23 @@ fn a_process_is_attached_to_and_then_recovered() {
         ["now", "whole", "alone", "run"].map(|name| path(&format!("{name}.vor")));
     let [o, with, delete] = ["-o", "--capture", "--delete"].map(Path::new);
 
+    // The folder of the user's session is one of those that are listed.
+    let listed = || {
+        let mut command = vor();
+        command.arg("recover").env("XDG_RUNTIME_DIR", folder.path());
+        let list = Run::from(command.output().unwrap());
+        assert_eq!((list.code, list.stderr.as_str()), (0, ""));
+        let mut lines = list.stdout.lines();
+        let line = lines.find(|line| line.ends_with(file.to_str().unwrap()));
+        (line.map(str::to_owned), list.stdout)
+    };
+    let (line, all) = listed();
+    let line = line.unwrap();
+    assert!(line.starts_with(&format!("{pid:>8}  runs ")), "{line}");
+    let size: Vec<&str> = line.split_whitespace().collect();
+    assert!(size.len() == 5 && size[3].ends_with('B'), "{line}");
+    assert!(!all.contains("no process has left anything"), "{all}");
+
     let refused = recover("recover", &file, &[o, &whole]);
     assert_eq!(
         refused.refusal(),
@@ -96,6 +113,8 @@ fn a_process_is_attached_to_and_then_recovered() {
 
     process.0.kill().unwrap();
     process.0.wait().unwrap();
+    let ended = listed().0.unwrap();
+    assert!(ended.starts_with(&format!("{pid:>8}  ended  ")), "{ended}");
     let refused = recover("attach", &file, &[o, &now]);
     assert!(
         refused.refusal().contains("has ended; `vor recover"),
@@ -120,6 +139,7 @@ fn a_process_is_attached_to_and_then_recovered() {
     let recovered = recover("recover", &file, &[o, &whole, with, &capture, delete]);
     assert_eq!(recovered.code, 0, "{recovered:?}");
     assert!(!file.exists());
+    assert_eq!(listed().0, None);
     assert_eq!(count(&whole, "work"), SPANS);
     let checked = run("check", &whole, &[]);
     assert_eq!(checked.code, 0, "{checked:?}");
