@@ -120,8 +120,30 @@ mod linux {
 
         #[test]
         fn this_process_has_a_start_and_process_0_has_none() {
-            assert!(start_ns(std::process::id()).is_some_and(|ns| ns > 0));
+            // The 22nd field, in hundredths of a second.
+            let stat = fs::read_to_string("/proc/self/stat").unwrap();
+            let after_name = stat.rsplit(')').next().unwrap();
+            let start: i64 = after_name.split_whitespace().nth(19).unwrap().parse().unwrap();
+            assert!(start > 0);
+            assert_eq!(start_ns(std::process::id()), Some(start * 10_000_000));
             assert_eq!(start_ns(0), None);
+        }
+
+        #[test]
+        fn the_flags_of_a_descriptor_say_whether_it_is_writable() {
+            for (flags, expected) in [
+                ("0100000", false),
+                ("0100001", true),
+                ("0100002", true),
+                ("02004", false),
+                ("02105", true),
+                ("8", false),
+                ("", false),
+            ] {
+                let info = format!("pos:\t3\nflags:\t{flags}\nmnt_id:\t33\n");
+                assert_eq!(is_writable(&info), expected, "{flags}");
+            }
+            assert!(!is_writable("pos:\t1\n"));
         }
 
         #[test]
@@ -139,5 +161,80 @@ mod linux {
             });
             assert!(is_closed);
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::{self, File};
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use vor_capture::filled;
+    use vor_capture::model::catalog::{MachineInfo, ProcessInfo};
+    use vor_capture::model::timeline::ClockSnapshot;
+
+    use super::*;
+
+    #[test]
+    fn a_writer_is_gone_if_no_process_of_this_boot_is_it_or_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, open) = (folder.path().join("closed"), folder.path().join("open"));
+        fs::write(&path, "").unwrap();
+        let _file = File::create(&open).unwrap();
+        let read = |path| fs::read_to_string(path).unwrap().trim().to_owned();
+        let here = read("/proc/sys/kernel/hostname");
+        let boot = read("/proc/sys/kernel/random/boot_id");
+        // Until it is waited for, no process gets its number.
+        let mut child = Command::new("true").spawn().unwrap();
+        let (own, ended) = (std::process::id(), child.id());
+        while linux::start_ns(ended).is_some() {
+            std::thread::yield_now();
+        }
+        let start_ns = linux::start_ns(own).unwrap();
+
+        let state = |path, pid, host: &str, boot_id: &str, recorded_ns: Option<i64>| {
+            let clocks = recorded_ns.map(|boottime_ns| filled!(ClockSnapshot { boottime_ns }));
+            let catalog = filled!(Catalog {
+                process: Arc::new(filled!(ProcessInfo { pid, name: "app".into() })),
+                machine: Arc::new(filled!(MachineInfo {
+                    host: host.into(),
+                    boot_id: boot_id.into(),
+                    clocks,
+                })),
+            });
+            match find(path, &catalog) {
+                Writer::MayRun => String::new(),
+                Writer::Gone(who) => who,
+            }
+        };
+        let now = Some(start_ns + 1);
+        let gone = format!("process {ended} (app)");
+        assert_eq!(state(&path, ended, &here, &boot, now), gone);
+        assert_eq!(state(&path, ended, &here, &boot, None), gone);
+        // It may run, or nobody knows.
+        assert_eq!(state(&open, ended, &here, &boot, now), "");
+        assert_eq!(state(&path, 0, &here, &boot, now), "");
+        assert_eq!(state(&path, ended, "elsewhere", &boot, now), "");
+        assert_eq!(state(&path, ended, "", &boot, now), "");
+        assert_eq!(state(&path, ended, &here, "", now), "");
+        assert_eq!(state(&path, own, &here, &boot, now), "");
+        assert_eq!(state(&path, own, &here, &boot, None), "");
+        assert_eq!(state(&path, own, &here, &boot, Some(start_ns)), "");
+        // Another process with the same number recorded before this one started.
+        let gone = format!("process {own} (app)");
+        assert_eq!(state(&path, own, &here, &boot, Some(start_ns - 1)), gone);
+        assert_eq!(state(&path, own, &here, "another boot", now), gone);
+
+        let catalog = filled!(Catalog {
+            process: Arc::new(filled!(ProcessInfo { pid: ended })),
+            machine: Arc::new(filled!(MachineInfo {
+                host: here,
+                boot_id: boot,
+            })),
+        });
+        let gone = Writer::Gone(format!("process {ended}"));
+        assert_eq!(find(&path, &catalog), gone);
+        child.wait().unwrap();
     }
 }

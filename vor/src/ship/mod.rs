@@ -270,15 +270,11 @@ impl Shipper {
 
     /// Returns the host of a segment whose capture names this one, or cannot be read.
     fn host_of(&self, named: Option<&str>) -> String {
-        let named = named.filter(|host| !host.is_empty());
-        match (&self.host, named) {
-            (Some(host), _) => host.clone(),
-            (None, Some(host)) => host.to_owned(),
-            (None, None) => match host_name() {
-                host if host.is_empty() => "unknown".to_owned(),
-                host => host,
-            },
-        }
+        let is_known = |host: &String| !host.is_empty();
+        let named = || named.map(str::to_owned).filter(is_known);
+        let here = || Some(host_name()).filter(is_known);
+        let host = self.host.clone().or_else(named).or_else(here);
+        host.unwrap_or_else(|| "unknown".to_owned())
     }
 }
 

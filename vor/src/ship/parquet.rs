@@ -48,6 +48,16 @@ pub(super) enum Tables {
     Stopped,
 }
 
+impl Tables {
+    /// Returns damage, and fails with any other error.
+    fn unreadable(error: Error) -> Result<Self, Error> {
+        match error.is_corrupt() {
+            true => Ok(Self::Damaged(error.to_string())),
+            false => Err(error),
+        }
+    }
+}
+
 /// Writes all tables of a segment into `folder`. `stem` is its name without the extension.
 ///
 /// The incomplete record at the end of a killed program's segment is no damage.
@@ -75,8 +85,7 @@ pub(super) fn write(
             Ok(Some(Piece::Frame(recovered))) => data.accept_frame(&recovered.frame)?,
             Ok(Some(_)) => {}
             Ok(None) => break,
-            Err(error) if error.is_corrupt() => return Ok(Tables::Damaged(error.to_string())),
-            Err(error) => return Err(error),
+            Err(error) => return Tables::unreadable(error),
         }
     }
     let damage = pieces.damage();
@@ -100,4 +109,24 @@ pub(super) fn write(
 pub(super) fn remove(folder: &Path) {
     // What stays is removed when the next segment begins.
     drop(fs::remove_dir_all(folder));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_corrupt_capture_is_damaged() {
+        let unreadable = std::io::Error::other("the disk");
+        let error = Tables::unreadable(Error::io("a.vor", unreadable)).unwrap_err();
+        assert_eq!(error.to_string(), "a.vor: the disk");
+        let corrupt = Capture::new(std::io::Cursor::new(b"%PDF")).unwrap_err();
+        assert!(corrupt.is_corrupt());
+        match Tables::unreadable(corrupt) {
+            Ok(Tables::Damaged(problem)) => {
+                assert_eq!(problem, "not a vor capture: it starts with \"%PDF\"");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

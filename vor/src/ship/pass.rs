@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
                         // Reported once for each row of failures.
                         if !std::mem::replace(&mut is_out, true) {
                             report_line(&format!(
-                                "{}: {problem}; {} wait, and shipping is tried again",
+                                "{}: {problem}; {} waiting for the next attempt",
                                 self.shipper.url(),
                                 units::counted(self.report.left, "segment")
                             ));
@@ -238,8 +238,7 @@ impl<'a> Run<'a> {
             Err(Problem::Refused(problem)) => return Ok(Fate::Refused(problem)),
             Err(Problem::Failed(problem)) => return Ok(Fate::Failed(problem)),
             Err(Problem::Local(error)) => {
-                let problem = format!("{}: {error}", segment.path.display());
-                return Ok(Fate::Failed(problem));
+                return Ok(Fate::Failed(in_segment(segment, &error.to_string())));
             }
         };
         // A file that has grown meanwhile is shipped again.
@@ -359,16 +358,12 @@ impl<'a> Run<'a> {
         if !self.reported.insert(segment.name.clone()) {
             return;
         }
-        let path = segment.path.display().to_string();
-        let problem = match problem.strip_prefix(&*path) {
-            Some(rest) => rest.trim_start_matches([':', ' ']),
-            None => problem,
-        };
+        let problem = in_segment(segment, problem);
         let outcome = match self.shipper.outputs.captures {
             true => "shipped as a capture, without Parquet",
             false => "not shipped: it has no Parquet",
         };
-        report_line(&format!("{path}: {problem}; {outcome}"));
+        report_line(&format!("{problem}; {outcome}"));
     }
 
     fn delete_shipped(&mut self, segment: &Segment, shipped: Shipped) {
@@ -399,6 +394,13 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns a problem with the path of the segment before it, once.
+fn in_segment(segment: &Segment, problem: &str) -> String {
+    let path = segment.path.display().to_string();
+    let rest = problem.strip_prefix(&*path).unwrap_or(problem);
+    format!("{path}: {}", rest.trim_start_matches([':', ' ']))
 }
 
 /// Returns a file name without its extension.

@@ -103,18 +103,65 @@ mod tests {
     fn pauses_double_up_to_a_limit_and_vary() {
         let ms = Duration::from_millis;
         let mut backoff = Backoff::new((ms(100), ms(300)));
-        for longest in [100, 200, 300, 300] {
-            let pause = backoff.pause();
-            assert!(
-                pause >= ms(longest) / 2 && pause <= ms(longest),
-                "{pause:?}"
-            );
+        let mut pauses = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            for longest in [100, 200, 300, 300] {
+                let pause = backoff.pause();
+                assert!(
+                    pause >= ms(longest) / 2 && pause <= ms(longest),
+                    "{pause:?}"
+                );
+                pauses.insert(pause);
+            }
+            backoff.reset();
         }
-        backoff.reset();
-        assert!(backoff.pause() <= ms(100));
-        let pauses = (0..20).map(|_| Backoff::new((ms(1000), ms(1000))).pause());
-        let pauses: std::collections::BTreeSet<_> = pauses.collect();
         assert!(pauses.len() > 1);
+        // They use all of the range.
+        assert!(*pauses.first().unwrap() < ms(60) && *pauses.last().unwrap() > ms(290));
+    }
+
+    #[test]
+    fn a_refusal_for_good_has_its_kind_and_its_deepest_cause() {
+        use object_store::Error;
+        let cause = || std::io::Error::other("the cause").into();
+        let path = || "a/b".to_owned();
+        for (error, expected, is_for_good) in [
+            (
+                Error::NotFound {
+                    path: path(),
+                    source: cause(),
+                },
+                "the bucket or the folder does not exist: the cause",
+                true,
+            ),
+            (
+                Error::PermissionDenied {
+                    path: path(),
+                    source: cause(),
+                },
+                "the credentials do not allow it: the cause",
+                true,
+            ),
+            (
+                Error::Unauthenticated {
+                    path: path(),
+                    source: cause(),
+                },
+                "the credentials are missing or wrong: the cause",
+                true,
+            ),
+            (
+                Error::Generic {
+                    store: "any",
+                    source: cause(),
+                },
+                "the cause",
+                false,
+            ),
+        ] {
+            assert_eq!(reason(&error), expected);
+            assert_eq!(is_permanent(&error), is_for_good, "{expected}");
+        }
     }
 
     #[test]
@@ -127,6 +174,10 @@ mod tests {
         );
         let address = "error for url (https://a.example/b?sig=secret)\nmore";
         assert_eq!(cleaned(address), "error for url (https://a.example/b more");
+        // Only addresses have queries.
+        assert_eq!(cleaned("why?because  <b>no</b>"), "why?because");
+        assert_eq!(cleaned("refused: <Code>NoSuchKey</Code>"), "refused: NoSuchKey");
+        assert_eq!(cleaned("<a/><Code>SlowDown</Code><b/>"), "SlowDown");
         assert_eq!(cleaned(&"x".repeat(1000)).len(), MAX_REASON_CHARS);
     }
 }

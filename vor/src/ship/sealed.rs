@@ -109,11 +109,22 @@ pub(super) fn hold(segment: &Segment, quiet: Duration) -> Result<Option<Held>, E
     if !is_closed && state.age() < quiet {
         return Ok(None);
     }
-    match file.try_lock_shared() {
-        Ok(()) => Ok(Some(Held(file))),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(_)) if is_closed => Ok(Some(Held(file))),
-        Err(TryLockError::Error(_)) => Ok(has_ended(&segment.path).then_some(Held(file))),
+    let locked = file.try_lock_shared();
+    let is_free = is_free(locked, is_closed, || has_ended(&segment.path));
+    Ok(is_free.then_some(Held(file)))
+}
+
+/// Returns whether no recorder writes a file, by the answer to an attempt to lock it.
+fn is_free(
+    locked: Result<(), TryLockError>,
+    is_closed: bool,
+    has_ended: impl FnOnce() -> bool,
+) -> bool {
+    match locked {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        // The file system has no locks.
+        Err(TryLockError::Error(_)) => is_closed || has_ended(),
     }
 }
 
@@ -123,4 +134,54 @@ fn has_ended(path: &Path) -> bool {
         return false;
     };
     matches!(writer::find(path, capture.catalog()), Writer::Gone(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_free_if_it_can_be_locked_or_its_recorder_has_ended() {
+        let locked = || Err(TryLockError::WouldBlock);
+        let unsupported = || Err(TryLockError::Error(io::ErrorKind::Unsupported.into()));
+        for (is_closed, has_ended) in [(false, false), (false, true), (true, false), (true, true)] {
+            assert!(is_free(Ok(()), is_closed, || has_ended));
+            assert!(!is_free(locked(), is_closed, || has_ended));
+            let is_complete = is_closed || has_ended;
+            assert_eq!(is_free(unsupported(), is_closed, || has_ended), is_complete);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_recorder_of_an_earlier_boot_has_ended() {
+        use std::sync::Arc;
+
+        use vor_capture::filled;
+        use vor_capture::format::RecordRef;
+        use vor_capture::model::catalog::{Catalog, MachineInfo, ProcessInfo};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.vor");
+        for (host, is_ended) in [
+            (vor_recorder::__private::host_name(), true),
+            ("elsewhere".to_owned(), false),
+        ] {
+            let machine = Arc::new(filled!(MachineInfo {
+                host,
+                boot_id: "an earlier one".into(),
+            }));
+            let known = vor_fixtures::even::catalog();
+            let catalog = filled!(Catalog { machine, ..(*known).clone() });
+            let (mut encoder, mut bytes) = vor_fixtures::even::begin(&catalog);
+            let process = filled!(ProcessInfo { pid: 7 });
+            encoder.encode(RecordRef::Process(&process), &mut bytes);
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(has_ended(&path), is_ended);
+        }
+        fs::write(&path, "no capture").unwrap();
+        assert!(!has_ended(&path));
+    }
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use vor_capture::Error;
 use vor_capture::model::frame::FrameSnapshot;
@@ -21,10 +21,9 @@ use super::upload::Bound;
 
 /// How long the end of the program waits for the last segments by default.
 const EXIT_BOUND: Duration = Duration::from_secs(5);
-/// Time between two attempts to open the folder.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// How often the thread looks for its end meanwhile.
-const POLL: Duration = Duration::from_millis(20);
+/// Between two attempts to open the folder, the thread looks for its end this many times, after
+/// this time each.
+const RETRY_POLLS: (u32, Duration) = (50, Duration::from_millis(20));
 
 /// Ships the segments of the running program, on a thread of its own.
 ///
@@ -182,19 +181,16 @@ impl Shared {
             if !bound.may_begin() {
                 break None;
             }
-            let retry_at = Instant::now() + RETRY_EVERY;
-            while bound.may_begin() && Instant::now() < retry_at {
-                std::thread::sleep(POLL);
-            }
+            let (polls, time) = RETRY_POLLS;
+            (0..polls)
+                .take_while(|_| bound.may_begin())
+                .for_each(|_| std::thread::sleep(time));
         };
         let Some(run) = run else {
             return;
         };
         // The time counts from the request.
-        let until = bound
-            .deadline()
-            .unwrap_or_else(|| Instant::now() + exit_bound);
-        match run.once(&Bound::until(until)) {
+        match run.once(&bound.rest()) {
             Ok(report) if report.left > 0 => report_line(&format!(
                 "{}: {} not shipped yet; the next run ships them",
                 shipper.folder().display(),

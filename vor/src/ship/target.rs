@@ -102,12 +102,8 @@ impl Target {
 
     /// Returns where an object lies. `name` is a path of parts that are escaped already.
     pub(super) fn location(&self, name: &str) -> Result<Location, Error> {
-        let prefix = self.prefix.as_ref();
-        let whole = match prefix {
-            "" => name.to_owned(),
-            prefix => format!("{prefix}/{name}"),
-        };
-        Location::parse(&whole)
+        // An empty prefix leaves a slash at the begin, which `parse` takes away.
+        Location::parse(format!("{}/{name}", self.prefix))
             .map_err(|_| Error::config(format!("{}/{name}: no name of an object", self.shown)))
     }
 }
@@ -150,4 +146,17 @@ fn install_tls() {
         // An error says that there is a choice already.
         drop(rustls::crypto::ring::default_provider().install_default());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_repeated_3_times_within_a_minute() {
+        let retries = request_retries();
+        assert_eq!(retries.max_retries, 3);
+        assert_eq!(retries.retry_timeout, Duration::from_secs(60));
+        assert_eq!(retries.backoff.max_backoff, Duration::from_secs(5));
+    }
 }

@@ -45,12 +45,14 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Ends at a moment.
-    pub(super) fn until(deadline: Instant) -> Self {
-        Self {
+    /// Returns a bound at which the current object would be given up, and until which others may
+    /// begin; without end if nothing has set the flag.
+    pub(super) fn rest(&self) -> Bound<'static> {
+        self.is_over();
+        Bound {
             stop: None,
             grace: Duration::ZERO,
-            deadline: Cell::new(Some(deadline)),
+            deadline: self.deadline.clone(),
         }
     }
 
@@ -70,12 +72,6 @@ impl<'a> Bound<'a> {
         self.deadline
             .get()
             .is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    /// Returns when the current object is given up, if that is known.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.is_over();
-        self.deadline.get()
     }
 
     /// Waits until [`is_over`](Self::is_over).

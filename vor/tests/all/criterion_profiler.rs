@@ -176,6 +176,8 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
         );
         let text = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
         assert!(text.contains(title), "the benchmark is named");
+        let subtitle = format!("{spans} spans");
+        assert!(text.contains(&subtitle) && !text.contains("dropped"));
     }
 }
 
@@ -204,11 +206,8 @@ fn files_of_an_earlier_run_are_replaced() {
     let Some((folder, lines)) = run_in_child(test_name!(), program) else {
         return;
     };
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        lines[0].contains("bare") && lines[0].contains("opened no scope"),
-        "{lines:?}"
-    );
+    let expected = "vor: the benchmark bare opened no scope, so it has no flame graph";
+    assert_eq!(lines, [expected]);
     assert_eq!(files(folder.path()), BTreeSet::from(["run.vor".to_owned()]));
 }
 
@@ -239,15 +238,35 @@ fn an_unwritable_file_is_one_line_and_the_benchmark_goes_on() {
         return;
     };
     let expected = [
-        ("no folder", "file/profile"),
-        ("no capture", "a/run.vor"),
-        ("no flame graph", "b/flamegraph.svg"),
-        ("no partial capture", "c/run.partial.vor"),
+        (
+            "cannot create",
+            "file/profile",
+            "; the benchmark no folder is not recorded",
+        ),
+        (
+            "cannot write",
+            "a/run.vor",
+            ", of the benchmark no capture",
+        ),
+        (
+            "cannot write",
+            "b/flamegraph.svg",
+            ", of the benchmark no flame graph",
+        ),
+        (
+            "cannot remove",
+            "c/run.partial.vor",
+            "; the benchmark no partial capture is not recorded",
+        ),
     ];
     assert_eq!(lines.len(), expected.len(), "{lines:?}");
-    for (line, (benchmark, path)) in lines.iter().zip(expected) {
-        assert!(line.contains(benchmark) && line.contains(path), "{line}");
+    for (line, (doing, path, end)) in lines.iter().zip(expected) {
+        let path = folder.path().join(path);
+        let start = format!("vor: {doing} {}: ", path.display());
+        assert!(line.starts_with(&start) && line.ends_with(end), "{line}");
     }
+    let only_the_folder = BTreeSet::from(["run.vor".to_owned()]);
+    assert_eq!(files(&folder.path().join("a")), only_the_folder);
     assert_eq!(
         files(&folder.path().join("b")).len(),
         2,
@@ -300,7 +319,9 @@ fn dropped_spans_are_reported() {
     };
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
-        lines[0].contains("fast") && lines[0].ends_with(" dropped"),
+        lines[0].starts_with(
+            "vor: the benchmark fast opens scopes faster than they can be recorded: "
+        ) && lines[0].ends_with(" dropped"),
         "{lines:?}"
     );
 }

@@ -1,18 +1,18 @@
 //! A process that ends at any step, and the one after it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use object_store::local::LocalFileSystem;
-use vor_fixtures::process::{child, role, run};
+use vor_fixtures::process::{role, run};
 use vor_fixtures::test_name;
 
 use super::store::{Fault, Faulty};
-use super::{CRASH_AT, expect_equal, objects, shipper, undisturbed, write_segment};
-
-/// Names the folder that parent and child share.
-const FOLDER: &str = "TEST_SHIP_FOLDER";
+use super::{
+    CRASH_AT, JOURNAL, child_in, expect_equal, given_folder, objects, shipper, undisturbed,
+    write_segment,
+};
 
 /// Ships `in/` to `out/`, in a child or after one.
 fn ship(folder: &Path) -> super::super::Report {
@@ -35,7 +35,7 @@ fn make_folders(folder: &Path) {
 fn a_crash_at_any_step_ships_every_segment_under_the_same_names() {
     if let Some(step) = role() {
         CRASH_AT.store(step.parse().unwrap(), Ordering::Relaxed);
-        ship(&PathBuf::from(std::env::var_os(FOLDER).unwrap()));
+        ship(&given_folder());
         return;
     }
     let reference = tempfile::tempdir().unwrap();
@@ -46,8 +46,7 @@ fn a_crash_at_any_step_ships_every_segment_under_the_same_names() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         make_folders(folder);
-        let mut command = child(test_name!(), &crashes.to_string());
-        let output = run(command.env(FOLDER, folder));
+        let output = run(&mut child_in(folder, test_name!(), &crashes.to_string()));
         let has_crashed = !output.status.success();
         assert_eq!(ship(folder).left, 0, "after step {crashes}");
         let store = LocalFileSystem::new_with_prefix(folder.join("out")).unwrap();
@@ -81,7 +80,7 @@ fn a_journal_that_cannot_be_read_ships_again() {
         let place = super::Place::with(2);
         assert_eq!(place.shipper().ship().unwrap().segments, 2);
         assert_eq!(place.shipper().ship().unwrap().segments, 0);
-        let journal = journal(place.folder.path());
+        let journal = place.path(JOURNAL);
         let text = std::fs::read_to_string(&journal).unwrap();
         std::fs::write(&journal, damage).unwrap();
         assert_eq!(place.shipper().ship().unwrap().segments, 2, "{damage:?}");
@@ -91,14 +90,4 @@ fn a_journal_that_cannot_be_read_ships_again() {
         assert_eq!(place.shipper().ship().unwrap().segments, 1);
         place.expect_complete();
     }
-}
-
-fn journal(folder: &Path) -> PathBuf {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut journals = paths.filter(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with(".vor-ship-") && !name.ends_with(".lock")
-    });
-    journals.next().unwrap()
 }

@@ -108,6 +108,28 @@ fn segments_that_are_read_or_written_are_not_deleted() {
 }
 
 #[test]
+fn empty_files_and_files_of_this_moment_are_not_deleted() {
+    // A recorder that has just begun.
+    let place = aged(3);
+    for number in 7..10 {
+        fs::write(place.path(&format!("app-{number}.vor")), "").unwrap();
+    }
+    let limits = Segments::new().keep_count(2);
+    let report = place.shipper().keep(limits).ship().unwrap();
+    assert_eq!((report.segments, report.unsealed, report.lost), (3, 3, 0));
+    assert_eq!(kept(&place), [7, 8, 9]);
+
+    let place = aged(2);
+    let path = place.path("app-0.vor");
+    let file = File::options().append(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(3600))
+        .unwrap();
+    let limits = Segments::new().keep_age(Duration::ZERO);
+    assert_eq!(place.shipper().keep(limits).ship().unwrap().lost, 0);
+    assert_eq!(kept(&place), [0]);
+}
+
+#[test]
 fn a_follower_keeps_to_the_limit_during_an_outage() {
     let place = aged(2);
     let failing = Faulty::new(place.store.clone(), |_, _| Fault::Fails);

@@ -106,6 +106,16 @@ fn an_outage_leaves_the_segments_for_the_next_run() {
     assert_eq!(report.problem.as_deref(), Some("it fails"));
     // Three segments with four attempts each, and then no more.
     assert_eq!(store.requests().len(), 12);
+    // Those that are not tried count as left if they are sealed.
+    for name in ["app-3.vor.lock", "app-4.vor.lock"] {
+        std::fs::write(place.path(name), "").unwrap();
+    }
+    let report = place.shipper_to(store.clone()).ship().unwrap();
+    assert_eq!((report.left, report.unsealed), (3, 2));
+    assert_eq!(store.requests().len(), 24);
+    for name in ["app-3.vor.lock", "app-4.vor.lock"] {
+        std::fs::remove_file(place.path(name)).unwrap();
+    }
     let report = place.shipper().ship().unwrap();
     assert_eq!((report.segments, report.left, report.problem), (5, 0, None));
     place.expect_complete();
@@ -140,6 +150,43 @@ fn a_refusal_is_not_repeated() {
         error.to_string(),
         "memory:///fleet: the credentials do not allow it: not for you"
     );
+}
+
+#[test]
+fn a_refusal_after_an_object_or_an_outage_is_waited_for() {
+    // The requests of one segment, or the attempts of one pass.
+    for (first, fault) in [(requests_of_one(), Fault::None), (8, Fault::Fails)] {
+        let place = Place::with(2);
+        let mut count = 0;
+        let store = Faulty::new(place.store.clone(), move |_, _| {
+            count += 1;
+            if count <= first {
+                fault
+            } else if count <= first + 5 {
+                Fault::Refused
+            } else {
+                Fault::None
+            }
+        });
+        let (shipper, stop) = (place.shipper_to(store), AtomicBool::new(false));
+        let report = std::thread::scope(|scope| {
+            let _stop = StopOnDrop(&stop);
+            let following = scope.spawn(|| shipper.follow(&stop).unwrap());
+            wait_for(|| following.is_finished() || place.objects().len() == 8);
+            stop.store(true, Ordering::Relaxed);
+            following.join().unwrap()
+        });
+        assert_eq!((report.segments, report.left), (2, 0), "{fault:?}");
+        place.expect_complete();
+    }
+}
+
+/// Returns how many requests ship the first segment of a [`Place`].
+fn requests_of_one() -> usize {
+    let place = Place::with(1);
+    let store = Faulty::new(place.store.clone(), |_, _| Fault::None);
+    place.shipper_to(store.clone()).ship().unwrap();
+    store.requests().len()
 }
 
 #[test]

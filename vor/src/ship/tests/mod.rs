@@ -6,18 +6,24 @@
     reason = "a test fails by panicking"
 )]
 
+mod bounds;
 mod crash;
 mod disk;
 mod faults;
+mod journal;
+mod lines;
 mod segments;
+mod sink;
 mod store;
 mod targets;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::memory::InMemory;
@@ -38,6 +44,24 @@ pub(super) fn crash_point() {
     if reached == CRASH_AT.load(Ordering::Relaxed) {
         std::process::abort();
     }
+}
+
+/// The journal of a [`Place`]. A version that names it otherwise ships every segment again.
+const JOURNAL: &str = ".vor-ship-a3c5f2ba29743d43";
+
+/// Names the folder that parent and child share.
+const FOLDER: &str = "TEST_SHIP_FOLDER";
+
+/// Returns the command that runs a test of this program in a child with a role and a folder.
+fn child_in(folder: &Path, test: &str, role: &str) -> Command {
+    let mut command = vor_fixtures::process::child(test, role);
+    command.env(FOLDER, folder);
+    command
+}
+
+/// Returns the folder that the parent gave this child.
+fn given_folder() -> PathBuf {
+    std::env::var_os(FOLDER).unwrap().into()
 }
 
 /// Pauses that a test can wait for, and parts of which a small segment has several.
@@ -104,6 +128,22 @@ fn write_segment(folder: &Path, number: u64) {
     let capture = make(number + 1, 40, 60, true);
     assert!(capture.bytes.len() > 16_000, "{}", capture.bytes.len());
     std::fs::write(folder.join(format!("app-{number}.vor")), capture.bytes).unwrap();
+}
+
+/// Returns a closed segment with one damaged place.
+fn damaged() -> Vec<u8> {
+    let capture = make(2, 40, 60, true);
+    let mut bytes = capture.bytes;
+    let at = capture.records[capture.records.len() / 2] + 40;
+    bytes[at] ^= 0x55;
+    bytes
+}
+
+/// Sets when a segment was written, in nanoseconds since 1970.
+fn set_written(path: &Path, unix_ns: u64) {
+    let file = File::options().append(true).open(path).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_nanos(unix_ns))
+        .unwrap();
 }
 
 fn shipper(folder: &Path, store: Arc<dyn ObjectStore>) -> Shipper {

@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use object_store::ObjectStore;
 use vor_fixtures::captures::make;
 
 use super::store::{Fault, Faulty};
-use super::{Place, shipper};
+use super::{Place, damaged, shipper};
 
 /// A segment that its recorder did not close, with a part of the next record.
 fn unclosed(seed: u64) -> Vec<u8> {
@@ -21,7 +21,9 @@ fn unclosed(seed: u64) -> Vec<u8> {
 #[test]
 fn objects_are_named_by_host_date_and_segment() {
     let place = Place::with(1);
-    place.shipper().ship().unwrap();
+    let report = place.shipper().ship().unwrap();
+    let bytes: usize = place.objects().values().map(Vec::len).sum();
+    assert_eq!((report.objects, report.bytes), (4, bytes as u64));
     let names: Vec<String> = place.objects().into_keys().collect();
     let date = "host=web-1/date=2023-11-14";
     assert_eq!(
@@ -77,6 +79,79 @@ fn the_segment_of_a_killed_program_is_shipped_with_parquet_after_some_time() {
     std::thread::sleep(Duration::from_millis(5));
     let report = shipper.ship().unwrap();
     assert_eq!((report.segments, report.objects, report.damaged), (1, 4, 0));
+    // A file from the future is as old as one of this moment.
+    fs::write(place.path("app-1.vor"), unclosed(8)).unwrap();
+    let file = File::options().append(true).open(place.path("app-1.vor"));
+    let hour = Duration::from_secs(3600);
+    file.unwrap().set_modified(SystemTime::now() + hour).unwrap();
+    assert_eq!(shipper.ship().unwrap().unsealed, 1);
+    shipper.pace.quiet = Duration::ZERO;
+    assert_eq!(shipper.ship().unwrap().segments, 1);
+}
+
+#[test]
+fn a_segment_that_is_gone_is_skipped_and_an_unreadable_one_is_left() {
+    let place = Place::with(1);
+    let [gone, folder] = ["app-1.vor", "app-2.vor"].map(|name| place.path(name));
+    for path in [&gone, &folder] {
+        fs::write(path, "").unwrap();
+    }
+    let changing = folder.clone();
+    let mut is_first = true;
+    let store = Faulty::new(place.store.clone(), move |_, _| {
+        if std::mem::take(&mut is_first) {
+            fs::remove_file(&gone).unwrap();
+            fs::remove_file(&changing).unwrap();
+            fs::create_dir(&changing).unwrap();
+        }
+        Fault::None
+    });
+    let mut shipper = place.shipper_to(store).captures(false);
+    shipper.pace.quiet = Duration::ZERO;
+    let report = shipper.ship().unwrap();
+    assert_eq!((report.segments, report.objects, report.unsealed), (1, 3, 1));
+    assert_eq!((report.left, report.lost, report.damaged), (1, 0, 0));
+    // The segment is named, and once.
+    let problem = report.problem.unwrap();
+    let start = format!("{}: ", folder.display());
+    assert!(problem.starts_with(&start), "{problem}");
+    assert_eq!(problem.matches("app-2.vor").count(), 1, "{problem}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_segment_that_cannot_be_opened_is_left() {
+    let place = Place::with(2);
+    let path = place.path("app-1.vor");
+    let mut is_first = true;
+    let store = Faulty::new(place.store.clone(), move |_, _| {
+        if std::mem::take(&mut is_first) {
+            fs::remove_file(&path).unwrap();
+            // Nobody can open a socket.
+            std::os::unix::net::UnixListener::bind(&path).unwrap();
+        }
+        Fault::None
+    });
+    let report = place.shipper_to(store).ship().unwrap();
+    assert_eq!((report.segments, report.unsealed, report.left), (1, 0, 1));
+    let problem = report.problem.unwrap();
+    let start = format!("{}: ", place.path("app-1.vor").display());
+    assert!(problem.starts_with(&start), "{problem}");
+}
+
+#[test]
+fn a_host_is_the_given_one_the_recorded_one_or_this_machine() {
+    let here = vor_recorder::__private::host_name();
+    assert!(!here.is_empty() && here != "web-1" && here != "recorded");
+    let place = Place::with(0);
+    let given = place.shipper();
+    for named in [Some("recorded"), Some(""), None] {
+        assert_eq!(given.host_of(named), "web-1");
+    }
+    let none = given.host("");
+    assert_eq!(none.host_of(Some("recorded")), "recorded");
+    assert_eq!(none.host_of(Some("")), here);
+    assert_eq!(none.host_of(None), here);
 }
 
 #[test]
@@ -132,10 +207,7 @@ fn a_recorder_does_not_delete_a_segment_that_is_being_shipped() {
 #[test]
 fn a_damaged_segment_costs_its_own_tables_only() {
     let place = Place::with(3);
-    let capture = make(2, 40, 60, true);
-    let mut bytes = capture.bytes;
-    let at = capture.records[capture.records.len() / 2] + 40;
-    bytes[at] ^= 0x55;
+    let bytes = damaged();
     fs::write(place.path("app-1.vor"), &bytes).unwrap();
     let mut shipper = place.shipper();
     shipper.pace.quiet = Duration::ZERO;
@@ -174,6 +246,14 @@ fn a_damaged_segment_costs_its_own_tables_only() {
         .unwrap();
     assert_eq!((report.segments, report.damaged, report.objects), (0, 1, 0));
     assert!(place.path("app-1.vor").exists());
+    // With them it is, and its tables are not tried again.
+    let store = Faulty::new(place.store.clone(), |_, location| {
+        assert!(location.contains("/captures/"));
+        Fault::None
+    });
+    let report = place.shipper_to(store).delete_shipped(true).ship().unwrap();
+    assert_eq!((report.segments, report.damaged, report.objects), (1, 1, 1));
+    assert!(!place.path("app-1.vor").exists());
 }
 
 #[test]
@@ -216,6 +296,13 @@ fn forms_are_shipped_once_each() {
     assert_eq!(report.objects, 0);
     let report = place.shipper().ship().unwrap();
     assert_eq!((report.segments, report.objects), (2, 6));
+    place.expect_complete();
+
+    let place = Place::with(2);
+    let report = place.shipper().captures(false).ship().unwrap();
+    assert_eq!((report.segments, report.objects), (2, 6));
+    let report = place.shipper().ship().unwrap();
+    assert_eq!((report.segments, report.objects), (2, 2));
     place.expect_complete();
 }
 

@@ -9,12 +9,28 @@ fn urls_of_object_storages_are_accepted() {
         ("s3://bucket/", "captures/a.vor"),
         ("s3://bucket/fleet/eu/", "fleet/eu/captures/a.vor"),
         ("s3a://bucket/fleet", "fleet/captures/a.vor"),
+        ("gs://bucket/fleet", "fleet/captures/a.vor"),
+        (
+            "abfss://box@a.dfs.core.windows.net/fleet",
+            "fleet/captures/a.vor",
+        ),
+        (
+            "https://a.blob.core.windows.net/box/fleet",
+            "fleet/captures/a.vor",
+        ),
         ("file:///var/lib/fleet", "var/lib/fleet/captures/a.vor"),
     ] {
         let target = Target::open(url).unwrap();
+        assert_eq!(target.shown, url.trim_end_matches('/'));
         let found = target.location("captures/a.vor").unwrap();
         assert_eq!(found.as_ref(), location, "{url}");
     }
+    let target = Target::open("s3://bucket/fleet").unwrap();
+    let error = target.location("captures//a.vor").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "s3://bucket/fleet/captures//a.vor: no name of an object"
+    );
 }
 
 #[test]
@@ -34,7 +50,11 @@ fn other_urls_are_refused_in_one_line_without_secrets() {
         ),
         (
             "abfss://c:secret@a.dfs.core.windows.net/x",
-            "abfss://c@a.dfs.core.windows.net/x: ",
+            "abfss://c@a.dfs.core.windows.net/x: the URL has a user or a query; ",
+        ),
+        (
+            "https://a.example:8443/x?sig=secret",
+            "https://a.example:8443/x: the URL has a user or a query; ",
         ),
         (
             "https://example.org/x",
