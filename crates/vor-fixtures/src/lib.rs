@@ -8,6 +8,7 @@
 //! | [`recorded`] | the spans of a capture as a list, and their sums in any range |
 //! | [`programs`] | spans of random programs, and the self time of their stacks |
 //! | [`views`] | random trees of spans, and the rows that a viewer must find in them |
+//! | [`mod@v2`] | captures of version 2, byte by byte |
 //! | [`mutation`] | damage to a capture |
 //! | [`sealed`] | changed payloads under the right checksums |
 //! | [`payload`] | payloads that a test writes field by field |
@@ -66,6 +67,7 @@ pub mod reference;
 pub mod sealed;
 pub mod server;
 pub mod skip;
+pub mod v2;
 pub mod views;
 pub mod wire;
 

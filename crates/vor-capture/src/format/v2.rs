@@ -248,10 +248,8 @@ impl Decoder {
 
     /// Takes the next bytes of the file.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.at > 0 {
-            self.buffer.drain(..self.at);
-            self.at = 0;
-        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
         // Exact growth, so that a buffer for a large record is not doubled beyond it.
         if self.buffer.capacity() - self.buffer.len() < bytes.len() && self.buffer.len() > (1 << 20)
         {
@@ -383,18 +381,16 @@ impl Decoder {
     /// Like [`place`](Self::place), but stricter and cheaper where most places are no record.
     fn probe(&mut self, at: usize) -> Place {
         let bytes = &self.buffer[at..];
-        if bytes.len() < PROBE_BYTES {
-            return Place::Unfinished;
-        }
-        let mut cursor = Cursor::new(bytes);
-        let (Some(len), Some(raw)) = (cursor.u32(), cursor.u32()) else {
+        let Some(&[l0, l1, l2, l3, r0, r1, r2, r3, token, _]) = bytes.first_chunk::<PROBE_BYTES>()
+        else {
             return Place::Unfinished;
         };
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let raw = u32::from_le_bytes([r0, r1, r2, r3]);
         if check_sizes(len, raw).is_err() {
             return Place::Bad(String::new());
         }
         // A block begins with literals, and the first of them is the kind.
-        let token = bytes[8];
         let mut literal = 9;
         if token >> 4 == 15 {
             while bytes.get(literal) == Some(&255) {

@@ -185,9 +185,7 @@ impl CaptureV2 {
                 self.info.file_bytes
             )));
         }
-        if file_bytes > self.info.file_bytes {
-            self.info.file_bytes = file_bytes;
-        }
+        self.info.file_bytes = file_bytes;
         if file_bytes >= self.rescan_bytes {
             self.at = None;
             let declared = self.decoder.user_columns().len();
@@ -234,13 +232,13 @@ impl CaptureV2 {
             }
         }
         damage.tail = self.decoder.pending().map(Loss::from);
-        self.scanned = (self.decoder.offset(), before);
+        // Damage whose end was not found is read again, so that it is counted with its end.
+        let next = damage.tail.as_ref().map(|tail| tail.offset);
+        self.scanned = (next.unwrap_or(self.decoder.offset()), before);
         let pending = self.info.file_bytes.saturating_sub(self.scanned.0);
         let twice = self.scanned.0.saturating_add(2 * pending.max(1));
         let whole = self.decoder.unfinished_to();
-        self.rescan_bytes = whole
-            .map_or(twice, |whole| whole.min(twice))
-            .max(self.info.file_bytes + 1);
+        self.rescan_bytes = whole.map_or(twice, |whole| whole.min(twice));
         self.info.closed = damage.tail.is_none();
         self.info.damage = damage;
         self.info.frames = self.places.count();

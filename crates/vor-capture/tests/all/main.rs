@@ -35,3 +35,6 @@ mod stats_scopes;
 mod timeline;
 mod tree_builder;
 mod v2_captures;
+mod v2_flames;
+mod v2_frames;
+mod v2_records;

@@ -206,9 +206,10 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
     let mut open: Vec<(usize, usize)> = Vec::new();
     loop {
         let end = open.last().map_or(bytes.len(), |&(_, end)| end);
-        if cursor.at() < end {
+        let at = cursor.at();
+        if at < end {
             let (span, children_end) = begin(&mut cursor, open.len(), end)
-                .ok_or_else(|| format!("no scope begins at byte {} of a stream", cursor.at()))?;
+                .ok_or_else(|| format!("no scope begins at byte {at} of a stream"))?;
             open.push((spans.len(), children_end));
             spans.push(span);
             continue;
@@ -218,8 +219,7 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
         };
         let (Some(b')'), Some(end_ns)) = (cursor.u8(), cursor.i64()) else {
             return Err(format!(
-                "a scope that ends at byte {} of a stream has no end mark",
-                cursor.at()
+                "a scope that ends at byte {at} of a stream has no end mark"
             ));
         };
         let subtree_len = spans.len() - index;
