@@ -90,3 +90,39 @@ impl NoteWriter {
         &self.record
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::RECORD_HEAD_BYTES;
+
+    #[test]
+    fn the_largest_notes_need_no_more_memory_than_is_there() {
+        let mut notes = NoteWriter::default();
+        let buffers = |notes: &NoteWriter| {
+            let (payload, record) = (&notes.payload, &notes.record);
+            (payload.as_ptr(), record.as_ptr(), payload.capacity(), record.capacity())
+        };
+        let before = buffers(&notes);
+        // As large as the texts, their lengths, and the head of a record.
+        assert!(before.2 >= MAX_NOTE_TEXT_BYTES + 8192 && before.2 < 1 << 16, "{before:?}");
+        assert!(before.3 >= before.2 + RECORD_HEAD_BYTES && before.3 < 1 << 16, "{before:?}");
+        let text = |bytes: usize| "x".repeat(bytes);
+        let largest = SiteInfo {
+            name: text(MAX_NOTE_TEXT_BYTES - 200 * 15).into(),
+            arg_names: vec![text(5).into(); 200],
+            line: u32::MAX,
+            ..SiteInfo::default()
+        };
+        assert!(notes.site((1, u32::MAX), SiteId(u32::MAX), &largest).is_some());
+        let largest = ThreadInfo {
+            os_id: u64::MAX,
+            name: text(MAX_NOTE_TEXT_BYTES),
+        };
+        assert!(notes.thread((1, u32::MAX), ThreadId(u32::MAX), &largest).is_some());
+        // Numbers of five bytes and ten.
+        let open = [(SiteId(u32::MAX), u64::MAX / 2); 1600];
+        notes.open_scopes((1, u32::MAX), 0, ThreadId(u32::MAX), &open);
+        assert_eq!(buffers(&notes), before);
+    }
+}

@@ -386,7 +386,8 @@ fn width_by_histogram(values: &[u64], range: Range) -> u32 {
     for width in (0..=range.bits).rev() {
         // A high part grows by a byte about every seven bits.
         let bits = width * len + exceptions * EXCEPTION_BITS + high_bytes * 8;
-        if width <= WIDTH_MAX && exceptions <= 255 && bits < best_bits {
+        // The least value is no exception, so their number fits a byte.
+        if width <= WIDTH_MAX && bits < best_bits {
             (best, best_bits) = (width, bits);
         }
         exceptions += lengths
@@ -600,6 +601,149 @@ mod tests {
             let mut back = vec![0; len];
             let _ = get(&mut Cursor::new(&bytes), &mut back);
         }
+    }
+
+    /// Returns numbers by how many bits they have: so many of each.
+    fn by_bits(counts: &[(u32, usize)]) -> Vec<u64> {
+        let of = |&(bits, count): &(u32, usize)| {
+            let value = if bits == 0 { 0 } else { 1_u64 << (bits - 1) };
+            std::iter::repeat_n(value, count)
+        };
+        counts.iter().flat_map(of).collect()
+    }
+
+    fn best_width_of(values: &[u64]) -> u32 {
+        let mut low = vec![0; values.len()];
+        let range = lower(values, &mut low);
+        best_width(values, &low, range)
+    }
+
+    #[test]
+    fn the_best_width_pays_for_its_exceptions() {
+        for (counts, expected) in [
+            // An exception costs as much as a bit of 18 values.
+            (&[(0, 1), (1, 16), (2, 1)][..], 2),
+            (&[(0, 1), (1, 17), (2, 1)], 1),
+            // A sixth of the group may be exceptions.
+            (&[(0, 50), (5, 10)], 0),
+            (&[(0, 49), (5, 11)], 5),
+            // More than six widths from the widest: by the histogram.
+            (&[(0, 127), (3, 128), (20, 1)], 3),
+            // High parts of more than seven bits take a byte more: 26 bits for each of these.
+            (&[(0, 1), (7, 242), (8, 7), (21, 6)], 7),
+            (&[(0, 1), (7, 241), (8, 8), (21, 6)], 8),
+            // The widest that is packed, and plain values.
+            (&[(0, 1), (32, 255)], 32),
+            (&[(0, 1), (33, 127), (32, 128)], 32),
+            (&[(0, 1), (64, 255)], 64),
+            (&[(64, 256)], 0),
+        ] {
+            assert_eq!(best_width_of(&by_bits(counts)), expected, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_width_near_the_last_one_is_tried_in_one_direction() {
+        let of = |near, counts: &[(u32, usize)]| {
+            let values = by_bits(counts);
+            let mut low = vec![0; values.len()];
+            let bits = lower(&values, &mut low).bits;
+            width_near(near, &low, bits)
+        };
+        // Two exceptions cost as much as a bit of 36 values, so a wider one is not tried.
+        assert_eq!(of(3, &[(0, 1), (3, 33), (4, 2)]), Some(3));
+        assert_eq!(of(3, &[(0, 1), (3, 32), (4, 3)]), Some(4));
+        assert_eq!(of(3, &[(0, 1), (2, 34), (3, 1)]), Some(2));
+        assert_eq!(of(9, &[(0, 1), (2, 34), (3, 1)]), Some(2));
+        assert_eq!(of(0, &[(0, 36)]), Some(0));
+        // A sixth of the group.
+        assert_eq!(of(2, &[(0, 1), (2, 29), (6, 6)]), Some(2));
+        assert_eq!(of(2, &[(0, 1), (2, 28), (6, 7)]), None);
+        assert_eq!(of(31, &[(0, 1), (31, 35)]), Some(31));
+        assert_eq!(of(32, &[(0, 1), (32, 35)]), None);
+    }
+
+    #[test]
+    fn a_kept_shape_fits_groups_for_which_no_width_beside_it_is_better() {
+        let kept = |base, width, uses| KeptShape {
+            shape: Shape {
+                base,
+                width,
+                has_exceptions: true,
+            },
+            uses,
+        };
+        // Returns whether it fits, and has exceptions.
+        let fit = |kept: &mut KeptShape, parts: &[(u64, usize)]| {
+            let parts = parts.iter();
+            let mut values: Vec<u64> = parts
+                .flat_map(|&(value, count)| std::iter::repeat_n(value, count))
+                .collect();
+            values.resize(GROUP, kept.shape.base);
+            let values: &[u64; GROUP] = values.as_slice().try_into().unwrap();
+            let mut low = [7; GROUP];
+            let shape = kept.fit(values, &mut low)?;
+            assert_eq!((shape.base, shape.width), (kept.shape.base, kept.shape.width));
+            let above = values.map(|value| (value - shape.base) as u32);
+            assert_eq!(low, above);
+            Some(shape.has_exceptions)
+        };
+        let wide = 1 << 29;
+        for (base, width, parts, expected) in [
+            // Values of 5 bits are exceptions, and those of 4 need the width.
+            (100, 4, &[(116, 14), (108, 15)][..], Some(true)),
+            (100, 4, &[(116, 15), (108, 15)], None),
+            (100, 4, &[(116, 14), (108, 14)], None),
+            (100, 4, &[(115, 15)], Some(false)),
+            (100, 4, &[(107, 15)], None),
+            (100, 0, &[], Some(false)),
+            (100, 0, &[(101, 14)], Some(true)),
+            (100, 0, &[(101, 15)], None),
+            // Below the base, and of more than 31 bits.
+            (100, 4, &[(108, 15), (99, 1)], None),
+            (100, 4, &[(108, 15), (100 + (1 << 31), 1)], None),
+            (100, 4, &[(108, 15), (100 + (1 << 32), 1)], None),
+            ((1 << 31) - 1, 0, &[], Some(false)),
+            (1 << 31, 0, &[], None),
+            (100, 30, &[(100 + wide, 15)], Some(false)),
+            (100, 31, &[(100 + wide, 15)], None),
+        ] {
+            let found = fit(&mut kept(base, width, 0), parts);
+            assert_eq!(found, expected, "{base}, {width}: {parts:?}");
+        }
+        // It is found anew after 16 groups.
+        let mut used = kept(100, 0, 0);
+        let fits: Vec<_> = (0..18).map(|_| fit(&mut used, &[]).is_some()).collect();
+        assert_eq!(fits, [vec![true; 16], vec![false; 2]].concat());
+    }
+
+    #[test]
+    fn the_shape_of_a_column_is_kept_but_not_that_of_the_first_gap() {
+        let groups = |values: &[u64]| {
+            let heads = |column| {
+                let (mut packer, mut bytes) = (Packer::default(), Vec::new());
+                packer.put(&mut bytes, column, values);
+                let mut cursor = Cursor::new(&bytes);
+                let mut heads = Vec::new();
+                while !cursor.is_empty() {
+                    let (width, exceptions) = (cursor.u8().unwrap(), cursor.u8().unwrap());
+                    heads.push((width, exceptions, cursor.varint().unwrap()));
+                    cursor.take(usize::from(width) * 32).unwrap();
+                }
+                heads
+            };
+            [Column::Gaps, Column::Durations].map(heads)
+        };
+        let group = |base: u64| (0..GROUP as u64).map(move |i| base + i % 8);
+        let mut values: Vec<u64> = group(1000).chain(group(1000)).chain(group(1000)).collect();
+        values[0] = 0;
+        // The third group has no value at its base.
+        for value in &mut values[2 * GROUP..] {
+            *value = (*value).max(1001);
+        }
+        let [gaps, durations] = groups(&values);
+        assert_eq!(gaps, [(10, 0, 0), (3, 0, 1000), (3, 0, 1000)]);
+        assert_eq!(durations, [(10, 0, 0); 3]);
     }
 
     #[test]

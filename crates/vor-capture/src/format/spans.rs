@@ -121,7 +121,7 @@ impl BlockCoder {
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];
         let open = &mut self.open;
-        open[..starts.len() + BELOW_OPEN].fill(0);
+        open[..BELOW_OPEN].fill(0);
         let columns = self.children.iter_mut().zip(self.gaps.iter_mut());
         for ((&start, &duration), (child_count, gap)) in starts.iter().zip(durations).zip(columns) {
             let end = start.wrapping_add(duration);
@@ -449,5 +449,194 @@ impl Dictionary {
                 at += 1;
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a block and reads it back unchanged. Returns its flags.
+    fn through(coder: &mut BlockCoder, spans: &[(u64, u64)], sites: &[SiteId]) -> u8 {
+        let (starts, durations): (Vec<u64>, Vec<u64>) = spans.iter().copied().unzip();
+        let mut bytes = Vec::new();
+        let flags = coder.put(&mut bytes, &starts, &durations, sites);
+        let (mut cursor, mut back) = (Cursor::new(&bytes), (vec![1], vec![2], vec![SiteId(3)]));
+        let (begun, ended, of) = (&mut back.0, &mut back.1, &mut back.2);
+        let read = coder.get(&mut cursor, flags, spans.len(), begun, ended, of);
+        read.unwrap();
+        assert!(cursor.is_empty());
+        assert_eq!(back.0, [vec![1], starts].concat());
+        assert_eq!(back.1, [vec![2], durations].concat());
+        assert_eq!(back.2, [&[SiteId(3)], sites].concat());
+        flags
+    }
+
+    fn site_ids(ids: impl IntoIterator<Item = u32>) -> Vec<SiteId> {
+        ids.into_iter().map(SiteId).collect()
+    }
+
+    #[test]
+    fn a_tree_has_the_spans_that_each_span_closes_over() {
+        let spans = [
+            (100, 10),
+            (121, 4),
+            (130, 1),
+            (132, 1),
+            (134, 2),
+            (140, 3),
+            // Over the last five.
+            (120, 30),
+            // Over all, of which the first begins with it.
+            (100, 60),
+            (170, 5),
+            (160, 20),
+            (190, 1),
+            (50, 150),
+            (210, 5),
+            (220, 5),
+            (230, 5),
+            (240, 5),
+            // Over the last four.
+            (205, 50),
+        ];
+        let (starts, durations): (Vec<u64>, Vec<u64>) = spans.into_iter().unzip();
+        let mut coder = BlockCoder::default();
+        // The columns of a block before it do not matter.
+        through(&mut coder, &[(7, 9); 40], &site_ids([1; 40]));
+        let (leaves, parents) = coder.fold(&starts, &durations);
+        assert_eq!((leaves, parents), (12, 5));
+        let children = [0, 0, 0, 0, 0, 0, 5, 2, 0, 1, 0, 3, 0, 0, 0, 0, 4];
+        assert_eq!(coder.children[..17], children);
+        let gaps = [0, 11, 5, 1, 1, 4, 7, 10, 10, 5, 10, 9, 10, 5, 5, 5, 10];
+        assert_eq!(coder.gaps[..17], gaps);
+        assert_eq!(coder.durations[..12], [10, 4, 1, 1, 2, 3, 5, 1, 5, 5, 5, 5]);
+        assert_eq!(coder.leads[..5], [1, 0, 10, 50, 5]);
+        let sites = site_ids(1..=17);
+        assert_eq!(through(&mut coder, &spans, &sites) & FLAG_TREE, FLAG_TREE);
+
+        // No slot below the first open span is closed over.
+        for (count, closed) in [(1, 1), (3, 3), (4, 4), (5, 5), (6, 6)] {
+            let mut spans: Vec<_> = (1..=count).map(|i| (10 * i, 3)).collect();
+            spans.push((0, 100));
+            let (starts, durations): (Vec<u64>, Vec<u64>) = spans.into_iter().unzip();
+            assert_eq!(coder.fold(&starts, &durations), (closed, 1));
+            assert_eq!(coder.children[closed], closed as u64);
+            assert_eq!(coder.fold(&[0], &[7]), (1, 0));
+            assert_eq!(coder.children[0], 0);
+        }
+    }
+
+    #[test]
+    fn spans_without_overlap_are_flat() {
+        let mut coder = BlockCoder::default();
+        let sites = site_ids([5; 700]);
+        let mut spans: Vec<_> = (0..700).map(|i| (10 + 7 * i, 7)).collect();
+        assert_eq!(through(&mut coder, &spans, &sites), 0);
+        // The first and the last overlap show, in whichever group of 256 they are.
+        for at in [1, 255, 256, 257, 512, 513, 699] {
+            let whole = spans[at];
+            spans[at] = (whole.0 - 1, 8);
+            assert_eq!(through(&mut coder, &spans, &sites), FLAG_TREE, "{at}");
+            spans[at] = whole;
+        }
+    }
+
+    #[test]
+    fn sites_are_one_packed_or_a_byte_each() {
+        let mut coder = BlockCoder::default();
+        let mode = |coder: &mut BlockCoder, sites: &[SiteId]| {
+            let spans: Vec<_> = (0..sites.len() as u64).map(|i| (10 * i, 3)).collect();
+            through(coder, &spans, sites) >> SITES_SHIFT
+        };
+        assert_eq!(mode(&mut coder, &site_ids([9; 600])), SITES_ONE);
+        for other in [0, 255, 256, 511, 512, 599] {
+            let mut sites = site_ids([9; 600]);
+            sites[other] = SiteId(8);
+            assert_ne!(mode(&mut coder, &sites), SITES_ONE, "{other}");
+        }
+        // Two in turn for as long as the sample, and then so many others.
+        for (others, expected) in [(254, SITES_BYTES), (255, SITES_PACKED)] {
+            let sites = (0..520).map(|i| i % 2).chain(1000..1000 + others);
+            assert_eq!(mode(&mut coder, &site_ids(sites)), expected);
+        }
+        let bits = [1, 2, 3, 4, 5, 256, 257, 4096].map(index_bits);
+        assert_eq!(bits, [0, 1, 2, 2, 3, 8, 9, 12]);
+    }
+
+    #[test]
+    fn indices_repeat_if_two_of_them_predict_nine_tenths_of_the_others() {
+        let repeated = |period: &[u32], count: usize| {
+            let indices: Vec<u32> = period.iter().copied().cycle().take(count).collect();
+            is_repetitive(&indices)
+        };
+        assert!(repeated(&[0, 1], 32) && !repeated(&[0, 1], 31));
+        // Two of the guesses are wrong, and three.
+        assert!(repeated(&[0, 1, 2], 40) && !repeated(&[0, 1, 2], 39));
+        assert!(repeated(&[0, 1, 2, 3], 50) && !repeated(&[0, 1, 2, 3], 49));
+        // Pairs that share their bits are different.
+        assert!(repeated(&[1, 0, 1], 40));
+        // The first 512 decide.
+        let noise = |at: u32| at.wrapping_mul(0x9e37_79b1) >> 24;
+        let until = |end: u32| {
+            let indices: Vec<u32> = (0..1000)
+                .map(|at| if at < end { at % 2 } else { noise(at) })
+                .collect();
+            is_repetitive(&indices)
+        };
+        assert!(until(512) && !until(300) && !until(0));
+    }
+
+    #[test]
+    fn a_dictionary_finds_sites_whose_slots_are_taken() {
+        // The slots of these are the first and the last.
+        let first = [0, 244_002_641, 488_005_282];
+        let last = [4_050_964_655, 3_806_962_014, 3_562_959_373];
+        let sites = site_ids(first.into_iter().chain(last).chain([first[1], last[2], 7]));
+        let mut dictionary = Dictionary::default();
+        for round in [0, 5, u32::MAX - 1, u32::MAX] {
+            dictionary.round = round;
+            for _ in 0..2 {
+                let mut indices = [99; 9];
+                dictionary.index(&sites, &mut indices);
+                assert_eq!(indices, [0, 1, 2, 3, 4, 5, 1, 5, 6]);
+                assert_eq!(dictionary.entries.len(), 7);
+                assert_eq!(dictionary.entries[..6], sites[..6]);
+                // Of those in the block before it, none is there.
+                dictionary.index(&[SiteId(7); 2], &mut indices[..2]);
+                assert_eq!(indices[..2], [0, 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_span_with_more_children_than_open_spans_is_named() {
+        let expected = "a span has 3 children, but only 2 spans are open";
+        assert_eq!(no_tree(&[0, 0, 2, 1, 0, 3]).to_string(), expected);
+        assert_eq!(no_tree(&[0, 0, 3, 9]).to_string(), expected);
+        let mut coder = BlockCoder::default();
+        coder.open.fill(5);
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, 1);
+        // Three columns of two spans, of which the second has two children, and one of a parent.
+        let mut packer = Packer::default();
+        packer.put(&mut bytes, Column::Children, &[0, 2]);
+        packer.put(&mut bytes, Column::Gaps, &[1, 2]);
+        packer.put(&mut bytes, Column::Durations, &[3]);
+        packer.put(&mut bytes, Column::Leads, &[1]);
+        put_varint(&mut bytes, 1);
+        let (mut starts, mut durations, mut sites) = (vec![], vec![], vec![]);
+        let error = coder
+            .get(
+                &mut Cursor::new(&bytes),
+                FLAG_TREE,
+                2,
+                &mut starts,
+                &mut durations,
+                &mut sites,
+            )
+            .unwrap_err();
+        let expected = "a span has 2 children, but only 1 spans are open";
+        assert_eq!(error.to_string(), expected);
     }
 }

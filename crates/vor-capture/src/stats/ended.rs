@@ -485,4 +485,97 @@ mod tests {
         );
         assert_eq!(ended.split_runs(), 0);
     }
+
+    fn children(sum: u64, children: u64, descendants: u64) -> Children<u64> {
+        Children {
+            sum,
+            children,
+            descendants,
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_as_large_as_its_time() {
+        let run = |subtrees, weight, spans| Run {
+            first_start_ticks: 10,
+            last_start_ticks: 110,
+            weight,
+            subtrees,
+            spans,
+        };
+        let split = |mut run: Run<u64>, start_ticks, limit| {
+            let share = run.split_off(start_ticks, limit);
+            (share, (run.weight, run.subtrees, run.spans, run.last_start_ticks))
+        };
+        // The last one, and half of the nine before it.
+        let ten = || run(10, 70, 20);
+        assert_eq!(split(ten(), 60, 1000), (children(35, 5, 10), (35, 5, 10, 59)));
+        assert_eq!(split(ten(), 60, 20), (children(20, 5, 10), (50, 5, 10, 59)));
+        assert_eq!(split(ten(), 110, 1000), (children(7, 1, 2), (63, 9, 18, 109)));
+        assert_eq!(split(ten(), 11, 1000), (children(63, 9, 18), (7, 1, 2, 10)));
+        assert_eq!(split(run(2, 9, 5), 105, 1000), (children(4, 1, 2), (5, 1, 3, 10)));
+    }
+
+    #[test]
+    fn folding_merges_the_older_half_two_by_two() {
+        let mut ended = EndedSpans::<u64>::default();
+        for i in 0..7 {
+            ended.end(10 + 10 * i, 1 << i);
+        }
+        let mut folds = Vec::new();
+        for _ in 0..5 {
+            let has_fewer = ended.fold();
+            folds.push((ended.span_counts().collect::<Vec<_>>(), has_fewer));
+        }
+        assert_eq!(
+            folds,
+            [
+                (vec![2, 1, 1, 1, 1, 1], true),
+                (vec![3, 2, 1, 1], true),
+                (vec![5, 1, 1], true),
+                (vec![6, 1], true),
+                (vec![6, 1], false),
+            ]
+        );
+        // All but the first two, of which the last is no run.
+        assert_eq!(ended.end(30, 1000), children(64 + (127 - 64) * 4 / 6, 5, 5));
+        assert_eq!((ended.split_runs(), &ended.met_runs), (1, &vec![30]));
+        assert_eq!(ended.end(5, 5000), children(1000 + 63 - 42, 3, 8));
+        assert_eq!((ended.split_runs(), &ended.met_runs), (1, &vec![30, 5]));
+        assert!(ended.len() == 1 && ended.runs.is_empty());
+    }
+
+    #[test]
+    fn a_span_behind_all_runs_meets_none() {
+        let mut ended = EndedSpans::<u64>::default();
+        for start_ticks in [10, 20, 30] {
+            ended.end(start_ticks, 1);
+        }
+        ended.settle(31, &[]);
+        ended.end(50, 2);
+        assert_eq!(ended.end(40, 9), children(2, 1, 1));
+        assert!(ended.met_runs.is_empty() && ended.split_runs() == 0);
+        assert_eq!(ended.spans_since(41), 2);
+        assert_eq!((ended.spans_since(31), ended.spans_since(30)), (2, 5));
+        assert_eq!(ended.end(10, 99), children(12, 4, 5));
+        assert_eq!(ended.met_runs, [10]);
+    }
+
+    #[test]
+    fn an_open_scope_separates_what_began_in_its_own_tick_from_what_began_before() {
+        for settles_each in [true, false] {
+            let mut ended = EndedSpans::<u64>::default();
+            for start_ticks in [10, 20, 30, 40] {
+                ended.end(start_ticks, start_ticks);
+                if settles_each {
+                    let open = usize::from(start_ticks >= 30);
+                    ended.settle(start_ticks + 5, &[30][..open]);
+                }
+            }
+            ended.settle(50, &[30]);
+            assert_eq!(ended.span_counts().collect::<Vec<_>>(), [2, 2]);
+            assert_eq!(ended.end(30, 100), children(70, 2, 2));
+            assert_eq!(ended.end(5, 500), children(130, 3, 5));
+        }
+    }
 }

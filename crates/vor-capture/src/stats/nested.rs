@@ -468,3 +468,145 @@ impl<W: Weight> Nested<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: SiteId = SiteId(3);
+    const OTHER: SiteId = SiteId(4);
+
+    fn nested(calls: u64, sum: u64, descendants: u64) -> Nested<u64> {
+        Nested {
+            calls,
+            sum,
+            descendants,
+        }
+    }
+
+    /// Adds a batch, and returns what is found in it.
+    fn add(spans: &mut NestedSpans<u64>, batch: &[(SiteId, u64, u64)]) -> Vec<(SiteId, Nested<u64>)> {
+        let mut found = Vec::new();
+        spans.extend(batch.iter().copied());
+        spans.find(|site, nested| found.push((site, nested)));
+        found
+    }
+
+    #[test]
+    fn the_subtree_of_a_span_is_the_first_that_ends_behind_it() {
+        let ends = [3, 5, 6, 10, 20, 21, 40, 50, 51, 52];
+        for position in 0..60 {
+            let expected = ends.iter().filter(|&&end| end <= position).count();
+            for from in 0..=expected {
+                assert_eq!(subtree_of(position, from, &ends), expected, "{position} from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn spans_of_the_batch_and_before_it_are_found_once() {
+        let mut spans = NestedSpans::default();
+        assert!(add(&mut spans, &[(SITE, 5, 0), (OTHER, 6, 0)]).is_empty());
+        // One inside the other, around the two of the first batch.
+        let batch = [(SITE, 10, 1), (SITE, 20, 0), (OTHER, 40, 1), (SITE, 100, 5)];
+        let found = add(&mut spans, &batch);
+        let expected = [nested(1, 20, 0), nested(1, 10, 1), nested(1, 5, 0)];
+        assert_eq!(found, expected.map(|nested| (SITE, nested)));
+        let found = add(&mut spans, &[(OTHER, 200, 6)]);
+        assert_eq!(found, [(OTHER, nested(1, 40, 1)), (OTHER, nested(1, 6, 0))]);
+        assert!(add(&mut spans, &[(OTHER, 300, 0), (SITE, 300, 0)]).is_empty());
+        assert_eq!(spans.estimates(), 0);
+    }
+
+    #[test]
+    fn a_span_may_have_more_descendants_than_a_number_of_the_log() {
+        let most = u64::from(MAX_DESCENDANTS);
+        for descendants in [most - 1, most, most + 1, most + 2, 1 << 40] {
+            let mut spans = NestedSpans {
+                log_begin: descendants - 1,
+                ..NestedSpans::default()
+            };
+            add(&mut spans, &[(SITE, 5, 0), (OTHER, 6, 0)]);
+            spans.track(SITE, true);
+            let (outside, inside) = (nested(1, 70, 7), nested(2, 30, 3));
+            let tracked = spans.tracked.of(SITE).as_mut().unwrap();
+            for (position, spans) in [(0, outside), (1, inside)] {
+                tracked.stack.push(Entry { position, spans });
+            }
+            spans.entries = 2;
+            // It reaches over the two of the log to the second entry, and not to the first.
+            let found = add(&mut spans, &[(SITE, 1000, descendants)]);
+            assert_eq!(found, [(SITE, nested(1, 5, 0)), (SITE, inside)], "{descendants}");
+            assert_eq!(spans.entries, 1);
+            let found = add(&mut spans, &[(SITE, 2000, descendants + 2)]);
+            let [of_log, before] = found.as_slice() else {
+                panic!("{found:?}")
+            };
+            let held = descendants.min(most);
+            assert_eq!(*of_log, (SITE, nested(1, 1000, held)));
+            assert_eq!(*before, (SITE, outside));
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_log_of_65_536_spans_gives_up_all_but_32_768() {
+        let mut spans = NestedSpans::default();
+        let mut lengths = Vec::new();
+        for _ in 0..11 {
+            add(&mut spans, &[(SITE, 1, 0); 8192]);
+            lengths.push((spans.log_begin, spans.log.len()));
+        }
+        let expected = (1..=8).map(|n| (0, 8192 * n));
+        let later = (1..=3).map(|n| (32_768, 32_768 + 8192 * n));
+        assert_eq!(lengths, expected.chain(later).collect::<Vec<_>>());
+        assert_eq!(*spans.lost_until.of(SITE), 32_768);
+        // A span around what left the log is an estimate, and its site is tracked from then on.
+        let in_log = 7 * 8192;
+        assert_eq!(add(&mut spans, &[(SITE, 9, in_log)]).len(), 57_344);
+        assert_eq!((spans.estimates(), spans.tracked_sites.len()), (0, 0));
+        let found = add(&mut spans, &[(SITE, 9, in_log + 2)]);
+        assert_eq!(found, [(SITE, nested(1, 9, in_log))]);
+        assert_eq!((spans.estimates(), &*spans.tracked_sites), (1, &[SITE][..]));
+        assert_eq!(spans.for_second_pass().tracked_sites, [SITE]);
+    }
+
+    #[test]
+    fn entries_of_one_subtree_become_one() {
+        let mut waiting = EndedSpans::<u64>::default();
+        for start_ticks in [10, 20, 30, 5, 50, 60, 45, 80, 90, 100, 110] {
+            waiting.end(start_ticks, 1);
+        }
+        assert_eq!(waiting.span_counts().collect::<Vec<_>>(), [4, 3, 1, 1, 1, 1]);
+        let mut spans = NestedSpans::default();
+        let positions = [(SITE, &[0, 1, 4, 5, 7][..]), (OTHER, &[2, 6])];
+        for (site, positions) in positions {
+            spans.track(site, true);
+            let stack = positions.iter().map(|&position| Entry {
+                position,
+                spans: nested(1, 1 << position, position),
+            });
+            spans.tracked.of(site).as_mut().unwrap().stack = stack.collect();
+        }
+        spans.merge(&mut waiting);
+        let of = |spans: &mut NestedSpans<u64>, site| {
+            let stack = spans.tracked.of(site).as_ref().unwrap().stack.iter();
+            stack.map(|entry| (entry.position, entry.spans)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(&mut spans, SITE),
+            [(0, nested(2, 3, 1)), (4, nested(2, 48, 9)), (7, nested(1, 128, 7))]
+        );
+        assert_eq!(
+            of(&mut spans, OTHER),
+            [(2, nested(1, 4, 2)), (6, nested(1, 64, 6))]
+        );
+        assert_eq!((spans.entries, spans.merge_at), (5, MERGE_AT));
+        spans.entries = MERGE_AT - 1;
+        spans.bound(&mut waiting);
+        assert_eq!(spans.entries, MERGE_AT - 1, "fewer are left alone");
+        spans.entries = MERGE_AT;
+        spans.bound(&mut waiting);
+        assert_eq!(spans.entries, 5);
+    }
+}

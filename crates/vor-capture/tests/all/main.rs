@@ -32,6 +32,7 @@ mod sealed_records;
 mod stats_frames;
 mod stats_recursion;
 mod stats_scopes;
+mod stats_sums;
 mod timeline;
 mod tree_builder;
 mod v2_captures;

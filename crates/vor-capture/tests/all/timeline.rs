@@ -105,3 +105,65 @@ fn a_thinned_timeline_is_continuous_and_keeps_its_newer_half() {
     empty.thin();
     assert!(empty.syncs().is_empty());
 }
+
+#[test]
+fn a_point_must_be_later_than_the_last_one() {
+    let mut timeline = Timeline::default();
+    for (ticks, is_added) in [(10, true), (9, false), (10, false), (11, true), (0, false)] {
+        assert_eq!(timeline.push(sync(ticks, 5, ONE)), is_added, "{ticks}");
+    }
+    let ticks: Vec<_> = timeline.syncs().iter().map(|sync| sync.ticks).collect();
+    assert_eq!(ticks, [10, 11]);
+}
+
+#[test]
+fn every_other_point_of_the_older_half_but_the_first_is_removed() {
+    for (count, kept) in [
+        (0, &[][..]),
+        (1, &[0]),
+        (2, &[0, 1]),
+        (3, &[0, 1, 2]),
+        (4, &[0, 2, 3]),
+        (5, &[0, 2, 3, 4]),
+        (6, &[0, 2, 3, 4, 5]),
+        (7, &[0, 2, 3, 4, 5, 6]),
+        (8, &[0, 2, 4, 5, 6, 7]),
+        (9, &[0, 2, 4, 5, 6, 7, 8]),
+    ] {
+        let mut timeline = Timeline::default();
+        for i in 0..count {
+            // A tick takes longer from point to point.
+            let (ticks, square) = (100 * i, (i * i).cast_signed());
+            assert!(timeline.push(sync(ticks, 1000 * square, 7)));
+        }
+        timeline.thin();
+        let syncs = timeline.syncs();
+        let ticks: Vec<_> = syncs.iter().map(|sync| sync.ticks / 100).collect();
+        assert_eq!(ticks, kept, "{count}");
+        // Those at which one was removed lead to the next, and so do the others of the half.
+        let old = (count / 2).div_ceil(2) as usize;
+        for (at, pair) in syncs.array_windows::<2>().enumerate() {
+            let [one, next] = pair;
+            let expected = if at < old {
+                let ns = (next.unix_ns - one.unix_ns).cast_unsigned();
+                (ns << RATE_BITS) / (next.ticks - one.ticks)
+            } else {
+                7
+            };
+            assert_eq!(one.rate, expected, "{count}, {at}");
+        }
+        assert!(syncs.last().is_none_or(|last| last.rate == 7));
+    }
+}
+
+#[test]
+fn a_duration_is_the_difference_of_its_ends_and_not_below_0() {
+    let mut timeline = Timeline::default();
+    for (ticks, unix_ns) in [(100, 5000), (200, 4000), (300, i64::MIN), (400, i64::MAX)] {
+        assert!(timeline.push(sync(ticks, unix_ns, 3 * ONE)));
+    }
+    assert_eq!(timeline.duration_ns(110, 50), 150);
+    assert_eq!(timeline.duration_ns(150, 100), 0);
+    assert_eq!(timeline.duration_ns(300, 100), u64::MAX);
+    assert_eq!(timeline.duration_ns(u64::MAX - 1, 5), 0);
+}
