@@ -318,3 +318,160 @@ pub(super) fn snapshot(record: FrameRecord, catalog: &Arc<Catalog>) -> FrameSnap
         threads: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::batch::{AsyncSpan, FlowPoint, TaskEvent};
+    use crate::model::catalog::SiteId;
+
+    /// A batch of so many spans, one after the other.
+    fn batch(spans: u64) -> ThreadBatch {
+        ThreadBatch {
+            start_ticks: (0..spans).map(|i| 10 * i).collect(),
+            duration_ticks: vec![3; spans as usize],
+            sites: vec![SiteId(1); spans as usize],
+            ..ThreadBatch::default()
+        }
+    }
+
+    fn take(assembler: &mut Assembler, seq: u64, record: Record) -> Option<Recovered> {
+        let entry = Entry {
+            offset: 0,
+            seq,
+            is_repeated: false,
+            record: Some(record),
+        };
+        assembler.take(entry, &Arc::default())
+    }
+
+    /// Adds a batch of so many spans for each number of a record.
+    fn add(assembler: &mut Assembler, spans: u64, seqs: impl IntoIterator<Item = u64>) {
+        for seq in seqs {
+            let found = take(assembler, seq, Record::Batch(vec![batch(spans)]));
+            assert!(found.is_none());
+        }
+    }
+
+    /// Ends frame 7. Returns the number of its spans that are held, and of its lost records.
+    fn end(assembler: &mut Assembler, first_seq: u32, seq: u64, span_count: u64) -> (u64, u64) {
+        let record = FrameRecord {
+            index: 7,
+            first_seq,
+            span_count,
+            ..FrameRecord::default()
+        };
+        let recovered = take(assembler, seq, Record::Frame(record)).unwrap();
+        assert_eq!(recovered.frame.span_count, span_count);
+        (recovered.held_spans(), recovered.lost_records)
+    }
+
+    #[test]
+    fn a_frame_without_one_of_its_records_is_incomplete() {
+        let mut assembler = Assembler::new(100);
+        add(&mut assembler, 3, [0, 1]);
+        assert_eq!(end(&mut assembler, 0, 2, 6), (6, 0));
+        // The first record, or one in the middle, or the last.
+        add(&mut assembler, 3, [4, 5]);
+        assert_eq!(end(&mut assembler, 3, 6, 9), (6, 1));
+        add(&mut assembler, 3, [7, 9]);
+        assert_eq!(end(&mut assembler, 7, 10, 9), (6, 1));
+        add(&mut assembler, 3, [11]);
+        assert_eq!(end(&mut assembler, 11, 14, 9), (3, 2));
+        // All of them are there, and do not add up.
+        add(&mut assembler, 3, [15]);
+        assert_eq!(end(&mut assembler, 15, 16, 4), (3, 1));
+        add(&mut assembler, 3, [17]);
+        assert_eq!(end(&mut assembler, 17, 18, 3), (3, 0));
+        // In any order, also where one comes twice.
+        add(&mut assembler, 3, [20, 19, 21, 20]);
+        assert_eq!(end(&mut assembler, 19, 22, 9), (9, 0));
+        // A frame that begins after it ends has nothing.
+        add(&mut assembler, 3, [23]);
+        assert_eq!(end(&mut assembler, 30, 24, 0), (0, 0));
+    }
+
+    #[test]
+    fn spans_before_the_first_record_of_a_frame_belong_to_a_lost_one() {
+        for (first_seq, expected) in [(0, (6, 0)), (1, (0, 1)), (2, (0, 0))] {
+            let mut assembler = Assembler::new(100);
+            add(&mut assembler, 3, [0, 1]);
+            let spans = expected.0 + 3 * expected.1;
+            assert_eq!(end(&mut assembler, first_seq, 2, spans), expected, "{first_seq}");
+        }
+        // A record that is behind a batch belongs before it.
+        let mut assembler = Assembler::new(100);
+        add(&mut assembler, 3, [0, 1, 2]);
+        assert_eq!(end(&mut assembler, 0, 2, 6), (0, 2));
+    }
+
+    #[test]
+    fn the_loss_of_a_frame_has_its_numbers() {
+        let mut assembler = Assembler::new(100);
+        add(&mut assembler, 3, [0]);
+        let record = FrameRecord {
+            index: 7,
+            span_count: 8,
+            ..FrameRecord::default()
+        };
+        let recovered = take(&mut assembler, 3, Record::Frame(record)).unwrap();
+        let loss = recovered.loss().unwrap();
+        let expected = "frame 7 is incomplete: it has 3 of its 8 spans; 2 of its records are missing";
+        assert_eq!((loss.offset, loss.bytes, &*loss.reason), (0, 0, expected));
+        assert!(!recovered.has_all_spans());
+        assert!(Recovered::whole(recovered.frame).loss().is_none());
+    }
+
+    #[test]
+    fn batches_that_wait_take_bounded_memory() {
+        // With the 16 of each batch, as many spans as 61 700 batches with one each.
+        let max_spans = 17 * 61_700;
+        assert!(max_spans > DEFAULT_MAX_SPANS);
+        let most = MAX_WAITING as u64;
+        for (count, lost) in [(most, 0), (most + 1, 1), (most + 5, 5)] {
+            let mut assembler = Assembler::new(max_spans);
+            // The first record is missing, so all others wait.
+            assembler.begin(Some(0));
+            add(&mut assembler, 1, 1..=count);
+            assert_eq!(assembler.waiting_spans, MAX_WAITING);
+            let found = end(&mut assembler, 1, count + 1, count);
+            // The newest are only counted.
+            assert_eq!(found, (61_701 - lost, lost), "{count}");
+            assert_eq!((assembler.waiting_spans, assembler.waiting.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn batches_are_collected_up_to_the_limit_of_spans() {
+        let with_others = || ThreadBatch {
+            async_spans: vec![AsyncSpan::default()],
+            task_events: vec![TaskEvent::default(); 2],
+            flows: vec![FlowPoint::default(); 3],
+            ..batch(1)
+        };
+        for (last, is_collected) in [(3, true), (4, false)] {
+            let mut assembler = Assembler::new(10);
+            assembler.set_collecting(true);
+            for (seq, batch) in (0..).zip([with_others(), batch(last)]) {
+                take(&mut assembler, seq, Record::Batch(vec![batch]));
+            }
+            // Once there are too many, those that follow are not collected either.
+            add(&mut assembler, 0, [2]);
+            let (held, lost) = end(&mut assembler, 0, 3, last + 1);
+            let collected = assembler.take_collected();
+            let expected = if is_collected { (0, 3) } else { (last + 1, 0) };
+            assert_eq!((held, collected.len()), expected);
+            assert_eq!(lost, 0);
+            // The next frame begins anew, and one that is not whole has trees.
+            add(&mut assembler, 10, [4]);
+            assert_eq!(end(&mut assembler, 4, 5, 10), (0, 0));
+            assert_eq!(assembler.take_collected().len(), 1);
+            add(&mut assembler, 4, [6]);
+            assert_eq!(end(&mut assembler, 6, 8, 9), (4, 1));
+            assert!(assembler.take_collected().is_empty());
+            add(&mut assembler, 4, [9]);
+            assembler.set_collecting(false);
+            assert_eq!(end(&mut assembler, 9, 10, 4), (4, 0));
+        }
+    }
+}
