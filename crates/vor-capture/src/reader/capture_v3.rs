@@ -322,16 +322,14 @@ impl CaptureV3 {
         Ok((offset == index_offset).then_some((index, places)))
     }
 
-    /// Reads the record at a place, if there is one; its contents are absent for an unknown kind.
+    /// Reads the record at a place before the end record, if there is one; its contents are absent
+    /// for an unknown kind.
     fn read_record(
         &mut self,
         decoder: &mut PayloadDecoder,
         offset: u64,
     ) -> Result<Option<(RecordHead, Option<Record>)>, Error> {
         let left = self.info.file_bytes.saturating_sub(offset);
-        if left < RECORD_HEAD_BYTES as u64 {
-            return Ok(None);
-        }
         let mut bytes = vec![0; RECORD_HEAD_BYTES];
         self.source.read_at(offset, &mut bytes)?;
         let header = self.records.decoder().header();

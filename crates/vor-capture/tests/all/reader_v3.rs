@@ -320,3 +320,69 @@ fn frames_are_whole_where_sequence_numbers_wrap() {
         }
     }
 }
+
+#[test]
+fn the_head_of_an_index_that_reaches_beyond_the_file_is_none() {
+    let made = make(5, 20, 6, true);
+    let (header, _) = Header::decode(&made.bytes).unwrap().unwrap();
+    let [.., index, end, _] = made.records.as_slice() else {
+        panic!("{:?}", made.records)
+    };
+    let head = RecordHead::parse(&header, &made.bytes[*index..]).unwrap();
+    for payload_bytes in [1000, 100_000] {
+        let payload = vec![0; payload_bytes];
+        let sealed = seal(header.file_id, head.seq, head.kind, 0, &payload);
+        let bytes = [&made.bytes[..*index], &sealed[..40], &made.bytes[*end..]].concat();
+        let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+        let info = capture.info();
+        assert_eq!((info.indexed, info.frames), (false, 20));
+        for i in [19, 0, 7] {
+            assert_same(&capture.frame(i).unwrap(), &made.frames[i as usize]);
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_is_late_counts_once() {
+    let mut encoder = Encoder::new(Header {
+        file_id: 99,
+        ..Header::default()
+    });
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    let mut offsets = vec![bytes.len()];
+    let batch = |spans: usize| {
+        filled!(SpanBatch {
+            catalog: Arc::default(),
+            threads: vec![filled!(ThreadBatch {
+                start_ticks: vec![10; spans],
+                duration_ticks: vec![5; spans],
+                sites: vec![SiteId(1); spans],
+                dropped_spans: 100
+            })],
+        })
+    };
+    let frame = filled!(FrameSnapshot {
+        span_count: 2 + 3,
+        dropped_spans: 200
+    });
+    let (first, second, third) = (batch(2), batch(3), batch(7));
+    for record in [
+        RecordRef::Batch(&first),
+        RecordRef::Batch(&second),
+        RecordRef::Frame(&frame),
+        RecordRef::Batch(&third),
+    ] {
+        encoder.encode(record, &mut bytes);
+        offsets.push(bytes.len());
+    }
+    for (order, missing) in [([0, 1, 2, 3], 0), ([0, 2, 1, 3], 1), ([0, 2, 3, 1], 1), ([0, 2, 3, 3], 1)] {
+        let records = order.map(|record| &bytes[offsets[record]..offsets[record + 1]]);
+        let file = [&bytes[..offsets[0]], &records.concat()].concat();
+        let mut capture = Capture::new(Cursor::new(file)).unwrap();
+        let info = capture.info();
+        assert_eq!((info.frames, info.spans), (1, 2 + 3 + 7), "{order:?}");
+        assert_eq!(info.dropped_spans, 200 + 100, "{order:?}");
+        assert_eq!(capture.recovered(0).unwrap().lost_records, missing);
+    }
+}
