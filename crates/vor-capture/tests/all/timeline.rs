@@ -119,7 +119,7 @@ fn a_point_must_be_later_than_the_last_one() {
 #[test]
 fn every_other_point_of_the_older_half_but_the_first_is_removed() {
     for (count, kept) in [
-        (0, &[][..]),
+        (0_u64, &[][..]),
         (1, &[0]),
         (2, &[0, 1]),
         (3, &[0, 1, 2]),

@@ -432,9 +432,9 @@ fn a_search_unpacks_64_mib_and_16_bytes_for_each_place() {
         [&sizes[..], &[0x10, 0, 0xff, 0xff]].concat()
     };
     let cost = |raw: u32| u64::from(raw) + u64::from(block_bytes) + 4;
-    let whole = record(&frame(&[], &[], &[9; 30]));
-    // Its sizes: 37 bytes in a block of 39, after the raw size.
-    let whole_cost = 37 + (4 + 39);
+    let whole = record(&frame(&[], &[], &[9; 300]));
+    // Its sizes: 307 bytes in a block of 310, after the raw size.
+    let whole_cost = 307 + (4 + 310);
     let heads_begin = 4;
     let whole_at = heads_begin + 3 * looks(1).len() as u64;
     // The places behind the first one, up to that of the record.
