@@ -123,7 +123,12 @@ mod linux {
             // The 22nd field, in hundredths of a second.
             let stat = fs::read_to_string("/proc/self/stat").unwrap();
             let after_name = stat.rsplit(')').next().unwrap();
-            let start: i64 = after_name.split_whitespace().nth(19).unwrap().parse().unwrap();
+            let start: i64 = after_name
+                .split_whitespace()
+                .nth(19)
+                .unwrap()
+                .parse()
+                .unwrap();
             assert!(start > 0);
             assert_eq!(start_ns(std::process::id()), Some(start * 10_000_000));
             assert_eq!(start_ns(0), None);
@@ -196,7 +201,10 @@ mod tests {
         let state = |path, pid, host: &str, boot_id: &str, recorded_ns: Option<i64>| {
             let clocks = recorded_ns.map(|boottime_ns| filled!(ClockSnapshot { boottime_ns }));
             let catalog = filled!(Catalog {
-                process: Arc::new(filled!(ProcessInfo { pid, name: "app".into() })),
+                process: Arc::new(filled!(ProcessInfo {
+                    pid,
+                    name: "app".into()
+                })),
                 machine: Arc::new(filled!(MachineInfo {
                     host: host.into(),
                     boot_id: boot_id.into(),

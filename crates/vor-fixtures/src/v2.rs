@@ -163,7 +163,13 @@ pub fn streams(threads: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Returns an entry of a scope table.
-pub fn entry(id: Option<u64>, name: Option<&str>, function: &str, file: &str, line: u64) -> Vec<u8> {
+pub fn entry(
+    id: Option<u64>,
+    name: Option<&str>,
+    function: &str,
+    file: &str,
+    line: u64,
+) -> Vec<u8> {
     [
         option(id.map(varint)),
         option(name.map(|name| blob(name.as_bytes()))),

@@ -176,7 +176,10 @@ mod tests {
         assert_eq!(cleaned(address), "error for url (https://a.example/b more");
         // Only addresses have queries.
         assert_eq!(cleaned("why?because  <b>no</b>"), "why?because");
-        assert_eq!(cleaned("refused: <Code>NoSuchKey</Code>"), "refused: NoSuchKey");
+        assert_eq!(
+            cleaned("refused: <Code>NoSuchKey</Code>"),
+            "refused: NoSuchKey"
+        );
         assert_eq!(cleaned("<a/><Code>SlowDown</Code><b/>"), "SlowDown");
         assert_eq!(cleaned(&"x".repeat(1000)).len(), MAX_REASON_CHARS);
     }

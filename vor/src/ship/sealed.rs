@@ -174,7 +174,10 @@ mod tests {
                 boot_id: "an earlier one".into(),
             }));
             let known = vor_fixtures::even::catalog();
-            let catalog = filled!(Catalog { machine, ..(*known).clone() });
+            let catalog = filled!(Catalog {
+                machine,
+                ..(*known).clone()
+            });
             let (mut encoder, mut bytes) = vor_fixtures::even::begin(&catalog);
             let process = filled!(ProcessInfo { pid: 7 });
             encoder.encode(RecordRef::Process(&process), &mut bytes);

@@ -243,11 +243,7 @@ fn an_unwritable_file_is_one_line_and_the_benchmark_goes_on() {
             "file/profile",
             "; the benchmark no folder is not recorded",
         ),
-        (
-            "cannot write",
-            "a/run.vor",
-            ", of the benchmark no capture",
-        ),
+        ("cannot write", "a/run.vor", ", of the benchmark no capture"),
         (
             "cannot write",
             "b/flamegraph.svg",
@@ -319,9 +315,9 @@ fn dropped_spans_are_reported() {
     };
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
-        lines[0].starts_with(
-            "vor: the benchmark fast opens scopes faster than they can be recorded: "
-        ) && lines[0].ends_with(" dropped"),
+        lines[0]
+            .starts_with("vor: the benchmark fast opens scopes faster than they can be recorded: ")
+            && lines[0].ends_with(" dropped"),
         "{lines:?}"
     );
 }

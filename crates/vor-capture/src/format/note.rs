@@ -101,12 +101,23 @@ mod tests {
         let mut notes = NoteWriter::default();
         let buffers = |notes: &NoteWriter| {
             let (payload, record) = (&notes.payload, &notes.record);
-            (payload.as_ptr(), record.as_ptr(), payload.capacity(), record.capacity())
+            (
+                payload.as_ptr(),
+                record.as_ptr(),
+                payload.capacity(),
+                record.capacity(),
+            )
         };
         let before = buffers(&notes);
         // As large as the texts, their lengths, and the head of a record.
-        assert!(before.2 >= MAX_NOTE_TEXT_BYTES + 8192 && before.2 < 1 << 16, "{before:?}");
-        assert!(before.3 >= before.2 + RECORD_HEAD_BYTES && before.3 < 1 << 16, "{before:?}");
+        assert!(
+            before.2 >= MAX_NOTE_TEXT_BYTES + 8192 && before.2 < 1 << 16,
+            "{before:?}"
+        );
+        assert!(
+            before.3 >= before.2 + RECORD_HEAD_BYTES && before.3 < 1 << 16,
+            "{before:?}"
+        );
         let text = |bytes: usize| "x".repeat(bytes);
         let largest = SiteInfo {
             name: text(MAX_NOTE_TEXT_BYTES - 200 * 15).into(),
@@ -114,12 +125,20 @@ mod tests {
             line: u32::MAX,
             ..SiteInfo::default()
         };
-        assert!(notes.site((1, u32::MAX), SiteId(u32::MAX), &largest).is_some());
+        assert!(
+            notes
+                .site((1, u32::MAX), SiteId(u32::MAX), &largest)
+                .is_some()
+        );
         let largest = ThreadInfo {
             os_id: u64::MAX,
             name: text(MAX_NOTE_TEXT_BYTES),
         };
-        assert!(notes.thread((1, u32::MAX), ThreadId(u32::MAX), &largest).is_some());
+        assert!(
+            notes
+                .thread((1, u32::MAX), ThreadId(u32::MAX), &largest)
+                .is_some()
+        );
         // Numbers of five bytes and ten.
         let open = [(SiteId(u32::MAX), u64::MAX / 2); 1600];
         notes.open_scopes((1, u32::MAX), 0, ThreadId(u32::MAX), &open);

@@ -683,7 +683,10 @@ mod tests {
             let values: &[u64; GROUP] = values.as_slice().try_into().unwrap();
             let mut low = [7; GROUP];
             let shape = kept.fit(values, &mut low)?;
-            assert_eq!((shape.base, shape.width), (kept.shape.base, kept.shape.width));
+            assert_eq!(
+                (shape.base, shape.width),
+                (kept.shape.base, kept.shape.width)
+            );
             let above = values.map(|value| (value - shape.base) as u32);
             assert_eq!(low, above);
             Some(shape.has_exceptions)

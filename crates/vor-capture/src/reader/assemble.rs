@@ -397,7 +397,11 @@ mod tests {
             let mut assembler = Assembler::new(100);
             add(&mut assembler, 3, [0, 1]);
             let spans = expected.0 + 3 * expected.1;
-            assert_eq!(end(&mut assembler, first_seq, 2, spans), expected, "{first_seq}");
+            assert_eq!(
+                end(&mut assembler, first_seq, 2, spans),
+                expected,
+                "{first_seq}"
+            );
         }
         // A record that is behind a batch belongs before it.
         let mut assembler = Assembler::new(100);
@@ -416,7 +420,8 @@ mod tests {
         };
         let recovered = take(&mut assembler, 3, Record::Frame(record)).unwrap();
         let loss = recovered.loss().unwrap();
-        let expected = "frame 7 is incomplete: it has 3 of its 8 spans; 2 of its records are missing";
+        let expected =
+            "frame 7 is incomplete: it has 3 of its 8 spans; 2 of its records are missing";
         assert_eq!((loss.offset, loss.bytes, &*loss.reason), (0, 0, expected));
         assert!(!recovered.has_all_spans());
         assert!(Recovered::whole(recovered.frame).loss().is_none());

@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn places_ascend_within_the_records_up_to_the_last_frame() {
-        let valid = |count, seeks: &[Seek]| Places::new(count, seeks.to_vec(), &(50..100)).is_some();
+        let valid =
+            |count, seeks: &[Seek]| Places::new(count, seeks.to_vec(), &(50..100)).is_some();
         let last = seek(2, 7, 99, 9);
         assert!(valid(0, &[]) && !valid(1, &[]));
         assert!(valid(1, &[seek(0, 5, 50, 1)]) && !valid(2, &[seek(0, 5, 50, 1)]));
@@ -186,7 +187,10 @@ mod tests {
         // Numbers are as far apart as the frames at least.
         assert!(valid(3, &[seek(0, 5, 50, 1), last]) && valid(3, &[seek(0, 2, 50, 1), last]));
         assert!(!valid(3, &[seek(0, 6, 50, 1), last]) && !valid(3, &[seek(0, 8, 50, 1), last]));
-        assert!(!valid(0, &[seek(0, 0, 50, 1), seek(u64::MAX, u64::MAX, 60, 2)]));
+        assert!(!valid(
+            0,
+            &[seek(0, 0, 50, 1), seek(u64::MAX, u64::MAX, 60, 2)]
+        ));
     }
 
     #[test]
@@ -276,7 +280,10 @@ mod tests {
         let stretches: Vec<_> = stretches
             .map(|stretch| (stretch.ordinal, stretch.at, stretch.len))
             .collect();
-        assert_eq!(stretches, [(0, 0, 2), (2, 5, 1), (3, 2, 3), (6, 6, 2), (9, 9, 1)]);
+        assert_eq!(
+            stretches,
+            [(0, 0, 2), (2, 5, 1), (3, 2, 3), (6, 6, 2), (9, 9, 1)]
+        );
     }
 
     #[test]

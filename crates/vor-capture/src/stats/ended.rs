@@ -505,15 +505,27 @@ mod tests {
         };
         let split = |mut run: Run<u64>, start_ticks, limit| {
             let share = run.split_off(start_ticks, limit);
-            (share, (run.weight, run.subtrees, run.spans, run.last_start_ticks))
+            (
+                share,
+                (run.weight, run.subtrees, run.spans, run.last_start_ticks),
+            )
         };
         // The last one, and half of the nine before it.
         let ten = || run(10, 70, 20);
-        assert_eq!(split(ten(), 60, 1000), (children(35, 5, 10), (35, 5, 10, 59)));
+        assert_eq!(
+            split(ten(), 60, 1000),
+            (children(35, 5, 10), (35, 5, 10, 59))
+        );
         assert_eq!(split(ten(), 60, 20), (children(20, 5, 10), (50, 5, 10, 59)));
-        assert_eq!(split(ten(), 110, 1000), (children(7, 1, 2), (63, 9, 18, 109)));
+        assert_eq!(
+            split(ten(), 110, 1000),
+            (children(7, 1, 2), (63, 9, 18, 109))
+        );
         assert_eq!(split(ten(), 11, 1000), (children(63, 9, 18), (7, 1, 2, 10)));
-        assert_eq!(split(run(2, 9, 5), 105, 1000), (children(4, 1, 2), (5, 1, 3, 10)));
+        assert_eq!(
+            split(run(2, 9, 5), 105, 1000),
+            (children(4, 1, 2), (5, 1, 3, 10))
+        );
     }
 
     #[test]

@@ -485,7 +485,10 @@ mod tests {
     }
 
     /// Adds a batch, and returns what is found in it.
-    fn add(spans: &mut NestedSpans<u64>, batch: &[(SiteId, u64, u64)]) -> Vec<(SiteId, Nested<u64>)> {
+    fn add(
+        spans: &mut NestedSpans<u64>,
+        batch: &[(SiteId, u64, u64)],
+    ) -> Vec<(SiteId, Nested<u64>)> {
         let mut found = Vec::new();
         spans.extend(batch.iter().copied());
         spans.find(|site, nested| found.push((site, nested)));
@@ -498,7 +501,11 @@ mod tests {
         for position in 0..60 {
             let expected = ends.iter().filter(|&&end| end <= position).count();
             for from in 0..=expected {
-                assert_eq!(subtree_of(position, from, &ends), expected, "{position} from {from}");
+                assert_eq!(
+                    subtree_of(position, from, &ends),
+                    expected,
+                    "{position} from {from}"
+                );
             }
         }
     }
@@ -536,7 +543,11 @@ mod tests {
             spans.entries = 2;
             // It reaches over the two of the log to the second entry, and not to the first.
             let found = add(&mut spans, &[(SITE, 1000, descendants)]);
-            assert_eq!(found, [(SITE, nested(1, 5, 0)), (SITE, inside)], "{descendants}");
+            assert_eq!(
+                found,
+                [(SITE, nested(1, 5, 0)), (SITE, inside)],
+                "{descendants}"
+            );
             assert_eq!(spans.entries, 1);
             let found = add(&mut spans, &[(SITE, 2000, descendants + 2)]);
             let [of_log, before] = found.as_slice() else {
@@ -577,7 +588,10 @@ mod tests {
         for start_ticks in [10, 20, 30, 5, 50, 60, 45, 80, 90, 100, 110] {
             waiting.end(start_ticks, 1);
         }
-        assert_eq!(waiting.span_counts().collect::<Vec<_>>(), [4, 3, 1, 1, 1, 1]);
+        assert_eq!(
+            waiting.span_counts().collect::<Vec<_>>(),
+            [4, 3, 1, 1, 1, 1]
+        );
         let mut spans = NestedSpans::default();
         let positions = [(SITE, &[0, 1, 4, 5, 7][..]), (OTHER, &[2, 6])];
         for (site, positions) in positions {
@@ -591,11 +605,17 @@ mod tests {
         spans.merge(&mut waiting);
         let of = |spans: &mut NestedSpans<u64>, site| {
             let stack = spans.tracked.of(site).as_ref().unwrap().stack.iter();
-            stack.map(|entry| (entry.position, entry.spans)).collect::<Vec<_>>()
+            stack
+                .map(|entry| (entry.position, entry.spans))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             of(&mut spans, SITE),
-            [(0, nested(2, 3, 1)), (4, nested(2, 48, 9)), (7, nested(1, 128, 7))]
+            [
+                (0, nested(2, 3, 1)),
+                (4, nested(2, 48, 9)),
+                (7, nested(1, 128, 7))
+            ]
         );
         assert_eq!(
             of(&mut spans, OTHER),

@@ -376,7 +376,12 @@ fn a_batch_that_is_late_counts_once() {
         encoder.encode(record, &mut bytes);
         offsets.push(bytes.len());
     }
-    for (order, missing) in [([0, 1, 2, 3], 0), ([0, 2, 1, 3], 1), ([0, 2, 3, 1], 1), ([0, 2, 3, 3], 1)] {
+    for (order, missing) in [
+        ([0, 1, 2, 3], 0),
+        ([0, 2, 1, 3], 1),
+        ([0, 2, 3, 1], 1),
+        ([0, 2, 3, 3], 1),
+    ] {
         let records = order.map(|record| &bytes[offsets[record]..offsets[record + 1]]);
         let file = [&bytes[..offsets[0]], &records.concat()].concat();
         let mut capture = Capture::new(Cursor::new(file)).unwrap();

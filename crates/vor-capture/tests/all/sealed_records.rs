@@ -425,13 +425,19 @@ fn places_that_contradict_the_file_are_not_used() {
     let file = sound.bytes();
     let decoded = decoded::decode(&file, file.len()).unwrap();
     let of = |is_it: fn(&Record) -> bool| {
-        let found = decoded.records.iter().rev().find(|found| found.record.as_ref().is_some_and(is_it));
+        let found = decoded
+            .records
+            .iter()
+            .rev()
+            .find(|found| found.record.as_ref().is_some_and(is_it));
         found.unwrap().bytes.start as u64
     };
     let frame = of(|record| matches!(record, Record::Frame(frame) if frame.frame_set == 0));
     let end = of(|record| matches!(record, Record::Index(_)));
     assert!(!is_used(&|index| index.tables_offset = frame));
-    assert!(!is_used(&|index| index.tables_offset = index.tables_offset.midpoint(end)));
+    assert!(!is_used(
+        &|index| index.tables_offset = index.tables_offset.midpoint(end)
+    ));
     assert!(!is_used(&|index| index.tables_offset = end + 1));
     // Without tables there are no names.
     assert!(is_used(&|index| index.tables_offset = end));

@@ -92,8 +92,14 @@ fn measures_are_summed_with_and_without_the_spans_inside() {
     let inner = filled!(Measured { off_cpu_ns: 3 });
     let rows = stats.scope_stats(&catalog);
     assert_eq!(
-        rows.iter().map(|row| (row.measured, row.self_measured)).collect::<Vec<_>>(),
-        [(outer, own), (inner, inner), (Measured::default(), Measured::default())]
+        rows.iter()
+            .map(|row| (row.measured, row.self_measured))
+            .collect::<Vec<_>>(),
+        [
+            (outer, own),
+            (inner, inner),
+            (Measured::default(), Measured::default())
+        ]
     );
     // A scope of site 1 was open for 90 ns and for 10, of which 20 are those of three inside.
     assert_eq!((rows[0].total_ns, rows[0].self_ns), (100, 85));
@@ -123,11 +129,20 @@ fn measures_are_summed_with_and_without_the_spans_inside() {
         free_bytes: 1
     });
     let row = &merged.scope_stats(&catalog)[0];
-    assert_eq!((row.measured, row.self_measured), (outer.plus(one), own.plus(one)));
-    assert_eq!((row.count, row.total_ns, row.min_ns, row.max_ns), (4, 120, 5, 90));
+    assert_eq!(
+        (row.measured, row.self_measured),
+        (outer.plus(one), own.plus(one))
+    );
+    assert_eq!(
+        (row.count, row.total_ns, row.min_ns, row.max_ns),
+        (4, 120, 5, 90)
+    );
     merged.restart();
     assert_eq!(merged.self_measured(|_| true), None);
-    assert_eq!((merged.span_count(), merged.scope_stats(&catalog)), (0, Vec::new()));
+    assert_eq!(
+        (merged.span_count(), merged.scope_stats(&catalog)),
+        (0, Vec::new())
+    );
 }
 
 /// Adds more spans than are held one by one, and one that begins among them.
@@ -188,7 +203,11 @@ fn timeline(syncs: &[(u64, i64, u64)]) -> Timeline {
 fn timelines() -> Vec<Timeline> {
     vec![
         Timeline::default(),
-        timeline(&[(1000, 5000, 2 * ONE), (2000, 7100, ONE), (2001, 7000, ONE / 3)]),
+        timeline(&[
+            (1000, 5000, 2 * ONE),
+            (2000, 7100, ONE),
+            (2001, 7000, ONE / 3),
+        ]),
         timeline(&[(1000, i64::MAX - 500, ONE)]),
         timeline(&[(1000, i64::MAX - 500, 3 * ONE + 7), (1100, -3, ONE)]),
         timeline(&[(1000, i64::MIN, 1), (2000, i64::MIN + 3, u64::MAX)]),
@@ -198,8 +217,30 @@ fn timelines() -> Vec<Timeline> {
 }
 
 const TICKS: [u64; 24] = [
-    0, 1, 2, 500, 998, 999, 1000, 1001, 1002, 1099, 1100, 1101, 1165, 1166, 1167, 1499, 1500, 1501,
-    1999, 2000, 2001, 2002, 3000, 1 << 40,
+    0,
+    1,
+    2,
+    500,
+    998,
+    999,
+    1000,
+    1001,
+    1002,
+    1099,
+    1100,
+    1101,
+    1165,
+    1166,
+    1167,
+    1499,
+    1500,
+    1501,
+    1999,
+    2000,
+    2001,
+    2002,
+    3000,
+    1 << 40,
 ];
 
 #[test]
@@ -209,8 +250,15 @@ fn durations_are_differences_of_the_timeline_in_any_order() {
         let mut spans = Vec::new();
         for start in TICKS {
             for end in TICKS.into_iter().filter(|&end| end >= start) {
-                let expected = (timeline.unix_ns(start), timeline.duration_ns(start, end - start));
-                assert_eq!(mapper.place(start, end - start), expected, "{start} to {end}");
+                let expected = (
+                    timeline.unix_ns(start),
+                    timeline.duration_ns(start, end - start),
+                );
+                assert_eq!(
+                    mapper.place(start, end - start),
+                    expected,
+                    "{start} to {end}"
+                );
                 spans.push((start, end - start));
             }
         }
@@ -218,8 +266,15 @@ fn durations_are_differences_of_the_timeline_in_any_order() {
         for first in &spans {
             for span in spans.iter().step_by(7) {
                 let _ = mapper.place(first.0, first.1);
-                let expected = (timeline.unix_ns(span.0), timeline.duration_ns(span.0, span.1));
-                assert_eq!(mapper.place(span.0, span.1), expected, "{first:?}, {span:?}");
+                let expected = (
+                    timeline.unix_ns(span.0),
+                    timeline.duration_ns(span.0, span.1),
+                );
+                assert_eq!(
+                    mapper.place(span.0, span.1),
+                    expected,
+                    "{first:?}, {span:?}"
+                );
             }
         }
         let batch = filled!(ThreadBatch {
@@ -228,10 +283,14 @@ fn durations_are_differences_of_the_timeline_in_any_order() {
             sites: vec![SiteId(1); spans.len()]
         });
         let mut found = Vec::new();
-        StatsBuilder::new().add_each(&timeline, &batch, |_, duration_ns, _| found.push(duration_ns));
+        StatsBuilder::new().add_each(&timeline, &batch, |_, duration_ns, _| {
+            found.push(duration_ns)
+        });
         // Only the statistics end at the largest difference of two times.
         let most = i64::MAX.cast_unsigned();
-        let expected = spans.iter().map(|span| timeline.duration_ns(span.0, span.1).min(most));
+        let expected = spans
+            .iter()
+            .map(|span| timeline.duration_ns(span.0, span.1).min(most));
         assert_eq!(found, expected.collect::<Vec<_>>());
     }
 }
@@ -247,7 +306,14 @@ fn single_spans_have_their_times_and_those_without_the_spans_inside() {
             .collect();
         let found = timer.batch(&timeline, &batch(thread, &spans)).iter();
         found
-            .map(|times| (times.start_unix_ns, times.total_ns, times.self_ns, times.end_unix_ns()))
+            .map(|times| {
+                (
+                    times.start_unix_ns,
+                    times.total_ns,
+                    times.self_ns,
+                    times.end_unix_ns(),
+                )
+            })
             .collect::<Vec<_>>()
     };
     assert!(times(1, &[]).is_empty());

@@ -57,15 +57,14 @@ fn a_flame_has_the_threads_spans_and_scopes_of_its_bytes() {
         subtree_len,
         data: data.into(),
     };
-    let scope = |id, scope_name: Option<&str>, function_name: &str, file_path: &str, line| {
-        FlameScope {
+    let scope =
+        |id, scope_name: Option<&str>, function_name: &str, file_path: &str, line| FlameScope {
             id,
             scope_name: scope_name.map(str::to_owned),
             function_name: function_name.into(),
             file_path: file_path.into(),
             line,
-        }
-    };
+        };
     let expected = Flame {
         frame_index: u64::MAX,
         range_ns: range(),
@@ -102,7 +101,16 @@ fn a_flame_has_the_threads_spans_and_scopes_of_its_bytes() {
 
 #[test]
 fn numbers_of_each_size_are_read() {
-    for index in [0, 250, 251, 0xffff, 0x1_0000, 0xffff_ffff, 0x1_0000_0000, u64::MAX - 1] {
+    for index in [
+        0,
+        250,
+        251,
+        0xffff,
+        0x1_0000,
+        0xffff_ffff,
+        0x1_0000_0000,
+        u64::MAX - 1,
+    ] {
         for start in [0, -1, 1, 125, -126, 0x7fff, -0x8001, i64::MAX, i64::MIN] {
             let bytes = puffin(&meta(index, (start, 3), 0), &streams(&[]), &table(&[]));
             let flame = flame::parse(&bytes).unwrap();
@@ -134,7 +142,10 @@ fn each_part_must_be_there() {
         };
         refused(&bytes[..len], &expected);
     }
-    refused(&[&bytes[..], &[0, 0]].concat(), "2 bytes follow the scope table");
+    refused(
+        &[&bytes[..], &[0, 0]].concat(),
+        "2 bytes follow the scope table",
+    );
     let mut other = bytes.clone();
     other[3] = b'3';
     refused(&other, "a puffin frame should begin with `PFD4`");
@@ -149,14 +160,20 @@ fn each_part_must_be_used_up() {
     let whole_streams = streams(&two_threads());
     let other = "the meta section is not what puffin writes";
     for len in 0..whole_meta.len() {
-        refused(&puffin(&whole_meta[..len], &whole_streams, &whole_table), other);
+        refused(
+            &puffin(&whole_meta[..len], &whole_streams, &whole_table),
+            other,
+        );
     }
     let longer = [&whole_meta[..], &[0]].concat();
     refused(&puffin(&longer, &whole_streams, &whole_table), other);
 
     let other = "the scope table is not what puffin writes";
     for len in 0..whole_table.len() {
-        refused(&puffin(&whole_meta, &whole_streams, &whole_table[..len]), other);
+        refused(
+            &puffin(&whole_meta, &whole_streams, &whole_table[..len]),
+            other,
+        );
     }
     let most = u64::from(u32::MAX);
     for wrong in [
@@ -205,8 +222,14 @@ fn streams_have_the_size_that_they_announce() {
     }
     // A byte may become 255.
     let packed = |raw: u32, block: &[u8]| [&raw.to_le_bytes()[..], block].concat();
-    refused(&packed(1531, &[0x10, 0]), "the streams are 1531 bytes long, more than 1530");
-    refused(&packed(1530, &[0x10, 0]), "streams of 1530 bytes unpack to 1");
+    refused(
+        &packed(1531, &[0x10, 0]),
+        "the streams are 1531 bytes long, more than 1530",
+    );
+    refused(
+        &packed(1530, &[0x10, 0]),
+        "streams of 1530 bytes unpack to 1",
+    );
     refused(&packed(2, &block(&[0])), "streams of 2 bytes unpack to 1");
     let large = [0xff; 100_000];
     let most = 24 << 20;
@@ -224,7 +247,10 @@ fn streams_have_the_size_that_they_announce() {
 /// Asserts why a stream of one thread is refused.
 fn refused_stream(stream: &[u8], num_scopes: u64, expected: &str) {
     let streams = streams(&[thread(None, "main", stream, num_scopes)]);
-    refused(&puffin(&meta(3, (4, 5), 1), &streams, &table(&[])), expected);
+    refused(
+        &puffin(&meta(3, (4, 5), 1), &streams, &table(&[])),
+        expected,
+    );
 }
 
 #[test]
@@ -234,7 +260,8 @@ fn scopes_must_nest() {
     assert_eq!(inner.len(), 31);
     let whole = scope(1, 10, "", &inner, 40);
     for (num_scopes, found) in [(1, 2), (3, 2)] {
-        let expected = format!("{num_scopes} spans of thread \"main\" were announced, found {found}");
+        let expected =
+            format!("{num_scopes} spans of thread \"main\" were announced, found {found}");
         refused_stream(&whole, num_scopes, &expected);
     }
     let with = |changes: &[(usize, u8)]| {
@@ -256,11 +283,23 @@ fn scopes_must_nest() {
         (&[(36, 10)], none_at(22)),
         // A length of more than the largest file.
         (&[(21, 0xff)], none_at(0)),
-        (&[(53, b'(')], "a scope that ends at byte 53 of a stream has no end mark".into()),
-        (&[(44, 0)], "a scope that ends at byte 44 of a stream has no end mark".into()),
+        (
+            &[(53, b'(')],
+            "a scope that ends at byte 53 of a stream has no end mark".into(),
+        ),
+        (
+            &[(44, 0)],
+            "a scope that ends at byte 44 of a stream has no end mark".into(),
+        ),
         // The inner one ends nine bytes behind the children of the outer one.
-        (&[(14, 22)], "a scope reaches beyond the one around it".into()),
-        (&[(14, 30)], "a scope reaches beyond the one around it".into()),
+        (
+            &[(14, 22)],
+            "a scope reaches beyond the one around it".into(),
+        ),
+        (
+            &[(14, 30)],
+            "a scope reaches beyond the one around it".into(),
+        ),
     ] {
         refused_stream(&with(changes), 2, &expected);
     }

@@ -279,7 +279,10 @@ fn any_frame_of_a_long_capture_has_the_columns_declared_before_it() {
             100..15_000 => Some((1, i as f64)),
             _ => Some((2, i as f64)),
         };
-        let user = frame.metrics.get(1).map(|value| (value.column, value.value));
+        let user = frame
+            .metrics
+            .get(1)
+            .map(|value| (value.column, value.value));
         assert_eq!(user, column, "frame {i}");
     }
 }
@@ -322,15 +325,25 @@ impl Growing {
 #[test]
 fn a_growing_file_is_read_on_where_a_record_ends() {
     let start = [header(0, &[("frame_ms", "ms")]), record(&frame_of(1.0))].concat();
-    let next = [record(&frame_of(2.0)), record(&column(1, "a", "")), record(&frame_of(3.0))];
+    let next = [
+        record(&frame_of(2.0)),
+        record(&column(1, "a", "")),
+        record(&frame_of(3.0)),
+    ];
     let [first, second, third] = next.each_ref().map(Vec::len);
     let mut growing = Growing::new(&start);
     assert_eq!(growing.capture.extend().unwrap(), 1);
     let found = growing.found_while_adding(&next.concat());
     assert_eq!(found, [first, first + second + third]);
     let info = growing.capture.info();
-    assert_eq!(info.file_bytes, (start.len() + first + second + third) as u64);
-    assert_eq!((info.frames, info.duration_ns, info.closed), (3, 6_000_000, true));
+    assert_eq!(
+        info.file_bytes,
+        (start.len() + first + second + third) as u64
+    );
+    assert_eq!(
+        (info.frames, info.duration_ns, info.closed),
+        (3, 6_000_000, true)
+    );
     assert_eq!(growing.capture.catalog().columns.len(), 2);
     assert_eq!(growing.capture.frame(2).unwrap().start_ticks, 3_000_000);
 
@@ -370,7 +383,10 @@ fn damage_at_the_end_of_a_growing_file_is_read_again_at_twice_its_length() {
     assert_eq!(info.damage.losses[0].offset, start.len() as u64);
     assert_eq!(info.frames, 5);
     let tail = info.damage.tail.unwrap();
-    assert_eq!((tail.offset, tail.bytes), ((start.len() + 50 + 4 * 25) as u64, 8));
+    assert_eq!(
+        (tail.offset, tail.bytes),
+        ((start.len() + 50 + 4 * 25) as u64, 8)
+    );
     let reason = "the file ends 8 bytes into a record of 25";
     assert_eq!(tail.reason, reason);
 }
@@ -380,7 +396,12 @@ fn a_lazily_opened_capture_has_no_frames_until_it_is_extended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let header = header(0, &[("frame_ms", "ms")]);
-    let bytes = [&header[..], &record(&frame_of(1.0)), &record(&frame_of(2.0))].concat();
+    let bytes = [
+        &header[..],
+        &record(&frame_of(1.0)),
+        &record(&frame_of(2.0)),
+    ]
+    .concat();
     std::fs::write(&path, &bytes).unwrap();
     let mut capture = Capture::open_lazily(&path).unwrap();
     let info = capture.info();

@@ -47,13 +47,22 @@ fn something_else_is_no_header() {
         (&b"%PDF-1"[..], "not a vor capture: it starts with \"%PDF\""),
         (b"VOX", "not a vor capture: it starts with \"VOX\""),
         (b"vOR1\x02\0", "not a vor capture: it starts with \"vOR1\""),
-        (b"VOR1\x03\0", "not a capture of version 2: its version is 3"),
-        (b"VOR1\x02\x01", "not a capture of version 2: its version is 258"),
+        (
+            b"VOR1\x03\0",
+            "not a capture of version 2: its version is 3",
+        ),
+        (
+            b"VOR1\x02\x01",
+            "not a capture of version 2: its version is 258",
+        ),
     ] {
         let error = parse_header(bytes).unwrap_err();
         assert_eq!(error.to_string(), expected);
         let is_magic = bytes.starts_with(b"VOR1");
-        assert_eq!((error.is_version(), error.is_corrupt()), (is_magic, !is_magic));
+        assert_eq!(
+            (error.is_version(), error.is_corrupt()),
+            (is_magic, !is_magic)
+        );
     }
     for (at, expected) in [
         (11, "the name of a system column of 5 bytes is not UTF-8"),
@@ -122,7 +131,11 @@ fn records_are_columns_and_frames() {
         record(&column(7, "loss", "nats")),
         record(&frame(&[1.5, -2.0], &[(7, 0.25), (3, 8.0)], &flame)),
         record(&column(7, "loss", "")),
-        record(&frame(&[3.0, f64::MAX], &[(7, 9.5), (4, 1.0), (3, 2.0)], b"PFD3")),
+        record(&frame(
+            &[3.0, f64::MAX],
+            &[(7, 9.5), (4, 1.0), (3, 2.0)],
+            b"PFD3",
+        )),
         record(&column(3, "size", "")),
         record(&frame(&[0.5, 0.75], &[], &[])),
     ];
@@ -169,14 +182,20 @@ fn records_are_columns_and_frames() {
     let events: Vec<_> = std::iter::from_fn(|| decoder.next_event(false)).collect();
     assert_eq!(events, expected);
     let columns = [("loss", "nats"), ("size", "B"), ("loss", ""), ("size", "")];
-    assert_eq!(decoder.user_columns(), columns.map(|(name, unit)| metric(name, unit)));
+    assert_eq!(
+        decoder.user_columns(),
+        columns.map(|(name, unit)| metric(name, unit))
+    );
     let end = begin + bytes.len() as u64;
     assert_eq!((decoder.offset(), decoder.declared()), (end, 4));
 
     // A place has the columns declared before it, which it then declares again.
     for (n, declared, events) in [(0, 0, 0..9), (3, 2, 2..9), (5, 3, 4..9), (7, 4, 8..9)] {
         decoder.resume_at(offset(n), declared);
-        assert_eq!((decoder.offset(), decoder.declared()), (offset(n), declared));
+        assert_eq!(
+            (decoder.offset(), decoder.declared()),
+            (offset(n), declared)
+        );
         decoder.push(&bytes[(offset(n) - begin) as usize..]);
         let found: Vec<_> = std::iter::from_fn(|| decoder.next_event(false)).collect();
         let is_new = |event: &&Event| !matches!(event, Event::Column(_));
@@ -226,9 +245,8 @@ fn a_record_that_breaks_a_rule_is_named() {
         refused(&sizes(len, 1), &reason);
     }
     for (len, raw, limit) in [(5, 0, 1275), (5, 1276, 1275), (98_690, most + 1, most)] {
-        let reason = format!(
-            "a record of {len} bytes declares {raw} unpacked bytes, not 1 to {limit}"
-        );
+        let reason =
+            format!("a record of {len} bytes declares {raw} unpacked bytes, not 1 to {limit}");
         refused(&sizes(len, raw), &reason);
     }
     // The same numbers at the limits begin a record.
@@ -265,18 +283,30 @@ fn a_record_that_breaks_a_rule_is_named() {
         refused(&record(&declared[..len]), &reason);
     }
     let longer = [&declared[..], b"d"].concat();
-    refused(&record(&longer), "11 bytes are not the declaration of a column");
+    refused(
+        &record(&longer),
+        "11 bytes are not the declaration of a column",
+    );
     for at in [5, 9] {
         let mut other = declared.clone();
         other[at] = 0xff;
-        refused(&record(&other), "10 bytes are not the declaration of a column");
+        refused(
+            &record(&other),
+            "10 bytes are not the declaration of a column",
+        );
     }
-    refused(&record(&[2, 0, 0]), "the kind of a record is Some(2), not 0 or 1");
+    refused(
+        &record(&[2, 0, 0]),
+        "the kind of a record is Some(2), not 0 or 1",
+    );
 
     // A match before there is anything to match.
     let (found, left) = decode(&header, &stored(9, &[0x10, 0, 9, 0, 0]));
     let reason = left.unwrap().reason;
-    assert!(found.is_empty() && reason.starts_with("a block of 9 bytes is not LZ4: "), "{reason}");
+    assert!(
+        found.is_empty() && reason.starts_with("a block of 9 bytes is not LZ4: "),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -328,13 +358,26 @@ fn the_first_whole_record_behind_damage_is_found() {
     let begin = header.len as u64;
     let reason = "the length of a record is 4294967295, not 5 to 25165824";
     // Heads of blocks of each length: 15 literals are the first with a byte of their own.
-    for body_bytes in [15, 16, 15 + 254, 15 + 255, 15 + 256, 15 + 509, 15 + 510, 15 + 600] {
+    for body_bytes in [
+        15,
+        16,
+        15 + 254,
+        15 + 255,
+        15 + 256,
+        15 + 509,
+        15 + 510,
+        15 + 600,
+    ] {
         for garbage in [4, 5, 9, 10, 11, 30] {
             let whole = frame_of(body_bytes);
             let bytes = [&vec![0xff; garbage][..], &whole].concat();
             let (events, left) = decode(&header, &bytes);
             let skipped = damage(begin, garbage, reason);
-            assert_eq!(events.first(), Some(&Event::Damage(skipped)), "{body_bytes}");
+            assert_eq!(
+                events.first(),
+                Some(&Event::Damage(skipped)),
+                "{body_bytes}"
+            );
             match events.last() {
                 Some(Event::Frame(frame)) => {
                     assert_eq!(frame.offset, begin + garbage as u64);
@@ -360,7 +403,13 @@ fn the_first_whole_record_behind_damage_is_found() {
         .collect();
     assert_eq!(
         places,
-        [(begin, 6), (begin + 6, 0), (0, 0), (second, 20), (second + 20, 0)]
+        [
+            (begin, 6),
+            (begin + 6, 0),
+            (0, 0),
+            (second, 20),
+            (second + 20, 0)
+        ]
     );
     let third = second + 20 + one.len() as u64;
     assert_eq!(left, Some(damage(third, 4, reason)));
@@ -379,7 +428,10 @@ fn a_column_behind_damage_has_no_id_of_a_system_column() {
     let (events, left) = decode(&header, &bytes);
     let reason = "the length of a record is 4294967295, not 5 to 25165824";
     let skipped = damage(begin, 6 + system.len(), reason);
-    assert_eq!((events, left), (vec![Event::Damage(skipped), Event::Column(0)], None));
+    assert_eq!(
+        (events, left),
+        (vec![Event::Damage(skipped), Event::Column(0)], None)
+    );
 }
 
 #[test]
@@ -407,10 +459,16 @@ fn records_behind_a_wrong_length_prove_it() {
     assert_eq!(decode(&header, &torn), left(30));
     // One that ends where the file ends, two in a row, or one before an unfinished one.
     let found = vec![Event::Damage(damage(begin, 30, reason(30))), frame(30)];
-    assert_eq!(decode(&header, &[&torn[..], &one].concat()), (found.clone(), None));
+    assert_eq!(
+        decode(&header, &[&torn[..], &one].concat()),
+        (found.clone(), None)
+    );
     let mut two = found.clone();
     two.push(frame(30 + one.len()));
-    assert_eq!(decode(&header, &[&torn[..], &one, &one].concat()), (two, None));
+    assert_eq!(
+        decode(&header, &[&torn[..], &one, &one].concat()),
+        (two, None)
+    );
     let (events, _) = decode(&header, &[&torn[..], &one, unfinished].concat());
     assert_eq!(events, found);
     // A record before bytes that are none may be part of the large one.
@@ -419,7 +477,10 @@ fn records_behind_a_wrong_length_prove_it() {
     let bytes = [&torn[..], &one, &[0xff; 9], &one].concat();
     let second = 30 + one.len() + 9;
     let skipped = Event::Damage(damage(begin, second, reason(second)));
-    assert_eq!(decode(&header, &bytes), (vec![skipped, frame(second)], None));
+    assert_eq!(
+        decode(&header, &bytes),
+        (vec![skipped, frame(second)], None)
+    );
 }
 
 #[test]
@@ -451,9 +512,9 @@ fn a_search_unpacks_64_mib_and_16_bytes_for_each_place() {
         decoder.push(&bytes);
         let events: Vec<_> = std::iter::from_fn(|| decoder.next_event(true)).collect();
         let offset = header.len as u64 + whole_at;
-        let frames = events.iter().filter(|event| {
-            matches!(event, Event::Frame(frame) if frame.offset == offset)
-        });
+        let frames = events
+            .iter()
+            .filter(|event| matches!(event, Event::Frame(frame) if frame.offset == offset));
         assert_eq!(frames.count(), usize::from(is_found), "{raw}");
     }
 }

@@ -111,7 +111,11 @@ fn a_file_of_more_than_a_part_is_sent_in_parts() {
         (18_001, 1, in_parts(6_001)),
     ] {
         let found = sent(bytes, bytes, part_bytes).unwrap();
-        assert!(found == expected, "{bytes} by {part_bytes}: {}", found.len());
+        assert!(
+            found == expected,
+            "{bytes} by {part_bytes}: {}",
+            found.len()
+        );
     }
     // A file may have grown since; one that has shrunk is no whole object.
     assert_eq!(sent(12, 9, 4).unwrap(), in_parts(3));

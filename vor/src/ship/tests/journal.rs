@@ -33,7 +33,9 @@ fn a_segment_is_done_with_its_forms_and_may_be_deleted_with_its_bytes() {
                 parquet: flags.contains('p'),
                 damaged: flags.contains('d'),
             };
-            let those = all.into_iter().filter(|flags| is_it(shipped(flags), outputs));
+            let those = all
+                .into_iter()
+                .filter(|flags| is_it(shipped(flags), outputs));
             those.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(which(Shipped::is_done), done, "{outputs:?}");
@@ -73,7 +75,11 @@ fn a_journal_has_a_line_for_each_shipped_segment_of_the_folder() {
     fs::write(place.path(JOURNAL), all.replacen("ship 1", "ship 9", 1)).unwrap();
     assert_eq!(place.shipper().ship().unwrap().segments, 3);
     assert_eq!(journal(), all);
-    fs::write(place.path(JOURNAL), all.replace("app-0.vor", "app-0.vor\t1")).unwrap();
+    fs::write(
+        place.path(JOURNAL),
+        all.replace("app-0.vor", "app-0.vor\t1"),
+    )
+    .unwrap();
     assert_eq!(place.shipper().ship().unwrap().segments, 1);
     assert_eq!(journal(), all);
 
@@ -114,8 +120,14 @@ fn tables_lie_in_the_folder_until_they_are_sent() {
         *seen,
         [
             (format!("captures/{date}/app-0.vor"), false),
-            (format!("metrics/{date}/app-0-5-1700000000000.parquet"), true),
-            (format!("sketches/{date}/app-0-5-1700000000000.parquet"), true),
+            (
+                format!("metrics/{date}/app-0-5-1700000000000.parquet"),
+                true
+            ),
+            (
+                format!("sketches/{date}/app-0-5-1700000000000.parquet"),
+                true
+            ),
             (format!("spans/{date}/app-0-5-1700000000000.parquet"), true),
         ]
     );
@@ -127,7 +139,9 @@ fn tables_lie_in_the_folder_until_they_are_sent() {
 fn a_folder_that_is_none_is_refused() {
     let place = Place::with(1);
     let path = place.path("app-0.vor");
-    let error = super::shipper(&path, place.store.clone()).ship().unwrap_err();
+    let error = super::shipper(&path, place.store.clone())
+        .ship()
+        .unwrap_err();
     assert!(error.is_config());
     let expected = "not a folder; name the folder of the segments";
     assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
@@ -172,7 +186,13 @@ fn a_forked_child_holds_neither_the_folder_nor_a_segment() {
         Fault::None
     });
     place.shipper_to(store).ship().unwrap();
-    assert!(copies.lock().unwrap().iter().all(|copies| !copies.is_empty()));
+    assert!(
+        copies
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|copies| !copies.is_empty())
+    );
     for path in paths {
         let is_free = File::open(&path).unwrap().try_lock().is_ok();
         assert!(is_free, "{}", path.display());

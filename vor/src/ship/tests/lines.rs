@@ -38,7 +38,10 @@ fn each_outage_is_one_line() {
     }
     let folder = given_folder();
     (0..2).for_each(|number| write_segment(&folder, number));
-    let (inner, fault) = (Arc::new(InMemory::new()), Arc::new(Mutex::new(Fault::Fails)));
+    let (inner, fault) = (
+        Arc::new(InMemory::new()),
+        Arc::new(Mutex::new(Fault::Fails)),
+    );
     let planned = Arc::clone(&fault);
     let store = Faulty::new(inner.clone(), move |_, _| *planned.lock().unwrap());
     let (shipper, stop) = (shipper(&folder, store.clone()), AtomicBool::new(false));
@@ -89,7 +92,8 @@ fn a_fault_before_a_success_is_no_outage() {
 #[test]
 fn a_damaged_segment_is_one_line_with_what_becomes_of_it() {
     if role().is_none() {
-        let damaged = "vor: DIR/app-1.vor: damaged in 1 place; ";
+        // Bytes that are no record, and the gap between the numbers of those around them.
+        let damaged = "vor: DIR/app-1.vor: damaged in 2 places; ";
         let none = "vor: DIR/app-2.vor: not a vor capture: it starts with \"%PDF\"; ";
         let with_captures = "shipped as a capture, without Parquet";
         let without = "not shipped: it has no Parquet";
@@ -106,7 +110,10 @@ fn a_damaged_segment_is_one_line_with_what_becomes_of_it() {
     let write = |unix_s: u64| {
         for (name, bytes) in [("app-1.vor", &*damaged()), ("app-2.vor", b"%PDF")] {
             fs::write(folder.join(name), bytes).unwrap();
-            set_written(&folder.join(name), unix_s * 1_000_000_000 + name.len() as u64);
+            set_written(
+                &folder.join(name),
+                unix_s * 1_000_000_000 + name.len() as u64,
+            );
         }
     };
     write(1_700_000_000);
@@ -151,7 +158,8 @@ fn each_lost_segment_is_a_line_with_the_reason() {
             [
                 format!("vor: DIR/app-0.vor: {limit}"),
                 format!("vor: DIR/app-1.vor: {limit}"),
-                "vor: memory:///fleet: it fails; 2 segments waiting for the next attempt".to_owned(),
+                "vor: memory:///fleet: it fails; 2 segments waiting for the next attempt"
+                    .to_owned(),
                 format!("vor: DIR/app-2.vor: {other}"),
             ]
         );
@@ -165,7 +173,10 @@ fn each_lost_segment_is_a_line_with_the_reason() {
     }
     let failing = Faulty::new(Arc::new(InMemory::new()), |_, _| Fault::Fails);
     let limit = Segments::new().keep_count(2);
-    let report = shipper(&folder, failing.clone()).keep(limit).ship().unwrap();
+    let report = shipper(&folder, failing.clone())
+        .keep(limit)
+        .ship()
+        .unwrap();
     assert_eq!((report.lost, report.left), (2, 2));
 
     let (shipper, stop) = (shipper(&folder, failing.clone()), AtomicBool::new(false));

@@ -83,7 +83,9 @@ fn the_segment_of_a_killed_program_is_shipped_with_parquet_after_some_time() {
     fs::write(place.path("app-1.vor"), unclosed(8)).unwrap();
     let file = File::options().append(true).open(place.path("app-1.vor"));
     let hour = Duration::from_secs(3600);
-    file.unwrap().set_modified(SystemTime::now() + hour).unwrap();
+    file.unwrap()
+        .set_modified(SystemTime::now() + hour)
+        .unwrap();
     assert_eq!(shipper.ship().unwrap().unsealed, 1);
     shipper.pace.quiet = Duration::ZERO;
     assert_eq!(shipper.ship().unwrap().segments, 1);
@@ -109,7 +111,10 @@ fn a_segment_that_is_gone_is_skipped_and_an_unreadable_one_is_left() {
     let mut shipper = place.shipper_to(store).captures(false);
     shipper.pace.quiet = Duration::ZERO;
     let report = shipper.ship().unwrap();
-    assert_eq!((report.segments, report.objects, report.unsealed), (1, 3, 1));
+    assert_eq!(
+        (report.segments, report.objects, report.unsealed),
+        (1, 3, 1)
+    );
     assert_eq!((report.left, report.lost, report.damaged), (1, 0, 0));
     // The segment is named, and once.
     let problem = report.problem.unwrap();
