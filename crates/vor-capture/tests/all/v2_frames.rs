@@ -41,7 +41,7 @@ fn flame(index: u64, end_ns: i64, threads: &[(&str, Option<i64>, Vec<u8>, u64)])
     )
 }
 
-/// One span of the scope 1 around one of the scope 2, and the time from the first to the last.
+/// One span of the scope 1 around one of the scope 2.
 fn nested(start_ns: i64) -> Vec<u8> {
     let inner = scope(2, start_ns + 10, "n = 5", &[], start_ns + 40);
     scope(1, start_ns, "", &inner, start_ns + 90)
@@ -51,23 +51,20 @@ fn nested(start_ns: i64) -> Vec<u8> {
 fn every_kind() -> Vec<u8> {
     let main = ("main", Some(3), nested(MOMENT + 100), 2);
     let worker = |at, id, data| ("worker", None, scope(id, at, data, &[], at + 7), 1);
+    let of_main = |index, end_ns| flame(index, end_ns, std::slice::from_ref(&main));
     let bytes = [
         header(1, &[("memory_mb", "MB"), ("frame_ms", "ms")]),
         record(&column(2, "loss", "nats")),
         // Its flame has no threads, so it is no anchor.
         record(&frame(&[1.5, 2.0], &[(2, 0.5)], &flame(8, 77, &[]))),
         // The end of this flame is that of the frame.
-        record(&frame(
-            &[2.5, 3.0],
-            &[],
-            &flame(9, MOMENT + 5_000_000, std::slice::from_ref(&main)),
-        )),
+        record(&frame(&[2.5, 3.0], &[], &of_main(9, MOMENT + 5_000_000))),
         record(&column(3, "size", "B")),
         // A repetition.
         record(&frame(
             &[3.5, 1.0],
             &[(3, 7.0), (2, 0.25), (3, 8.0)],
-            &flame(9, MOMENT + 5_000_000, &[main.clone()]),
+            &of_main(9, MOMENT + 5_000_000),
         )),
         // A flame whose last span ends behind the frame, with an unknown scope.
         record(&frame(
@@ -76,7 +73,7 @@ fn every_kind() -> Vec<u8> {
             &flame(
                 10,
                 MOMENT + 8_500_000,
-                &[worker(MOMENT + 6_000_000, 3, "x"), main],
+                &[worker(MOMENT + 6_000_000, 3, "x"), main.clone()],
             ),
         )),
         // One that ends before it, with a span from before 1970.
