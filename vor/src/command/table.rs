@@ -348,7 +348,7 @@ mod tests {
             cut(26),
             ["name                 a   b", "a_name_o…ty_one_     1  23",]
         );
-        // Of two columns of a rank, the last is dropped first.
+        // The last of two columns of a rank is dropped first.
         assert_eq!(
             cut(25),
             ["name                    a", "a_name_of…enty_one_     1",]

@@ -602,7 +602,7 @@ mod tests {
                 assert_eq!(indices, [0, 1, 2, 3, 4, 5, 1, 5, 6]);
                 assert_eq!(dictionary.entries.len(), 7);
                 assert_eq!(dictionary.entries[..6], sites[..6]);
-                // Of those in the block before it, none is there.
+                // None of those in the block before it is there.
                 dictionary.index(&[SiteId(7); 2], &mut indices[..2]);
                 assert_eq!(indices[..2], [0, 0]);
             }

@@ -161,7 +161,7 @@ fn with_estimates(catalog: &Catalog, thread: u32) -> StatsBuilder {
 fn estimates_are_counted_wherever_their_threads_are() {
     let catalog = catalog();
     let one = with_estimates(&catalog, 1);
-    // Of the self time, and of the own part of the measure.
+    // One of the self time, and one of the own part of the measure.
     assert_eq!(one.estimated_self_times(), 2);
     let mut ended = one.clone();
     ended.end_thread(ThreadId(2));

@@ -560,7 +560,12 @@ mod tests {
         };
         let batches = [
             vec![
-                thread(MAIN, &[(2, 10), (3, 11), (12, 15), (10, 20), (20, 30)], 2, 3),
+                thread(
+                    MAIN,
+                    &[(2, 10), (3, 11), (12, 15), (10, 20), (20, 30)],
+                    2,
+                    3,
+                ),
                 thread(OTHER, &[(19, 30)], 0, 4),
             ],
             vec![thread(MAIN, &[(18, 31), (1, 32), (40, 45)], 3, 5)],
@@ -602,8 +607,7 @@ mod tests {
             let Failure::Message(line) = failure else {
                 panic!("{failure:?}");
             };
-            let expected =
-                format!("frame 4 has more than {most} spans; choose a shorter interval");
+            let expected = format!("frame 4 has more than {most} spans; choose a shorter interval");
             assert_eq!(line, format!("{}: {expected}", path.display()));
         }
     }
@@ -636,7 +640,10 @@ mod tests {
         assert_eq!(off_cpu(vec![measured(0, 60, 30, 12)], 20..40), [off(10, 4)]);
         // More of it was queued than it was off the CPU, and both are longer than it.
         assert_eq!(off_cpu(vec![measured(0, 60, 24, 30)], 20..40), [off(8, 8)]);
-        assert_eq!(off_cpu(vec![measured(0, 60, 90, 99)], 20..40), [off(20, 20)]);
+        assert_eq!(
+            off_cpu(vec![measured(0, 60, 90, 99)], 20..40),
+            [off(20, 20)]
+        );
         // In a damaged capture, a call is longer than the one around it, which has no time.
         let damaged = vec![measured(0, 50, 30, 12), measured(10, 70, 12, 6)];
         assert_eq!(off_cpu(damaged, 0..40), [off(0, 0), off(6, 3)]);

@@ -569,10 +569,7 @@ mod tests {
             // Late and short; the wait does not count.
             (
                 MAIN,
-                vec![
-                    span(90, 100, 1, None),
-                    span(100, 200, 2, Some("cache")),
-                ],
+                vec![span(90, 100, 1, None), span(100, 200, 2, Some("cache"))],
                 vec![],
             ),
             (

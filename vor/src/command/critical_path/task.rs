@@ -239,9 +239,8 @@ mod tests {
     fn program(sender: &[Span], points: &[(ThreadId, u64, u64, FlowStage)]) -> Program {
         let of = |id: ThreadId| {
             let flows = points.iter().filter(|point| point.0 == id);
-            let flows = flows.map(|&(_, ticks, flow, stage)| {
-                filled!(FlowPoint { ticks, flow, stage })
-            });
+            let flows =
+                flows.map(|&(_, ticks, flow, stage)| filled!(FlowPoint { ticks, flow, stage }));
             let spans = if id == SENDER { sender } else { &[] };
             let (spans, flows) = (spans.to_vec(), flows.collect());
             (id, Thread { spans, flows })
@@ -313,7 +312,10 @@ mod tests {
             (10..70, "jobs"),
             (25..65, "slots ← refill"),
         ];
-        assert_eq!(waits, expected.map(|(ticks, text)| (ticks, text.to_owned())));
+        assert_eq!(
+            waits,
+            expected.map(|(ticks, text)| (ticks, text.to_owned()))
+        );
     }
 
     /// Returns the thread of each stretch, or the cause of the wait.

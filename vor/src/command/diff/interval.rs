@@ -197,8 +197,8 @@ impl Sample {
                 };
                 let shorter = at.checked_sub(1).map_or(0.0, |below| weigh(&up_to[below]));
                 let within = weigh(&up_to[at]) - shorter;
-                // Interpolate within the bucket, or the result would jump from bucket to bucket. Some
-                // block was drawn and has spans, so the rank is above 0 and the bucket is not empty.
+                // Interpolate within the bucket, or the result would jump from bucket to bucket.
+                // A block with spans was drawn, so the rank is above 0 and the bucket not empty.
                 let part = (rank - shorter) / within;
                 bucket.low_ns as f64 + bucket.width_ns as f64 * part
             }

@@ -416,7 +416,7 @@ mod tests {
             model.take(event);
         }
         assert_eq!((model.spans, model.frames.len()), (13 * 3, 25));
-        // Of each batch, the bytes that no record has, and the missing record.
+        // Two for each batch: the bytes that no record has, and the missing record.
         assert_eq!(reasons.len(), 24);
         assert_eq!(model.losses(), &reasons[..10]);
     }

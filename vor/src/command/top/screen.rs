@@ -464,8 +464,8 @@ mod tests {
         draw_as_text(model, screen, 80, 24)
     }
 
-    /// Returns a row of a table. Columns are a blank apart: numbers have 9 characters, the trend 12,
-    /// and the name the rest.
+    /// Returns a row of a table. Columns are a blank apart: numbers have 9 characters, the trend
+    /// 12, and the name the rest.
     fn row(name: &str, cells: &[&str], trend: &str) -> String {
         let width = 80 - 13 - 10 * cells.len();
         let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();

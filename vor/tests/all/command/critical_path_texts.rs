@@ -220,7 +220,10 @@ fn rows_and_steps_are_as_many_as_the_limit_allows() {
     let folder = capture();
     let title = "frame 8 on main: 100 µs";
     let rows = [title, HEADS];
-    let steps = [title, "at | time | thread | scope | state | while it waited for"];
+    let steps = [
+        title,
+        "at | time | thread | scope | state | while it waited for",
+    ];
     for (options, head, shown, more) in [
         (&[][..], rows, &ROWS[..], None),
         (&["-n", "9"], rows, &ROWS, None),
@@ -395,17 +398,17 @@ fn json_has_all_rows_and_steps() {
     });
     assert_eq!(found, expected);
     let task = critical_path(folder.path(), &["--json", "--task", "fetch"]).json();
-    assert_eq!((&task["thread"], &task["interval"]), (&"".into(), &"task fetch (5)".into()));
+    assert_eq!(
+        (&task["thread"], &task["interval"]),
+        (&"".into(), &"task fetch (5)".into())
+    );
 }
 
 #[test]
 fn an_interval_that_is_not_there_is_one_line() {
     let folder = capture();
     for (options, problem) in [
-        (
-            ["--frame", "10"],
-            "no thread was in a scope in frame 10",
-        ),
+        (["--frame", "10"], "no thread was in a scope in frame 10"),
         (
             ["--frame", "11"],
             "no frame in 11..12: the capture has frames 7..11",

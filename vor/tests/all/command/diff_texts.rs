@@ -102,7 +102,11 @@ fn write(path: &Path, catalog: &Catalog, frames: &[Frame], after: &[Call]) {
     };
     let mut spans_before = 0;
     for frame in frames {
-        let in_batch = if frame.set == 0 { frame.dropped_spans } else { 0 };
+        let in_batch = if frame.set == 0 {
+            frame.dropped_spans
+        } else {
+            0
+        };
         let (start_ticks, end_ticks, spans) = put_batch(&mut sink, &frame.calls, in_batch);
         let span_count = spans_before + spans;
         spans_before = if frame.set == 0 { 0 } else { span_count };
@@ -288,7 +292,8 @@ const ROWS: [(&str, &str, &str); 9] = [
 const DROPPED: &str = "before.vor: 5 spans DROPPED while recording (a ring was full): \
                        counts and totals are too small";
 
-const HEADS: &str = "Δ self/frame | Δ mean | 95 % interval | mean | p50 | p99 | count | total | self";
+const HEADS: &str =
+    "Δ self/frame | Δ mean | 95 % interval | mean | p50 | p99 | count | total | self";
 
 /// The line between the heads and the rows in Markdown, of nine columns.
 const RULE: &str = "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
@@ -528,7 +533,11 @@ fn names_select_scopes_of_either_capture() {
         let found = diff(folder.path(), FILES, &options).json();
         assert_eq!(found["scopes"].as_array().unwrap().len(), 1, "{name}");
     }
-    let run = diff(folder.path(), FILES, &["--name", "slow", "--name", "nothing"]);
+    let run = diff(
+        folder.path(),
+        FILES,
+        &["--name", "slow", "--name", "nothing"],
+    );
     assert_eq!(
         run.refusal(),
         "vor: after_1.vor: no scope is called `nothing` in either capture; there are `faster`, \
@@ -539,7 +548,11 @@ fn names_select_scopes_of_either_capture() {
         run.refusal(),
         "vor: after_1.vor: neither capture has spans of the chosen names"
     );
-    let run = diff(folder.path(), FILES, &["--name", "slow", "--name", "unused"]);
+    let run = diff(
+        folder.path(),
+        FILES,
+        &["--name", "slow", "--name", "unused"],
+    );
     assert_eq!(run.code, 0, "{run:?}");
 }
 
@@ -565,7 +578,11 @@ fn each_metric_has_its_change_and_its_head() {
             inside: Some((2, inside_ns)),
             ..call(1, calls[2])
         };
-        [frame(0, 0, &[vec![call(1, calls[0]), call(1, calls[1]), last]])]
+        [frame(
+            0,
+            0,
+            &[vec![call(1, calls[0]), call(1, calls[1]), last]],
+        )]
     };
     let scopes = [scope("mixed", 1, 0), scope("inner", 2, 0)];
     let (before, after) = (mixed([10, 20, 60], 15), mixed([10, 30, 56], 8));
@@ -584,7 +601,9 @@ fn each_metric_has_its_change_and_its_head() {
             "25 ns → 29 ns",
         ),
     ] {
-        let options = ["--format", "markdown", "--name", "mixed", "--metric", metric];
+        let options = [
+            "--format", "markdown", "--name", "mixed", "--metric", metric,
+        ];
         let run = diff(folder.path(), files, &options);
         let expected = [
             format!(
@@ -779,7 +798,10 @@ fn waits_have_columns_if_one_capture_has_them() {
     assert!(outer["before"].get("off_cpu_ns").is_none(), "{outer}");
     assert!(outer["before"].get("run_queue_ns").is_none(), "{outer}");
     assert_eq!(
-        (&outer["after"]["off_cpu_ns"], &outer["after"]["run_queue_ns"]),
+        (
+            &outer["after"]["off_cpu_ns"],
+            &outer["after"]["run_queue_ns"]
+        ),
         (&46.into(), &16.into())
     );
 }
