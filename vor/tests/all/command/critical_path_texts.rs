@@ -14,7 +14,7 @@ use vor_capture::model::batch::{
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId, ThreadInfo};
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
-use crate::command::{Run, lines_of_cells, made, vor};
+use crate::command::{Run, lines_of_cells, made, unclosed, vor};
 
 const REQUEST: u32 = 1;
 const PARSE: u32 = 2;
@@ -394,7 +394,7 @@ fn json_has_all_rows_and_steps() {
             step("main", "", "outside of scopes", 90, 10),
         ],
         "dropped_spans": 5,
-        "damage": { "count": 0, "bytes": 0, "losses": [], "tail": null },
+        "damage": unclosed(&folder.path().join("run.vor")),
     });
     assert_eq!(found, expected);
     let task = critical_path(folder.path(), &["--json", "--task", "fetch"]).json();

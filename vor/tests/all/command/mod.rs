@@ -141,6 +141,18 @@ fn lines_of_cells(text: &str) -> Vec<String> {
     text.lines().map(line).collect()
 }
 
+/// Returns the damage, as JSON has it, of a whole capture that is not closed.
+fn unclosed(path: &Path) -> serde_json::Value {
+    let reason = "the capture was not closed: it has no end record";
+    let offset = std::fs::metadata(path).unwrap().len();
+    serde_json::json!({
+        "count": 0,
+        "bytes": 0,
+        "losses": [],
+        "tail": { "offset": offset, "bytes": 0, "reason": reason },
+    })
+}
+
 /// Writes two thirds of a capture, cut within a record: of two neighbouring lengths, at most one
 /// ends between two records.
 fn tear(path: &Path, bytes: &[u8]) {
