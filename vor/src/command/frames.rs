@@ -80,25 +80,24 @@ fn all(
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
     let mut listing = Listing::new(args);
-    let mut waits = FrameWaits::default();
-    listing.with_waits = are_measured(source.capture.catalog());
-    let with_waits = listing.with_waits;
+    let has_waits = are_measured(source.capture.catalog());
+    let mut waits = has_waits.then(FrameWaits::default);
+    listing.with_waits = has_waits;
     // Rows and a progress bar on the same terminal would overwrite each other.
     let mut progress = Progress::new("reading", std::io::stdout().is_terminal());
     let walked = source.walk(&mut progress, |piece| {
         match piece {
-            Piece::Batch(batch) if with_waits => {
-                for thread in &batch.threads {
-                    waits.add_thread(&batch.catalog, thread);
+            Piece::Batch(batch) => {
+                if let Some(waits) = &mut waits {
+                    for thread in &batch.threads {
+                        waits.add_thread(&batch.catalog, thread);
+                    }
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == set => {
-                listing.write(
-                    out,
-                    &recovered,
-                    waits.end_frame(&recovered.frame.catalog),
-                    None,
-                )?;
+                let catalog = &recovered.frame.catalog;
+                let waits = waits.as_mut().and_then(|waits| waits.end_frame(catalog));
+                listing.write(out, &recovered, waits, None)?;
             }
             _ => {}
         }

@@ -6,6 +6,7 @@
 //! variables of `main` were already gone, and any leak that they owned with them. So the snapshot
 //! before is compared unless `--to` selects another.
 
+use std::cmp::Ordering;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -113,10 +114,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             inuse_objects: total.inuse_objects,
             inuse_bytes: total.inuse_bytes,
         });
-        if number == args.from {
-            earlier = Some((number, snapshot));
-        } else if args.to.is_none_or(|to| number == to) && number > args.from {
-            before_last = later.replace((number, snapshot));
+        match number.cmp(&args.from) {
+            Ordering::Equal => earlier = Some((number, snapshot)),
+            Ordering::Greater if args.to.is_none_or(|to| number == to) => {
+                before_last = later.replace((number, snapshot));
+            }
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     })?;
