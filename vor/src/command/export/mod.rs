@@ -120,6 +120,8 @@ struct Export<'a> {
     output: &'a Output,
     filter: Filter,
     progress: Progress,
+    /// Maximum number of spans of a frame in memory.
+    max_spans: usize,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
@@ -158,6 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         output: &output,
         filter,
         progress: Progress::new("exporting", to_terminal),
+        max_spans: MAX_SPANS,
     };
     let exported = match selected {
         Some(selected) if interest.batches || interest.trees => export.trees(&selected)?,
@@ -355,6 +358,7 @@ impl Export<'_> {
             output,
             filter,
             progress,
+            ..
         } = self;
         let failed = |error| Failure::export(args.output.as_deref(), error);
         let wants_batches = sink.interest().batches;
@@ -401,9 +405,9 @@ impl Export<'_> {
 
     /// Exports frames of the main set with their trees, and reports missing frames and spans.
     fn trees(&mut self, selected: &SelectedFrames) -> Result<ExportReport, Failure> {
-        self.source.capture.set_max_spans(MAX_SPANS);
+        self.source.capture.set_max_spans(self.max_spans);
         let wants_batches = self.sink.interest().batches;
-        let mut builder = TreeBuilder::new(MAX_SPANS);
+        let mut builder = TreeBuilder::new(self.max_spans);
         let (mut missing_spans, mut missing_frames) = (0_u64, 0);
         let (mut counted_spans, mut spans) = (0_u64, 0);
         let frames = selected.count();
@@ -452,7 +456,7 @@ impl Export<'_> {
                 notes.push(format!(
                     "{}: {missing} left out: damaged, or of a frame with over {} spans",
                     self.source.path.display(),
-                    units::count(MAX_SPANS as u64)
+                    units::count(self.max_spans as u64)
                 ));
             }
         }
@@ -510,6 +514,38 @@ mod tests {
         args: Args,
     }
 
+    /// Exports all frames of a capture with their trees.
+    fn trees(source: &mut Source, max_spans: usize) -> Result<ExportReport, Failure> {
+        let line = Line::parse_from(["export", "--to", "csv", "run.vor"]);
+        let selected = SelectedFrames::all(source);
+        let mut export = Export {
+            args: &line.args,
+            source,
+            sink: &mut SpanCsv::new(Vec::new()),
+            output: &Output::create(None)?,
+            filter: Filter::default(),
+            progress: Progress::of_test(),
+            max_spans,
+        };
+        export.trees(&selected)
+    }
+
+    #[test]
+    fn spans_beyond_the_maximum_of_a_frame_make_the_output_incomplete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        std::fs::write(&path, even::make(4, 3, true).bytes).unwrap();
+        let mut source = Source::open(&path).unwrap();
+        let whole = trees(&mut source, 3).unwrap();
+        assert_eq!((whole.spans, whole.is_incomplete), (12, false));
+        assert_eq!(whole.notes, [""; 0]);
+        let cut = trees(&mut source, 2).unwrap();
+        assert_eq!((cut.spans, cut.is_incomplete), (8, true));
+        let note = "4 spans left out: damaged, or of a frame with over 2 spans";
+        assert_eq!(cut.notes, [format!("{}: {note}", path.display())]);
+        assert!(cut.damage.is_none());
+    }
+
     #[test]
     fn a_file_that_cannot_be_read_is_no_damaged_frame() {
         let folder = tempfile::tempdir().unwrap();
@@ -518,20 +554,10 @@ mod tests {
             std::fs::write(path(name), even::make(3, 2, true).bytes).unwrap();
         }
         let mut source = Source::open(folder.path()).unwrap();
-        let selected = SelectedFrames::all(&source);
         // The second file stays open.
         assert!(source.capture.recovered(5).is_ok());
         std::fs::remove_file(path("1.vor")).unwrap();
-        let line = Line::parse_from(["export", "--to", "csv", "run.vor"]);
-        let mut export = Export {
-            args: &line.args,
-            source: &mut source,
-            sink: &mut SpanCsv::new(Vec::new()),
-            output: &Output::create(None).unwrap(),
-            filter: Filter::default(),
-            progress: Progress::of_test(),
-        };
-        let Err(Failure::Message(failed)) = export.trees(&selected) else {
+        let Err(Failure::Message(failed)) = trees(&mut source, MAX_SPANS) else {
             panic!("the lost file is not noticed");
         };
         assert!(
