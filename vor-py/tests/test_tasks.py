@@ -315,6 +315,21 @@ def tasks_of(path: Path) -> dict[str, list[dict]]:
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_task_says_when_it_was_active_and_when_it_waited(tmp_path: Path, traced: bool) -> None:
+    # A sleep counts from its call. A task that loses the processor before it waits was active for a
+    # part of its sleep, so one of three runs has to be without that.
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        try:
+            check_lives(folder, traced)
+            return
+        except AssertionError:
+            if attempt == 2:
+                raise
+
+
+def check_lives(tmp_path: Path, traced: bool) -> None:
+    """Checks the tasks of a run of `LIVES`."""
     if traced:
         source = LIVES.replace("@vor.profile\n", "")
         run = trace(tmp_path, source, "--include", "program.py")
