@@ -213,6 +213,15 @@ pub(crate) fn warn_of(path: &Path, damage: &Damage) {
     }
 }
 
+/// Returns the warning about frames with lost records, unless the warning about damage explains
+/// them.
+pub(crate) fn lost_records(path: &Path, frames: u64, damage: &Damage) -> Option<String> {
+    (frames > 0 && !is_damaged(damage)).then(|| {
+        let (path, frames) = (path.display(), units::counted(frames, "frame"));
+        format!("{path}: {frames} with lost records; see `vor check`")
+    })
+}
+
 /// Returns whether data is lost. A missing end mark alone costs none.
 pub(crate) fn is_damaged(damage: &Damage) -> bool {
     damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)

@@ -10,11 +10,11 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::reader::{Damage, Piece};
 use vor_capture::stats::{Blocks, StatsBuilder};
 
-use crate::command::failure::Failure;
+use crate::command::failure::{Failure, warn};
 use crate::command::patterns::Pattern;
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
-use crate::command::source::{Source, is_damaged, no_spans, warn_of};
+use crate::command::source::{Source, is_damaged, lost_records, no_spans, warn_of};
 
 /// Smaller ids index a table, larger ones a map: one wrong id in a damaged capture must not cost
 /// gigabytes.
@@ -36,8 +36,8 @@ pub(super) struct Side {
     pub(super) dropped_spans: u64,
     pub(super) catalog: Arc<Catalog>,
     pub(super) damage: Damage,
-    /// Whether damage took a part of the selected frames.
-    pub(super) is_incomplete: bool,
+    /// Selected frames with lost records.
+    pub(super) incomplete_frames: u64,
 }
 
 /// The blocks of every call site.
@@ -89,7 +89,7 @@ fn gather_once(
     let mut blocks = SiteBlocks::new(keeps_histograms);
     let (mut count, mut first, mut last, mut dropped_spans) = (0, None, None, 0);
     let (mut frames_with_spans, mut spans_before) = (0, 0);
-    let mut lost_records = 0;
+    let mut incomplete_frames = 0;
     let walked = source.walk(progress, |piece| {
         match piece {
             Piece::Batch(batch) => {
@@ -118,7 +118,7 @@ fn gather_once(
                     last = Some(frame.index);
                     // The numbers of a damaged capture may be anything.
                     dropped_spans = u64::saturating_add(dropped_spans, frame.dropped_spans);
-                    lost_records += recovered.lost_records;
+                    incomplete_frames += u64::from(recovered.lost_records > 0);
                 }
                 spans_before = 0;
                 if range
@@ -150,15 +150,23 @@ fn gather_once(
         last,
         dropped_spans,
         catalog: walked.catalog,
-        is_incomplete: is_damaged(&walked.damage) || lost_records > 0,
+        incomplete_frames,
         damage: walked.damage,
     })
 }
 
 impl Side {
-    /// Warns on stderr if the file is damaged.
+    /// Warns on stderr if the file is damaged, or frames are incomplete.
     pub(super) fn warn_of_damage(&self) {
         warn_of(&self.path, &self.damage);
+        lost_records(&self.path, self.incomplete_frames, &self.damage)
+            .iter()
+            .for_each(|line| warn(line));
+    }
+
+    /// Returns whether spans are lost.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.incomplete_frames > 0 || is_damaged(&self.damage)
     }
 
     /// Makes an error that names the file.

@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let mut comparison = compare(args)?;
     let sides = [&comparison.before, &comparison.after];
     sides.iter().for_each(|side| side.warn_of_damage());
-    let is_incomplete = sides.iter().any(|side| side.is_incomplete);
+    let is_incomplete = sides.iter().any(|side| side.is_incomplete());
     comparison.rows.sort_by(|a, b| order(args.sort, a, b));
     let offenders = comparison.rows.iter().filter(|row| row.is_slower);
     let lines: Vec<String> = offenders

@@ -32,7 +32,7 @@ use crate::command::patterns::{Pattern, expect_known, unknown};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::slowest;
-use crate::command::source::{Source, is_damaged, no_spans};
+use crate::command::source::{Source, is_damaged, lost_records, no_spans};
 
 /// Maximum number of spans of a frame in memory, at about 50 bytes each.
 const MAX_SPANS: usize = 1 << 23;
@@ -366,7 +366,7 @@ impl Export<'_> {
         if sink.wants_open() {
             ahead = Some(look_ahead(source, progress, output, failed)?);
         }
-        let mut is_incomplete = false;
+        let mut incomplete_frames = 0;
         let walked = source.walk(progress, |piece| {
             output
                 .check_signal()
@@ -385,7 +385,7 @@ impl Export<'_> {
                 Piece::Frame(recovered)
                     if selected.is_none_or(|it| it.contains(recovered.frame.index)) =>
                 {
-                    is_incomplete |= recovered.lost_records > 0;
+                    incomplete_frames += u64::from(recovered.lost_records > 0);
                     sink.accept_frame(&recovered.frame).map_err(failed)?;
                 }
                 Piece::Scheduler { batch, catalog } => {
@@ -395,11 +395,12 @@ impl Export<'_> {
             }
             Ok(ControlFlow::Continue(()))
         })?;
+        let lost = lost_records(&source.path, incomplete_frames, &walked.damage);
         Ok(ExportReport {
             damage: walked.damage,
             spans: filter.kept(),
-            is_incomplete,
-            notes: Vec::new(),
+            is_incomplete: incomplete_frames > 0,
+            notes: Vec::from_iter(lost),
         })
     }
 

@@ -24,7 +24,7 @@ use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::output::Output;
 use crate::command::progress::Progress;
-use crate::command::source::{Source, is_damaged};
+use crate::command::source::{Source, is_damaged, lost_records};
 
 /// Merges captures of several processes into one Perfetto trace.
 ///
@@ -115,7 +115,7 @@ impl Merge<'_> {
     ) -> Result<u32, Failure> {
         let mut exporter = PerfettoExporter::with_sequences_from(writer, sequence);
         let mut progress = Progress::new("merging", false);
-        let (mut is_incomplete, failed) = (false, |error| self.failed(error));
+        let (mut incomplete_frames, failed) = (0, |error| self.failed(error));
         let walked = source.walk(&mut progress, |piece| {
             self.output
                 .check_signal()
@@ -126,7 +126,7 @@ impl Merge<'_> {
                     exporter.accept_batch(&batch).map_err(failed)?;
                 }
                 Piece::Frame(mut recovered) => {
-                    is_incomplete |= recovered.lost_records > 0;
+                    incomplete_frames += u64::from(recovered.lost_records > 0);
                     let frame = Arc::make_mut(&mut recovered.frame);
                     frame.catalog = part.placed(&frame.catalog);
                     exporter.accept_frame(&recovered.frame).map_err(failed)?;
@@ -144,7 +144,10 @@ impl Merge<'_> {
         exporter.finish().map_err(failed)?;
         drop(progress);
         source.warn_of(&walked.damage);
-        self.is_incomplete |= is_incomplete || is_damaged(&walked.damage);
+        if let Some(line) = lost_records(&source.path, incomplete_frames, &walked.damage) {
+            warn(&line);
+        }
+        self.is_incomplete |= incomplete_frames > 0 || is_damaged(&walked.damage);
         Ok(exporter.next_sequence())
     }
 }

@@ -213,10 +213,12 @@ fn frames_that_contradict_themselves_make_an_output_incomplete() {
     let mut sealed = Sealed::of(&write_shop().close());
     contradict(&mut sealed, &[11, 12]);
     let path = put(folder.path(), "run.vor", &sealed.bytes());
+    let name = path.display();
     // No byte of them is damaged, so there is no other report.
+    let report = format!("vor: {name}: 2 frames with lost records; see `vor check`\n");
     for to in ["chrome", "metrics-csv"] {
         let exported = export(&path, to, &[]);
-        assert_eq!((exported.code, exported.stderr.as_str()), (3, ""), "{to}");
+        assert_eq!((exported.code, &exported.stderr), (3, &report), "{to}");
     }
     let whole = export(&path, "metrics-csv", &["--frames", "..11"]);
     assert_eq!((whole.code, whole.stderr.as_str()), (0, ""));

@@ -476,18 +476,24 @@ fn any_capture_that_lacks_something_makes_the_trace_incomplete() {
     let mut sealed = Sealed::of(&whole);
     contradict(&mut sealed, &[11, 12]);
     let contradicting = sealed.bytes();
+    let lost = units::bytes(lost as u64);
+    let loss = format!("damaged in 2 places, {lost} skipped; see `vor check`");
+    let contradictions = "2 frames with lost records; see `vor check`";
     for (files, code, reports) in [
         ([&whole, &whole], 0, &[][..]),
-        ([&damaged, &damaged], 3, &["one.vor", "two.vor"]),
-        ([&damaged, &whole], 3, &["one.vor"]),
-        ([&whole, &contradicting], 3, &[]),
-        ([&contradicting, &whole], 3, &[]),
+        (
+            [&damaged, &damaged],
+            3,
+            &[("one.vor", loss.as_str()), ("two.vor", &loss)],
+        ),
+        ([&damaged, &whole], 3, &[("one.vor", &loss)]),
+        ([&whole, &contradicting], 3, &[("two.vor", contradictions)]),
+        ([&contradicting, &whole], 3, &[("one.vor", contradictions)]),
     ] {
         let (run, _) = merge_files(folder.path(), files.map(Vec::as_slice));
-        let lost = units::bytes(lost as u64);
-        let damaged = format!("damaged in 2 places, {lost} skipped; see `vor check`");
-        let report = |name| format!("vor: {}: {damaged}\n", folder.path().join(name).display());
-        let reports: String = reports.iter().map(report).collect();
+        let report =
+            |(name, what)| format!("vor: {}: {what}\n", folder.path().join(name).display());
+        let reports: String = reports.iter().copied().map(report).collect();
         assert_eq!(run.code, code, "{run:?}");
         let aligned = "vor: aligned by the wall clocks of web-1: each capture is within 0 ns of \
             its own machine's clock; the difference between the clocks is unknown\n";
