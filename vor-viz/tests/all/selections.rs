@@ -373,11 +373,11 @@ fn divisor(side: &Opened, scope: Scope, per: Per) -> f64 {
     }
 }
 
-fn compare(sides: &mut [Opened; 2], scopes: [Scope; 2], extent: Extent) -> Merged {
-    let (ctx, began) = (Context::default(), Instant::now());
+fn compare(ctx: &Context, sides: &mut [Opened; 2], scopes: [Scope; 2], extent: Extent) -> Merged {
+    let began = Instant::now();
     let mut compare = Compare::default();
     while compare.merged().is_none() {
-        pass(&ctx, began, |ui| {
+        pass(ctx, began, |ui| {
             let [left, right] = [0, 1].map(|i| {
                 let frames = sides[i].replay.summary().frames();
                 sides[i].side("", scopes[i], Some(frames))
@@ -385,13 +385,15 @@ fn compare(sides: &mut [Opened; 2], scopes: [Scope; 2], extent: Extent) -> Merge
             let theme = Theme::of(ui.visuals());
             compare.show(ui, &left, &right, &mut { extent }, &theme);
         });
-        sides.iter_mut().for_each(|side| side.replay.poll(&ctx));
+        sides.iter_mut().for_each(|side| side.replay.poll(ctx));
     }
     compare.merged().unwrap().clone()
 }
 
 #[test]
 fn comparisons_have_the_numbers_of_both_selections() {
+    // One for all, because each rasterizes its letters anew.
+    let ctx = Context::default();
     let (mut both, mut cases) = (0, 0);
     for seed in seeds(100) {
         let mut random = Random(seed);
@@ -405,7 +407,7 @@ fn comparisons_have_the_numbers_of_both_selections() {
             let scopes = [0, 1].map(|i: usize| sides[i].scope(&mut random));
             let extent = EXTENTS[random.below(2)];
             let case = format!("seed {seed}, {scopes:?}, {extent:?}");
-            let merged = compare(&mut sides, scopes, extent);
+            let merged = compare(&ctx, &mut sides, scopes, extent);
             let has_time = scopes
                 .iter()
                 .any(|scope| matches!(scope, Scope::Time { .. }));
