@@ -89,7 +89,17 @@ need_wheel() {
 
 # The members of the workspace that are not published.
 # shellcheck disable=SC2034 # for the scripts that read this one
-unpublished=(vor-benches vor-examples vor-fixtures vor-macro-tests vor-py vor-test-features)
+unpublished=(
+    vor-benches vor-examples vor-fixtures vor-macro-tests vor-page-features vor-py
+    vor-test-features
+)
+
+# Features of the workspace that compile on this machine, beside those of tests, which
+# `vor-test-features` turns on.
+# shellcheck disable=SC2034 # for the scripts that read this one
+more_features=vor-examples/fleet,vor-examples/live,vor-examples/viz
+more_features+=$(printf ',vor-benches/%s' \
+    cuda live lock locks panel parquet pyroscope tracing-peers web)
 
 # checkout_into FOLDER: makes the folder a checkout of this one's last commit, and writes only the
 # files that differ; false if that fails.
@@ -104,6 +114,14 @@ checkout_into() {
 # crate is more than the tests gain.
 # shellcheck disable=SC2034 # for the scripts that read this one
 lightly=(--config 'profile.dev.package.parquet.opt-level = 0')
+
+# Options of cargo where few tests run: optimising these crates takes a minute, and saves less.
+# shellcheck disable=SC2034 # for the scripts that read this one
+plainly=(
+    --config 'profile.dev.package.vor-capture.opt-level = 0'
+    --config 'profile.dev.package.vor-fixtures.opt-level = 0'
+    --config 'profile.dev.package.proptest.opt-level = 0'
+)
 
 # std_source: makes -Zbuild-std work for later commands; false if the source of the standard
 # library is not available.
