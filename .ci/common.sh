@@ -110,10 +110,14 @@ checkout_into() {
         git -C "$1" clean -qfdx
 }
 
-# Options of cargo where `CARGO_PROFILE_DEV_OPT_LEVEL` is 1: half a minute for each build of this
-# crate is more than the tests gain.
+# Options of cargo where `CARGO_PROFILE_DEV_OPT_LEVEL` is 1: optimising these crates takes a minute
+# for each build, which is more than the tests gain.
 # shellcheck disable=SC2034 # for the scripts that read this one
-lightly=(--config 'profile.dev.package.parquet.opt-level = 0')
+lightly=()
+for crate in chrono num-bigint nvml-wrapper parquet proptest puffin regex-syntax vor-fixtures \
+    zerocopy; do
+    lightly+=(--config "profile.dev.package.$crate.opt-level = 0")
+done
 
 # Options of cargo where few tests run: optimising these crates takes a minute, and saves less.
 # shellcheck disable=SC2034 # for the scripts that read this one
