@@ -257,26 +257,26 @@ fn put(column: &mut VecDeque<ValueSummary>, bins: usize, (from, to): (usize, usi
 }
 
 /// Adds empty bins: some before the others, and as many behind them as make up `bins`.
-fn extend<T: Clone>(column: &mut VecDeque<T>, before: usize, bins: usize, empty: T) {
-    for _ in 0..before {
-        column.push_front(empty.clone());
-    }
+fn extend<T: Copy>(column: &mut VecDeque<T>, before: usize, bins: usize, empty: T) {
+    column.resize(column.len() + before, empty);
+    column.rotate_right(before);
     column.resize(bins, empty);
 }
 
 /// Merges bins in pairs; `is_odd` says that the first one is the second of its pair.
-fn merge_pairs<T>(column: &mut VecDeque<T>, is_odd: bool, add: impl Fn(&mut T, &T)) {
-    let mut merged: VecDeque<T> = VecDeque::with_capacity(column.len() / 2 + 1);
-    for (i, bin) in column.drain(..).enumerate() {
-        match merged
-            .back_mut()
-            .filter(|_| (i + usize::from(is_odd)) % 2 == 1)
-        {
-            Some(one) => add(one, &bin),
-            None => merged.push_back(bin),
+fn merge_pairs<T: Copy>(column: &mut VecDeque<T>, is_odd: bool, add: impl Fn(&mut T, &T)) {
+    let bins = column.make_contiguous();
+    let single = usize::from(is_odd).min(bins.len());
+    let mut merged = single;
+    for from in (single..bins.len()).step_by(2) {
+        let mut one = bins[from];
+        if let Some(next) = bins.get(from + 1) {
+            add(&mut one, next);
         }
+        bins[merged] = one;
+        merged += 1;
     }
-    *column = merged;
+    column.truncate(merged);
 }
 
 #[cfg(test)]

@@ -482,22 +482,12 @@ impl Decoder {
 
     /// Reads the fields of a frame up to its flame, and checks that the flame is all that follows.
     fn frame_fields(&self, cursor: &mut Cursor<'_>) -> Option<FrameFields> {
-        // The columns are counted before their values are allocated.
-        if cursor.left() < 8 * self.system_columns {
-            return None;
-        }
-        let mut system = Vec::with_capacity(self.system_columns);
-        for _ in 0..self.system_columns {
-            system.push(cursor.f64()?);
-        }
-        let count = usize::from(cursor.u16()?);
-        if cursor.left() < 10 * count {
-            return None;
-        }
-        let mut user = Vec::with_capacity(count);
-        for _ in 0..count {
-            user.push((cursor.u16()?, cursor.f64()?));
-        }
+        // Memory grows with the values that are there, not with the number that the file states.
+        let system = (0..self.system_columns).map(|_| cursor.f64());
+        let system = system.collect::<Option<Vec<_>>>()?;
+        let count = cursor.u16()?;
+        let user = (0..count).map(|_| Some((cursor.u16()?, cursor.f64()?)));
+        let user = user.collect::<Option<Vec<_>>>()?;
         let flame_len = cursor.u32()? as usize;
         (cursor.left() == flame_len).then_some((system, user, cursor.at()))
     }
@@ -625,4 +615,34 @@ fn declaration(bytes: &[u8]) -> Option<(u16, MetricColumn)> {
         name_len += 0x1_0000;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_record_is_stored_without_doubling() {
+        const MIB: usize = 1 << 20;
+        let mut decoder = Decoder::new(&Header::default());
+        decoder.push(&vec![0; MIB + 1]);
+        let mut growths = 0;
+        for _ in 0..100 {
+            let before = decoder.buffer.capacity();
+            decoder.push(&[0; 50_000]);
+            growths += usize::from(decoder.buffer.capacity() != before);
+            let room = decoder.buffer.capacity() - decoder.buffer.len();
+            assert!(room <= MIB, "room for {room} bytes");
+        }
+        // Five mebibytes.
+        assert!(growths <= 6, "{growths} growths");
+        let capacity = decoder.buffer.capacity();
+        let room = capacity - decoder.buffer.len();
+        decoder.push(&vec![0; room]);
+        assert_eq!(decoder.buffer.capacity(), capacity);
+
+        let mut decoder = Decoder::new(&Header::default());
+        (0..100).for_each(|_| decoder.push(&[0; 100]));
+        assert!(decoder.buffer.capacity() < MIB / 8);
+    }
 }

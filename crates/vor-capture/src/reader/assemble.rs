@@ -293,7 +293,6 @@ impl Assembler {
         // A record whose frame begins after it ends contradicts itself, and has no batches.
         let frame: Vec<PendingBatch> = self.waiting.drain(begin.min(end)..end).collect();
         for waiting in frame {
-            self.waiting_spans -= waiting.spans;
             if waiting.threads.is_empty() {
                 counted_spans += waiting.spans as u64;
             }
@@ -407,6 +406,19 @@ mod tests {
         let mut assembler = Assembler::new(100);
         add(&mut assembler, 3, [0, 1, 2]);
         assert_eq!(end(&mut assembler, 0, 2, 6), (0, 2));
+        // So does one that waits and has the number of a frame's record.
+        add(&mut assembler, 3, [5]);
+        assert_eq!(end(&mut assembler, 3, 5, 0), (0, 2));
+    }
+
+    #[test]
+    fn batches_in_order_do_not_wait_however_many_there_are() {
+        let mut assembler = Assembler::new(100);
+        assert_eq!(end(&mut assembler, 0, 0, 0), (0, 0));
+        let count = MAX_WAITING as u64 + 1;
+        add(&mut assembler, 0, 1..=count);
+        assert!(assembler.waiting.is_empty());
+        assert_eq!(end(&mut assembler, 1, count + 1, 0), (0, 0));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod reader_segments;
 mod reader_summaries;
 mod reader_unmarked;
 mod reader_v3;
+mod reader_work;
 mod round_trip;
 mod sealed;
 mod sealed_batches;

@@ -22,6 +22,8 @@ use vor_fixtures::mutation::{mutate, mutate_any, v2_records};
 use vor_fixtures::random::rounds;
 use vor_fixtures::{Random, catalog, make, thread_batch};
 
+use crate::reader_work::written;
+
 /// A frame without its catalog: each reader has read a different part of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 struct FrameContent {
@@ -591,7 +593,7 @@ fn batches_out_of_order_make_the_same_tree() {
 fn frames_between_the_places_of_an_index_are_distinguished() {
     for number_step in [1, 3] {
         let mut random = Random(7);
-        let bytes = sparse(40_000, number_step);
+        let bytes = written(40_000, number_step, |_| 1, true);
         let intact = Intact::new(bytes);
         let records = intact.records.len() - 1;
         for (a, b) in [(1000, 61_000), (30_001, 30_002), (5, 900)] {
@@ -620,41 +622,6 @@ fn frames_between_the_places_of_an_index_are_distinguished() {
             assert!(known > 440, "{what}: {known} frames");
         }
     }
-}
-
-/// Frames of one batch each.
-fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
-    let mut random = Random(45);
-    let known = Arc::new(catalog());
-    let mut encoder = Encoder::new(Header {
-        file_id: 45,
-        flags: Header::KEEPS_SPANS,
-        ..Header::default()
-    });
-    let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
-    let mut now = 2000;
-    for i in 0..frames {
-        let (start_ticks, mut trees) = (now, TreeBuilder::new(usize::MAX));
-        let batch = filled!(SpanBatch {
-            catalog: Arc::clone(&known),
-            threads: vec![thread_batch(&mut random, 0, 1, &mut now)],
-        });
-        trees.add_batch(&batch);
-        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-        now += 10;
-        let trees = trees.finish();
-        let frame = filled!(FrameSnapshot {
-            index: i * number_step,
-            start_ticks,
-            end_ticks: now,
-            dropped_spans: trees.dropped_spans,
-            span_count: trees.span_count
-        });
-        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
-    }
-    encoder.close(&known, &mut bytes);
-    bytes
 }
 
 /// Version 2 has neither checksums nor numbers, so a frame is right as far as its bytes show. The

@@ -130,7 +130,7 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
 }
 
 /// Counts the bytes read.
-struct Counting(Cursor<Vec<u8>>, Arc<AtomicU64>);
+pub struct Counting(pub Cursor<Vec<u8>>, pub Arc<AtomicU64>);
 
 impl Read for Counting {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
