@@ -173,7 +173,9 @@ def test_daemon_threads_that_work_to_the_end(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise on Windows")
 def test_an_interrupt_ends_the_spans_that_it_comes_in(tmp_path: Path) -> None:
     program = """
-        import sys, time
+        import signal, sys, time
+        # A shell's programs in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         @vor.profile
         def waits():
             with vor.scope("wait"):
