@@ -94,13 +94,6 @@ unpublished=(
     vor-test-features
 )
 
-# Features of the workspace that compile on this machine, beside those of tests, which
-# `vor-test-features` turns on.
-# shellcheck disable=SC2034 # for the scripts that read this one
-more_features=vor-examples/fleet,vor-examples/live,vor-examples/viz
-more_features+=$(printf ',vor-benches/%s' \
-    cuda live lock locks panel parquet pyroscope tracing-peers web)
-
 # checkout_into FOLDER: makes the folder a checkout of this one's last commit, and writes only the
 # files that differ; false if that fails.
 checkout_into() {
@@ -119,7 +112,8 @@ for crate in chrono num-bigint nvml-wrapper parquet proptest puffin regex-syntax
     lightly+=(--config "profile.dev.package.$crate.opt-level = 0")
 done
 
-# Options of cargo where few tests run: optimising these crates takes a minute, and saves less.
+# Options of cargo where few tests run: optimising these crates takes half a minute for each build,
+# which is more than these tests gain.
 # shellcheck disable=SC2034 # for the scripts that read this one
 plainly=(
     --config 'profile.dev.package.vor-capture.opt-level = 0'

@@ -159,9 +159,9 @@ impl Side {
     /// Warns on stderr if the file is damaged, or frames are incomplete.
     pub(super) fn warn_of_damage(&self) {
         warn_of(&self.path, &self.damage);
-        lost_records(&self.path, self.incomplete_frames, &self.damage)
-            .iter()
-            .for_each(|line| warn(line));
+        if let Some(line) = lost_records(&self.path, self.incomplete_frames, &self.damage) {
+            warn(&line);
+        }
     }
 
     /// Returns whether spans are lost.
