@@ -13,6 +13,9 @@ export VOR_ORACLE_CACHE=${VOR_ORACLE_CACHE:-$cache/oracle}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # Incremental files are useless to a run that ends, and double the size of the target directory.
 export CARGO_INCREMENTAL=0
+# Nobody reads the lines of a backtrace; a panic names its own. They are a twentieth of what the
+# compiler does.
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
 export CARGO_TERM_PROGRESS_WHEN=never
 # Tests with random inputs make all their rounds, not a quarter of them.
 export PROPTEST_CASES=${PROPTEST_CASES:-256}

@@ -17,7 +17,7 @@
 //! | [`invariants`] | rules that hold for all contents that a reader returns |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`decoded`] | the records of a capture in memory |
-//! | [`wire`], [`perfetto`], `pprof`, `parquet_rows`, [`json`] | readers of other formats |
+//! | [`wire`], [`perfetto`], `pprof`, [`json`] | readers of other formats |
 //! | [`process`] | tests in processes of their own |
 //! | [`mod@skip`] | reports of checks that do not run |
 //! | [`libraries`] | test libraries in place of NVIDIA's |
@@ -53,8 +53,6 @@ pub mod largest;
 pub mod libraries;
 pub mod memory;
 pub mod mutation;
-#[cfg(feature = "parquet")]
-pub mod parquet_rows;
 #[cfg(feature = "pprof")]
 pub mod pprof;
 pub mod payload;

@@ -42,7 +42,11 @@ impl TestRenderer for Painter {
         self.0.clear(width, height, Color32::TRANSPARENT);
         let primitives = ctx.tessellate(output.shapes.clone(), pixels_per_point);
         self.0.paint(&primitives, pixels_per_point);
-        let channels = self.0.pixels().iter().flat_map(Color32::to_array).collect();
+        // Not an iterator: millions of pixels are copied without optimisation.
+        let mut channels = Vec::with_capacity(4 * width * height);
+        for pixel in self.0.pixels() {
+            channels.extend_from_slice(&pixel.to_array());
+        }
         RgbaImage::from_raw(width as u32, height as u32, channels)
             .ok_or_else(|| format!("{size} is not the size of the picture"))
     }

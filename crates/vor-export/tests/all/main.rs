@@ -11,6 +11,8 @@ mod parquet_dataset;
 #[cfg(feature = "parquet")]
 mod parquet_exporter;
 #[cfg(feature = "parquet")]
+mod parquet_rows;
+#[cfg(feature = "parquet")]
 mod parquet_sketches;
 #[cfg(feature = "parquet")]
 mod parquet_spans;

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::parquet_rows::{Row, int, rows};
 use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
@@ -16,7 +17,6 @@ use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::reader::{Event, Reader};
 use vor_capture::sink::{FrameSink, Interest};
 use vor_export::parquet::{Dataset, Origin, Partition};
-use vor_fixtures::parquet_rows::{Row, int, rows};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -201,7 +201,7 @@ fn a_second_export_of_a_capture_replaces_its_files() {
         );
         let rows = read(&folder.path().join("spans").join(name));
         assert_eq!(rows.len() as u64, made.spans);
-        assert_eq!(vor_fixtures::parquet_rows::text(&rows[0], "host"), "a");
+        assert_eq!(crate::parquet_rows::text(&rows[0], "host"), "a");
         sizes.push(rows.len());
     }
     assert_eq!(sizes[0], sizes[1]);

@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::parquet_rows::{args, rows, text};
 use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::FrameSink;
 use vor_export::parquet::{Dataset, MetricsParquet, Origin, SketchParquet, SpanParquet};
-use vor_fixtures::parquet_rows::{args, rows, text};
 
 /// A writer that counts its flushes.
 #[derive(Clone, Debug, Default)]

@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use crate::parquet_rows::{int, rows};
 use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::sink::FrameSink;
 use vor_export::parquet::{Origin, SketchParquet};
-use vor_fixtures::parquet_rows::{int, rows};
 
 const MINUTE: u64 = 60_000_000_000;
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::parquet_rows::{Row, args, buckets, int, ints, optional, rows, text};
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
@@ -19,7 +20,6 @@ use vor_capture::sink::{FrameSink, Interest};
 use vor_capture::stats::StatsBuilder;
 use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
 use vor_fixtures::Random;
-use vor_fixtures::parquet_rows::{Row, args, buckets, int, ints, optional, rows, text};
 
 /// The input of a sink.
 enum Piece {

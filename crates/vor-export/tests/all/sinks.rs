@@ -54,7 +54,7 @@ fn samply() -> SamplyExporter<impl FnMut(&Catalog, ThreadId, &[u8]) -> io::Resul
 fn exporters_ask_for_what_they_write() {
     let none = || io::sink();
     let columns = Catalog::default();
-    let mut sinks: Vec<(&str, Box<dyn FrameSink>, Interest, bool)> = vec![
+    let sinks: [(&str, Box<dyn FrameSink>, Interest, bool); _] = [
         (
             "chrome",
             Box::new(ChromeExporter::new(none())),
@@ -92,21 +92,21 @@ fn exporters_ask_for_what_they_write() {
             Interest::BATCHES,
             false,
         ),
+        #[cfg(feature = "firefox")]
+        (
+            "firefox",
+            Box::new(vor_export::firefox::FirefoxExporter::new(none())),
+            Interest::BATCHES,
+            false,
+        ),
+        #[cfg(feature = "pprof")]
+        (
+            "pprof",
+            Box::new(vor_export::pprof::PprofExporter::new(none())),
+            Interest::BATCHES,
+            true,
+        ),
     ];
-    #[cfg(feature = "firefox")]
-    sinks.push((
-        "firefox",
-        Box::new(vor_export::firefox::FirefoxExporter::new(none())),
-        Interest::BATCHES,
-        false,
-    ));
-    #[cfg(feature = "pprof")]
-    sinks.push((
-        "pprof",
-        Box::new(vor_export::pprof::PprofExporter::new(none())),
-        Interest::BATCHES,
-        true,
-    ));
     for (name, sink, interest, wants_open) in &sinks {
         assert_eq!(sink.interest(), *interest, "{name}");
         assert_eq!(sink.wants_open(), *wants_open, "{name}");

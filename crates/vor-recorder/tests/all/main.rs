@@ -78,7 +78,6 @@ mod metrics_timed;
 mod metrics_timed_polled;
 mod nvtx_ranges;
 mod otlp_send;
-mod parquet_recorded;
 mod pprof_files;
 mod puffin_frames;
 mod pyroscope_push;

@@ -124,12 +124,13 @@ proptest! {
         let mut surveying = Surveying::new(bytes, made.origin_ns, noted);
         let ranges: Vec<(i64, i64)> =
             shares.iter().map(|&(from, to)| part_of(&after.archive, from, to)).collect();
+        let events = (&*made.spans, &*tasks, &*steps);
+        let passed_ns = |at: usize| expected_passed_ns(events, &before[at..]);
+        let passed_ns: Vec<i64> = (0..before.len()).map(passed_ns).collect();
         loop {
             let left = surveying.survey.left();
             for &(begin_ns, end_ns) in &ranges {
-                let events = (&*made.spans, &*tasks, &*steps);
-                let has_passed =
-                    |at: &usize| expected_passed_ns(events, &before[*at..]) <= begin_ns;
+                let has_passed = |at: &usize| passed_ns[*at] <= begin_ns;
                 let first = (0..=left).rev().find(has_passed).unwrap_or(0);
                 let [first_span, first_task, first_step] = before[first];
                 let overlaps = |&(_, _, begin, duration, _): &Drawn| {

@@ -3,7 +3,6 @@
 //! With `VOR_ORACLE_OUT`, the files are written to that folder, beside the capture's spans and
 //! metrics as lines of JSON. Another program can compare them with the tables as a query engine
 //! reads them.
-#![cfg(feature = "parquet")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,6 +13,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
 use serde_json::{Value, json};
 use vor_capture::reader::{Capture, Event, Reader};
 use vor_capture::sink::FrameSink;
@@ -150,6 +151,24 @@ fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
     (spans, values)
 }
 
+/// Returns the rows of a table, as the crate's own reader reads them.
+fn rows(path: &Path) -> Vec<Row> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn int(row: &Row, column: &str) -> i64 {
+    let mut columns = row.get_column_iter();
+    match columns.find(|(name, _)| *name == column) {
+        Some((_, Field::Long(value))) => *value,
+        other => panic!("{column} is not an integer: {other:?}"),
+    }
+}
+
 #[test]
 fn tables_of_a_recording_equal_its_capture() {
     own_process!();
@@ -186,16 +205,9 @@ fn tables_of_a_recording_equal_its_capture() {
         Dataset::new(&folder.join("data"), "run", &list, origin()).unwrap(),
     );
 
-    let read =
-        |name: &str| vor_fixtures::parquet_rows::rows(std::fs::read(folder.join(name)).unwrap());
-    let found = read("spans.parquet");
+    let found = rows(&folder.join("spans.parquet"));
     assert_eq!(found.len(), spans.len());
-    let sum = |column: &str| {
-        found
-            .iter()
-            .map(|row| vor_fixtures::parquet_rows::int(row, column))
-            .sum::<i64>()
-    };
+    let sum = |column: &str| found.iter().map(|row| int(row, column)).sum::<i64>();
     for column in ["dur_ns", "self_ns", "depth", "frame", "tid"] {
         let expected: i64 = spans
             .iter()
@@ -203,7 +215,7 @@ fn tables_of_a_recording_equal_its_capture() {
             .sum();
         assert_eq!(sum(column), expected, "{column}");
     }
-    assert_eq!(read("metrics.parquet").len(), values.len());
+    assert_eq!(rows(&folder.join("metrics.parquet")).len(), values.len());
 
     for (name, rows) in [("spans.jsonl", spans), ("metrics.jsonl", values)] {
         let mut lines = String::new();

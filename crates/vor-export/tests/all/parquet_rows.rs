@@ -1,4 +1,5 @@
 //! Tables, read by the `parquet` crate's own reader.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
