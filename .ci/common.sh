@@ -110,8 +110,9 @@ checkout_into() {
 # for each build, which is more than the tests gain.
 # shellcheck disable=SC2034 # for the scripts that read this one
 lightly=()
-for crate in chrono num-bigint nvml-wrapper parquet proptest puffin regex-syntax vor-fixtures \
-    zerocopy; do
+for crate in arrow-array arrow-buffer arrow-data arrow-schema chrono clap_builder clap_complete \
+    clap_mangen fxprof-processed-profile indicatif num-bigint nvml-wrapper parquet proptest puffin \
+    pyo3 regex-syntax vor vor-fixtures vor-py zerocopy; do
     lightly+=(--config "profile.dev.package.$crate.opt-level = 0")
 done
 
