@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 /// Most bins of a series: enough for a zoom into some part of a capture before that part is read.
-/// Tests look at every bin, so they have fewer.
-const MAX_BINS: i64 = if cfg!(test) { 1 << 12 } else { 1 << 16 };
+const MAX_BINS: i64 = 1 << 16;
 
 /// Most bins of all series together, of 32 bytes each.
 const MAX_CELLS: usize = 1 << 21;

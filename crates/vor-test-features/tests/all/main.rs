@@ -1,4 +1,4 @@
-//! Tests that need features which the crates under test do not turn on for their own tests.
+//! Tests that need crates with which no other member should be built.
 
 #![allow(
     clippy::expect_used,

@@ -3,11 +3,6 @@
 //! With `VOR_ORACLE_OUT`, the files are written to that folder, beside the capture's spans and
 //! metrics as lines of JSON. Another program can compare them with the tables as a query engine
 //! reads them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
 
 use std::fmt::Write as _;
 use std::fs::File;
