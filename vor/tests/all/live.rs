@@ -6,8 +6,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,12 @@ struct Program {
     address: String,
     ends: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
+    /// One message for each frame that has ended.
+    ended_frames: mpsc::Receiver<()>,
 }
 
 impl Program {
+    /// Returns once the first frame has ended: its scopes are known, and its spans are recorded.
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = format!("unix:{}", folder.path().join("s").display());
@@ -36,6 +39,7 @@ impl Program {
             .enable();
         let ends = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&ends);
+        let (frame_ended, ended_frames) = mpsc::channel();
         let work = move || {
             while !stop.load(Ordering::Relaxed) {
                 {
@@ -46,16 +50,20 @@ impl Program {
                 }
                 vor::record_metric("queue", 7.0);
                 vor::frame_mark();
+                frame_ended.send(()).ok();
             }
         };
         let worker = std::thread::Builder::new()
             .name("worker".into())
-            .spawn(work);
+            .spawn(work)
+            .unwrap();
+        ended_frames.recv().unwrap();
         Self {
             folder,
             address,
             ends,
-            worker: Some(worker.unwrap()),
+            worker: Some(worker),
+            ended_frames,
         }
     }
 
@@ -168,28 +176,26 @@ fn tail_prints_a_frame_soon_after_its_end() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    let now_ns = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        i64::try_from(since.unwrap().as_nanos()).unwrap()
-    };
-    let mut lags = Vec::new();
+    let mut ended = 1;
+    let mut frames_behind = Vec::new();
     let mut last = None;
     for line in lines.take(100) {
         let frame: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let field = |name: &str| frame[name].as_i64().unwrap();
-        lags.push(now_ns() - field("start_unix_ns") - field("duration_ns"));
         assert_eq!(frame["user"]["queue"], 7.0);
-        let index = field("index");
+        let index = frame["index"].as_i64().unwrap();
         assert!(
             last.is_none_or(|last| index == last + 1),
             "{last:?}, {index}"
         );
         last = Some(index);
+        ended += i64::try_from(program.ended_frames.try_iter().count()).unwrap();
+        frames_behind.push(ended - index);
     }
-    lags.sort_unstable();
-    let median_ms = lags[lags.len() / 2] as f64 / 1e6;
-    println!("tail lags {median_ms:.1} ms");
-    assert!(median_ms < 100.0, "{median_ms} ms");
+    frames_behind.sort_unstable();
+    let median = frames_behind[frames_behind.len() / 2];
+    println!("tail is {median} frames behind");
+    // Frames take 3 ms or longer; a tenth of a second is the promise.
+    assert!(median < 33, "{median} frames");
     interrupt(&tail);
     tail.wait().unwrap();
     program.wait_until_alone();
