@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::chart_screen::{AXIS_LEFT, AXIS_PIXELS, Screen, are_alike};
 use crate::program::{NARROW, Program, WIDE};
 use egui::{Color32, Event, Pos2, pos2};
+use vor_fixtures::random::rounds;
 use vor_viz::flame::FlameChart;
 use vor_viz::store::Store;
 use vor_viz::view::View;
@@ -51,7 +52,7 @@ fn follow(
 
 #[test]
 fn a_chart_that_paints_only_what_is_new_shows_every_span_of_a_pixel_or_more() {
-    for seed in 1..=2 {
+    for seed in 1..=rounds(2) as u64 {
         follow(seed, WIDE, |shown, whole| {
             let pixels = shown.iter().zip(whole);
             let different = pixels.filter(|(a, b)| !are_alike(**a, **b)).count();
@@ -63,7 +64,7 @@ fn a_chart_that_paints_only_what_is_new_shows_every_span_of_a_pixel_or_more() {
 /// Spans below a pixel are merged with those that came by then, so a pixel may show its neighbour.
 #[test]
 fn a_chart_that_paints_only_what_is_new_merges_spans_as_they_come() {
-    for seed in 1..=2 {
+    for seed in 1..=rounds(2) as u64 {
         follow(seed, NARROW, |shown, whole| {
             let is_near = |i: usize| {
                 let near = i.saturating_sub(1)..(i + 2).min(whole.len());

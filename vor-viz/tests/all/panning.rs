@@ -5,6 +5,7 @@ use crate::chart_screen::{AXIS_LEFT, AXIS_PIXELS, Screen, are_alike};
 use crate::program::{NARROW, Program, WIDE};
 use crate::synthetic::Random;
 use egui::{Event, Modifiers, MouseWheelUnit, PointerButton, Pos2, TouchPhase, Vec2, pos2, vec2};
+use vor_fixtures::random::rounds;
 use vor_viz::flame::FlameChart;
 use vor_viz::store::Store;
 use vor_viz::view::{TimeRange, View};
@@ -168,12 +169,14 @@ fn a_chart_that_is_moved_shows_what_a_new_one_does() {
         }
         let mut charts = Charts::new(seed);
         view.zoom_by(&store, view.axis().end_ns / 2.0, 0.2);
-        for step in 0..60 {
+        let steps = rounds(60);
+        for step in 0..steps {
             charts.act(&store, &mut view);
             view.begin_pass(&store);
             charts.compare(&store, &mut view, &format!("seed {seed}, step {step}"));
         }
-        assert!(charts.parts >= 30, "{} of 60 painted a part", charts.parts);
+        let parts = charts.parts;
+        assert!(parts >= steps / 2, "{parts} of {steps} painted a part");
     }
 }
 
@@ -187,7 +190,8 @@ fn a_chart_of_a_running_program_that_is_moved_shows_what_a_new_one_does() {
         view.follow(true);
         view.begin_pass(&store);
         let mut charts = Charts::new(seed);
-        for step in 0..100 {
+        let steps = rounds(100);
+        for step in 0..steps {
             match program.random.below(12) {
                 0 => view.reset_zoom(),
                 1 if !view.is_zoomed() => {
@@ -202,7 +206,8 @@ fn a_chart_of_a_running_program_that_is_moved_shows_what_a_new_one_does() {
             view.begin_pass(&store);
             charts.compare(&store, &mut view, &format!("seed {seed}, step {step}"));
         }
-        assert!(charts.parts >= 25, "{} of 100 painted a part", charts.parts);
+        let parts = charts.parts;
+        assert!(parts >= steps / 4, "{parts} of {steps} painted a part");
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use vor_fixtures::even::{TestCapture, frame_ns, make};
+use vor_fixtures::random::seeds;
 use vor_viz::overview::OverviewMark;
 use vor_viz::replay::{Arriving, ReplayState, WindowLimits};
 
@@ -514,7 +515,7 @@ fn a_lost_frame_keeps_its_place() {
 #[test]
 fn flipped_bytes_stop_nothing() {
     let TestCapture { bytes, .. } = make(200, 9, true);
-    for seed in 0..60_u64 {
+    for seed in seeds(60) {
         let mut bytes = bytes.clone();
         let mut state = seed;
         for _ in 0..8 {
