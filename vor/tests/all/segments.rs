@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::robust_support::{captures, child, folder, on_small_disk, role, vor_lines};
 use vor::capture::{Capture, Event, Piece, SegmentedCapture};
 use vor_fixtures::process::run_to_success as run;
+use vor_fixtures::random::rounds;
 use vor_fixtures::test_name;
 use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
@@ -645,7 +646,7 @@ fn a_killed_process_leaves_whole_segments_and_one_torn_record_at_most() {
     }
     let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let mut unfinished = 0;
-    for kill in 0..15 {
+    for kill in 0..rounds(15) {
         let folder = tempfile::tempdir().unwrap();
         let mut process = child(test_name!(), "killed", folder.path());
         process.stdout(std::process::Stdio::null());

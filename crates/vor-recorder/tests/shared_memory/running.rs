@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use vor_capture::reader::{Event, Reader};
 use vor_fixtures::process::{child, role};
+use vor_fixtures::random::rounds;
 use vor_fixtures::{own_process, test_name};
 use vor_recorder::drain::recovery::Remains;
 use vor_recorder::profile_scope;
@@ -67,7 +68,7 @@ fn a_process_that_hangs_shows_its_spans_and_open_scopes() {
     let counters = counters::map(&folder.path().join("counters"));
     counters::wait_for(&counters[READY]);
     counters::wait_for(&counters[BUSY]);
-    for round in 0..20 {
+    for round in 0..rounds(20) as u64 {
         // The drain has emptied the rings by then.
         std::thread::sleep(Duration::from_millis(10 * round));
         let remains = Remains::open(&shared_file(folder.path())).unwrap();
