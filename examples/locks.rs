@@ -4,8 +4,8 @@
 //! cargo run --release --example locks --features locks
 //! ```
 //!
-//! Four workers answer requests from a cache, and one thread removes old pages from it. It holds the
-//! lock while it writes each page back, so requests wait for it. `vor locks` shows that.
+//! Four workers answer requests from a cache, and one thread removes old pages from it. It holds
+//! the lock while it writes each page back, so requests wait for it. `vor locks` shows that.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Code that the benches share: the bare clock, interleaved rounds, contestants in processes, work of known shape, captures,
-//! and the system's values of the process.
+//! Code that the benches share: the bare clock, interleaved rounds, contestants in processes, work
+//! of known shape, captures, and the system's values of the process.
 
 pub mod arguments;
 pub mod captures;

@@ -9,9 +9,9 @@
 //! | [`THREADS`] | a thread with its first task; [`end_all`], which then takes the locks of tasks |
 //! | of a thread's tasks | this thread for a look-up; [`end_all`] |
 //!
-//! No code of Python runs under either. A thread never waits for its own tasks. They are locked only
-//! while all tasks end. A build without the global lock may fork meanwhile; then they stay locked in
-//! the child, which records no tasks.
+//! No code of Python runs under either. A thread never waits for its own tasks. They are locked
+//! only while all tasks end. A build without the global lock may fork meanwhile; then they stay
+//! locked in the child, which records no tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

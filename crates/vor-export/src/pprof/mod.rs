@@ -5,8 +5,8 @@
 //! `off_cpu`, its parts `wall_runqueue` and `wall_blocked`, `alloc_objects` and `alloc_bytes`
 //! ([`measures`](vor_capture::model::measures)). A frame is a call site, with its name, file and
 //! line. The thread's name is the label `thread`, and threads with one name are merged.
-//! [`PprofExporter::label`] makes labels of arguments, for the span that has them and for everything
-//! inside it.
+//! [`PprofExporter::label`] makes labels of arguments, for the span that has them and for
+//! everything inside it.
 //!
 //! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its duration
 //! passes the measures of its children on to its parent.
