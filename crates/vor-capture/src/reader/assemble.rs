@@ -412,6 +412,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri takes an hour for a million batches")]
     fn batches_in_order_do_not_wait_however_many_there_are() {
         let mut assembler = Assembler::new(100);
         assert_eq!(end(&mut assembler, 0, 0, 0), (0, 0));
@@ -440,6 +441,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri takes an hour for a million batches")]
     fn batches_that_wait_take_bounded_memory() {
         // With the 16 of each batch, as many spans as 61 700 batches with one each.
         let max_spans = 17 * 61_700;
