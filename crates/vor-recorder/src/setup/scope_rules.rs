@@ -303,19 +303,20 @@ fn a_rule_measures_the_scopes_that_it_matches() {
     own_process!();
     let spans = Spans::start();
     set_scopes("inner=cpu").unwrap();
-    {
+    for _ in 0..8 {
         let _outer = open(&OUTER);
         let _inner = open(&INNER);
         std::thread::sleep(Duration::from_millis(2));
     }
     drain::flush();
-    let values = |name: &str| {
+    // A span that the clocks see no wait in has no value, as may happen in an emulator.
+    let most_values = |name: &str| {
         let seen = spans.0.lock().unwrap();
-        let found = seen.spans.iter().find(|(found, ..)| found == name);
-        found.unwrap().2
+        let found = seen.spans.iter().filter(|(found, ..)| found == name);
+        found.map(|found| found.2).max().unwrap()
     };
     let measured = usize::from(crate::clock::cpu::source() != crate::clock::cpu::Source::None);
-    assert_eq!((values("outer"), values("inner")), (0, measured));
+    assert_eq!((most_values("outer"), most_values("inner")), (0, measured));
 }
 
 /// A generator of random numbers, for the order of the flips.
