@@ -16,6 +16,7 @@ export CARGO_INCREMENTAL=0
 # Nobody reads the lines of a backtrace; a panic names its own. They are a twentieth of what the
 # compiler does.
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
+export RUSTC_WORKSPACE_WRAPPER=$PWD/.ci/tools/rustc-plain-tests
 export CARGO_TERM_PROGRESS_WHEN=never
 # Tests with random inputs make all their rounds, not a quarter of them.
 export PROPTEST_CASES=${PROPTEST_CASES:-256}

@@ -10,6 +10,10 @@ TOOLS = "pip", "pip from git", "maturin build", "maturin develop", "uv pip"
 SMOKE = pathlib.Path(__file__).parents[1] / "smoke.py"
 # Unoptimised, so that little is compiled twice.
 DEV_PROFILE = {"MATURIN_PEP517_ARGS": "--profile dev"}
+# For builds in a separate folder, where nothing of the package is compiled yet.
+PLAIN_PROFILE = {
+    "MATURIN_PEP517_ARGS": "--profile dev --config profile.dev.package.vor-capture.opt-level=0"
+}
 
 
 def check(tools, python, every_tool):
@@ -41,7 +45,7 @@ def _install(tools, tool, environment):
         pip = environment.command("pip")
         source = f"git+{_repository(folder / 'repository').as_uri()}#subdirectory=vor-py"
         commands.check(
-            pip, "install", "-q", "--disable-pip-version-check", source, env=DEV_PROFILE
+            pip, "install", "-q", "--disable-pip-version-check", source, env=PLAIN_PROFILE
         )
     elif tool == "maturin build":
         tools.build(python, "dev", folder / "wheels")
@@ -53,7 +57,7 @@ def _install(tools, tool, environment):
     else:
         # For uv, the package is unchanged while `pyproject.toml` is.
         install = "pip", "install", "-q", "-p", python, "--refresh-package", "vor", "./vor-py"
-        commands.check(tools.uv, *install, env=DEV_PROFILE)
+        commands.check(tools.uv, *install, env=PLAIN_PROFILE)
 
 
 def _repository(folder):
