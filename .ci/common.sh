@@ -2,7 +2,7 @@
 #
 #   CARGO_TARGET_DIR   build files (default: in the cache)
 #   VOR_CACHE          files that runs share (default ${XDG_CACHE_HOME:-$HOME/.cache}/vor)
-#   VOR_CI_INSTALL=0   never installs anything; checks that need a missing tool are skipped
+#   VOR_CI_INSTALL=0   never installs anything: see install.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,6 +16,7 @@ export CARGO_INCREMENTAL=0
 # Nobody reads the lines of a backtrace; a panic names its own. They are a twentieth of what the
 # compiler does.
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
+# Optimising programs of tests took longer than running them.
 export RUSTC_WORKSPACE_WRAPPER=$PWD/.ci/tools/rustc-plain-tests
 export CARGO_TERM_PROGRESS_WHEN=never
 # Tests with random inputs make all their rounds, not a quarter of them.
@@ -35,61 +36,7 @@ skip() {
     [ -z "${VOR_CI_SKIPS:-}" ] || printf '%s: %s: %s\n' "$step" "$1" "$2" >>"$VOR_CI_SKIPS"
 }
 
-# need_apt PROGRAM PACKAGE...: installs the packages if the program is missing; false if it stays
-# missing.
-need_apt() {
-    command -v "$1" >/dev/null && return 0
-    install_apt "${@:2}" || return 1
-    command -v "$1" >/dev/null
-}
-
-# need_file PATTERN PACKAGE...: like need_apt, for a file that matches.
-need_file() {
-    compgen -G "$1" >/dev/null && return 0
-    install_apt "${@:2}" || return 1
-    compgen -G "$1" >/dev/null
-}
-
-install_apt() {
-    [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v apt-get >/dev/null || return 1
-    local root=
-    [ "$(id -u)" = 0 ] || root=sudo
-    [ -z "$root" ] || $root -n true 2>/dev/null || return 1
-    # A separate archive folder: another apt at the same time must not delete its files.
-    local archives=$cache/apt
-    mkdir -p "$archives/partial"
-    local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive
-        apt-get -qq -o "Dir::Cache::archives=$archives" -o DPkg::Lock::Timeout=300)
-    [ -n "$root" ] || apt=("${apt[@]:1}")
-    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } \
-        >"$cache/apt.log" 2>&1 || return 1
-    say "installed $* with apt"
-}
-
-# need_cargo PROGRAM CRATE OPTION...: like need_apt, from crates.io into the cache. The program is
-# built without optimisation and debug information, since these programs have little to do.
-need_cargo() {
-    command -v "$1" >/dev/null && return 0
-    [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
-    CARGO_TARGET_DIR=$cache/tools/target CARGO_PROFILE_DEV_DEBUG=0 timeout 900 \
-        cargo install -q --debug --root "$cache/tools" "${@:2}" || return 1
-    rm -rf "$cache/tools/target"
-    say "installed $2 with cargo"
-}
-
-# need_wheel PROGRAM PACKAGE==VERSION: like need_apt, for a program from a wheel of PyPI. It takes
-# seconds, while need_cargo compiles for minutes.
-need_wheel() {
-    command -v "$1" >/dev/null && return 0
-    [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v python3 >/dev/null || return 1
-    local folder=$cache/tools/wheels/$2
-    mkdir -p "$cache/tools/bin"
-    timeout 120 python3 -m pip install -q --disable-pip-version-check --no-deps \
-        --only-binary :all: --upgrade --target "$folder" "$2" >"$cache/pip.log" 2>&1 || return 1
-    ln -sf "$folder/bin/$1" "$cache/tools/bin/$1"
-    command -v "$1" >/dev/null || return 1
-    say "installed $2 with pip"
-}
+. .ci/install.sh
 
 # The members of the workspace that are not published.
 # shellcheck disable=SC2034 # for the scripts that read this one

@@ -1,8 +1,11 @@
 """Tests all mutants of a crate, which are built once: see source.py.
 
-    batch.py CRATE FOLDER [--cargo ARGUMENT]… [--only FILE] [--match REGEX] [--keep]
+    batch.py CRATE FOLDER [--cargo ARGUMENT]… [--list ARGUMENT]… [--target ARGUMENT]…
+             [--root FILE] [--only FILE] [--tests REGEX] [--jobs NUMBER]
 
 FOLDER gets a copy of the repository, and the results: `results.json` has one row per mutant.
+`--cargo` is for all commands of cargo, `--list` for `cargo mutants --list`, and `--target` chooses
+tests. `--root` is the first file of a crate outside of `crates`.
 A test runs for a mutant only if it calls the mutated function. Mutants outside of functions, in
 `const fn`, in programs, and those that do not compile beside the others are `left`: `cargo mutants`
 tests them.

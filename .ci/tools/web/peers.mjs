@@ -21,6 +21,7 @@
 import path from 'node:path';
 
 import { start, started } from './browser.mjs';
+import { quantile, since, steps, table } from './peers_times.mjs';
 
 const [tools, executablePath, folder, rounds, pictures] = process.argv.slice(2);
 const { origin, browser, stop } = await start({ tools, executablePath, folder });
@@ -134,12 +135,6 @@ async function judge(shown, chart) {
   return found.map((frame, i) => ({ at: shown[i].at, ...frame }));
 }
 
-/** Returns the time of the first frame from which on all frames are as they should be. */
-function since(frames, isSo) {
-  const wrong = frames.findLastIndex((frame) => !isSo(frame));
-  return frames[wrong + 1]?.at;
-}
-
 async function open(name, round) {
   const { address, chart, hand, key, holds, zoom } = contestants[name];
   const context = await browser.newContext({ viewport: SIZE, colorScheme: 'light' });
@@ -179,20 +174,9 @@ async function open(name, round) {
   const first = since(frames, ({ coloured }) => coloured >= all / 10) - navigated;
   const whole = since(frames, ({ fromLast }) => fromLast < 0.005) - navigated;
 
-  const moved = await judge(panning, chart);
-  const steps = sent.map((at, i) => {
-    const until = sent[i + 1] ?? Infinity;
-    const changed = moved.filter(
-      (frame) => frame.at >= at && frame.at < until && frame.fromBefore > 0.01,
-    );
-    if (changed.length === 0) throw new Error(`step ${i} moves nothing`);
-    return { begun: changed[0].at - at, done: changed.at(-1).at - at };
-  });
-  return { first, whole, steps };
+  return { first, whole, steps: steps(sent, await judge(panning, chart)) };
 }
 
-const at = (values, share) =>
-  values.toSorted((a, b) => a - b)[Math.min(Math.floor(values.length * share), values.length - 1)];
 const results = Object.fromEntries(Object.keys(contestants).map((name) => [name, []]));
 let status = 0;
 try {
@@ -208,27 +192,11 @@ try {
       const begun = result.steps.map((step) => step.begun);
       console.log(
         `round ${round}, ${name}: first picture ${ms(result.first)} ms, ` +
-          `whole ${ms(result.whole)} ms, step ${ms(at(begun, 0.5))} ms`,
+          `whole ${ms(result.whole)} ms, step ${ms(quantile(begun, 0.5))} ms`,
       );
     }
   }
-  const rows = Object.entries(results).map(([name, rounds]) => {
-    const steps = rounds.flatMap((round) => round.steps);
-    const median = (key) => at(rounds.map((round) => round[key]), 0.5);
-    const begun = steps.map((step) => step.begun);
-    const done = steps.map((step) => step.done);
-    const [first, whole] = [median('first'), median('whole')];
-    return [name, first, whole, at(begun, 0.5), at(begun, 0.95), at(done, 0.5), at(done, 0.95)];
-  });
-  console.log('| ms | first picture | whole picture | step | p95 | step whole | p95 |');
-  console.log('|---|---|---|---|---|---|---|');
-  for (const [name, ...values] of rows)
-    console.log(`| ${name} | ${values.map((value) => value.toFixed(0)).join(' | ')} |`);
-  const [, ...ours] = rows[0];
-  for (const [name, ...values] of rows.slice(1)) {
-    const ratios = values.map((value, i) => `${(value / ours[i]).toFixed(1)} ×`);
-    console.log(`| ${name} ÷ vor | ${ratios.join(' | ')} |`);
-  }
+  console.log(table(results));
 } catch (error) {
   console.error(`FAILED: ${error.message}`);
   status = 1;
