@@ -69,7 +69,7 @@ need_packages() {
     [ "${VOR_CI_INSTALL:-1}" != 0 ] && need_wheel uv uv==0.13.9 || return 1
     local uv=(timeout 600 env UV_CACHE_DIR="$cache/uv" UV_PYTHON_DOWNLOADS=never uv)
     [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}
-    { [ -x "$folder/bin/python" ] || "${uv[@]}" venv -q --python python3 "$folder"; } \
+    { [ -x "$folder/bin/python" ] || "${uv[@]}" venv -q --python "$(command -v python3)" "$folder"; } \
         >"$cache/uv.log" 2>&1 &&
         "${uv[@]}" pip install -q --python "$folder/bin/python" "$@" >>"$cache/uv.log" 2>&1 ||
         return 1

@@ -124,6 +124,12 @@ pub fn again(test: &str) -> Command {
     command
 }
 
+/// Returns whether an emulator of another processor runs the tests.
+#[must_use]
+pub fn is_emulated() -> bool {
+    std::env::var_os(RUNNER).is_some()
+}
+
 /// Returns the command that starts this program.
 pub fn this_program() -> Command {
     let program = std::env::current_exe().expect("a test has a path");
