@@ -29,8 +29,10 @@ install_apt() {
     local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive
         apt-get -qq -o "Dir::Cache::archives=$archives" -o DPkg::Lock::Timeout=300)
     [ -n "$root" ] || apt=("${apt[@]:1}")
-    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } \
-        >"$cache/apt.log" 2>&1 || return 1
+    # A second `apt-get update` fails while another runs, as in a step beside this one.
+    {
+        flock 8 && "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"
+    } >"$cache/apt.log" 2>&1 8>"$archives.lock" || return 1
     say "installed $* with apt"
 }
 

@@ -55,15 +55,16 @@ def _start(folder, tools, found):
     tasks = [Task("wheels and installations", builder.run)]
     slots = threading.Semaphore(SUITES)
 
-    def check(version, python):
+    def check(version, python, parts=1):
         with slots:
-            environment = suite.check(tools, wheels, version, python)
+            environment = suite.check(tools, wheels, version, python, parts)
         if version == "3.13" and environment:
             declared.check(environment)
 
     def check_free_threaded():
         if python := builder.free_threaded():
-            check("free-threaded", python)
+            # The last one to start, with processors left by those that have ended.
+            check("free-threaded", python, parts=3)
 
     for version, python in found.items():
         tasks.append(Task(f"CPython {version}", check, version, python))

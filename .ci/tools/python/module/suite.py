@@ -1,14 +1,19 @@
 """Runs the module's own tests on an interpreter."""
+import pathlib
+
 from . import commands, interpreters
+from .commands import Task
 from .report import Failed, say, skip
 
 TABLES = "polars", "pandas", "pyarrow"
+TESTS = pathlib.Path("vor-py/tests")
 
 
-def check(tools, wheels, name, python):
+def check(tools, wheels, name, python, parts=1):
     """The tests pass in an environment that has the wheel and nothing of this folder.
 
-    Returns the environment, or None if pytest cannot be installed.
+    Parts of them run at a time, each in a process. Returns the environment, or None if pytest
+    cannot be installed.
     """
     environment = tools.environment(name, python)
     if not environment.install("pytest"):
@@ -17,11 +22,21 @@ def check(tools, wheels, name, python):
         return None
     _install_optional(environment, name)
     environment.install_wheel(wheels.wait(python))
-    pytest = "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "."
-    if not commands.run(environment.python, *pytest, cwd="vor-py/tests"):
-        raise Failed(f"the tests on CPython {name}")
+
+    def run(files):
+        pytest = "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *files
+        if not commands.run(environment.python, *pytest, cwd=TESTS):
+            raise Failed(f"the tests on CPython {name}")
+
+    commands.join_all([Task(f"tests on CPython {name}", run, files) for files in divided(parts)])
     say(f"passed on CPython {interpreters.full_version(python)}")
     return environment
+
+
+def divided(parts):
+    """Divides the files of tests into parts that take about as long."""
+    files = sorted(TESTS.glob("test_*.py"), key=lambda file: file.stat().st_size, reverse=True)
+    return [[file.name for file in files[part::parts]] for part in range(min(parts, len(files)))]
 
 
 def _install_optional(environment, name):
