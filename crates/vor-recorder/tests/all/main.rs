@@ -76,6 +76,7 @@ mod measured_scopes;
 mod metrics_timed;
 #[cfg(feature = "tokio")]
 mod metrics_timed_polled;
+mod nested_work;
 mod nvtx_ranges;
 mod otlp_send;
 mod pprof_files;

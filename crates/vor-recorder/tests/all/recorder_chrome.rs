@@ -14,11 +14,12 @@ use vor_capture::reader::Capture;
 use vor_capture::sink::FrameSink as _;
 use vor_fixtures::own_process;
 use vor_recorder::drain;
-use vor_recorder::hot::scope;
 use vor_recorder::profile_scope;
 use vor_recorder::setup::Config;
 use vor_recorder::sinks::Sink as _;
 use vor_recorder::sinks::chrome::ChromeTraceSink;
+
+use crate::nested_work::{inside_turn, on_threads};
 
 const THREADS: u64 = 3;
 const FRAMES: u64 = 20;
@@ -28,26 +29,12 @@ const TURNS: u64 = 50;
 /// duration.
 type Row = (String, u64, i64, i64);
 
-fn descend(levels: u64) -> u64 {
-    profile_scope!("descend", levels = levels);
-    if levels == 0 {
-        1
-    } else {
-        1 + descend(levels - 1)
-    }
-}
-
-fn work(turns: u64) -> u64 {
-    profile_scope!("work", turns = turns);
-    (0..turns)
+fn work() -> u64 {
+    profile_scope!("work", turns = TURNS);
+    (0..TURNS)
         .map(|turn| {
             profile_scope!("turn", turn = turn, even = turn % 2 == 0);
-            let _named = scope::scope(if turn % 3 == 0 {
-                "by \"name\""
-            } else {
-                "größe"
-            });
-            descend(turn % 5)
+            inside_turn(turn)
         })
         .sum()
 }
@@ -64,13 +51,7 @@ fn record(capture: &Path, trace: &Path) {
     }
     .install();
     for _ in 0..FRAMES {
-        std::thread::scope(|threads| {
-            for i in 1..THREADS {
-                let builder = std::thread::Builder::new().name(format!("worker {i}"));
-                builder.spawn_scoped(threads, || work(TURNS)).unwrap();
-            }
-            work(TURNS);
-        });
+        on_threads(THREADS, work);
         drain::frame_mark();
     }
     drain::flush();

@@ -37,21 +37,15 @@ use vor_recorder::sinks::chrome::ChromeTraceSink;
 use vor_recorder::sinks::perfetto::PerfettoSink;
 use vor_recorder::{drain, message, profile_scope};
 
+use crate::nested_work::{inside_turn, on_threads};
+
 const FRAMES: u64 = 12;
 const TASKS: u64 = 300;
+const TURNS: u64 = 50;
 
-fn descend(levels: u64) -> u64 {
-    profile_scope!("descend", levels = levels);
-    if levels == 0 {
-        1
-    } else {
-        1 + descend(levels - 1)
-    }
-}
-
-fn work(turns: u64) -> u64 {
-    profile_scope!("work", turns = turns);
-    (0..turns)
+fn work() -> u64 {
+    profile_scope!("work", turns = TURNS);
+    (0..TURNS)
         .map(|turn| {
             profile_scope!(
                 "turn",
@@ -61,15 +55,10 @@ fn work(turns: u64) -> u64 {
                 ratio = turn as f64 / 3.0,
                 text = if turn % 2 == 0 { "größe \"x\"" } else { "" }
             );
-            let _named = scope::scope(if turn % 3 == 0 {
-                "by \"name\""
-            } else {
-                "größe"
-            });
             if turn % 10 == 0 {
                 message!("at turn {turn}");
             }
-            descend(turn % 5)
+            inside_turn(turn)
         })
         .sum()
 }
@@ -173,13 +162,7 @@ fn record(folder: &Path) {
     record_metric_unit("load", "%");
     let outer = scope::scope("whole run");
     for frame in 0..FRAMES {
-        std::thread::scope(|threads| {
-            for i in 1..3 {
-                let builder = std::thread::Builder::new().name(format!("worker {i}"));
-                builder.spawn_scoped(threads, || work(50)).unwrap();
-            }
-            work(50);
-        });
+        on_threads(3, work);
         record_metric("throughput", frame as f64 * 1.5);
         record_metric("queue_B", frame as f64 * 64.0);
         record_metric("load", 42.5);

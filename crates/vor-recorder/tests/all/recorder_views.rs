@@ -26,36 +26,23 @@ use vor_export::firefox::FirefoxExporter;
 use vor_export::pprof::PprofExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 use vor_fixtures::own_process;
-use vor_recorder::hot::scope;
 use vor_recorder::setup::Config;
 use vor_recorder::sinks::Sink as _;
 use vor_recorder::sinks::samply::SamplySink;
 use vor_recorder::{drain, message, metrics, profile_scope};
 
+use crate::nested_work::{inside_turn, on_threads};
+
 const THREADS: u64 = 3;
 const FRAMES: u64 = 10;
 const TURNS: u64 = 40;
 
-fn descend(levels: u64) -> u64 {
-    profile_scope!("descend", levels = levels);
-    if levels == 0 {
-        1
-    } else {
-        1 + descend(levels - 1)
-    }
-}
-
-fn work(turns: u64) -> u64 {
-    profile_scope!("work", turns = turns);
-    (0..turns)
+fn work() -> u64 {
+    profile_scope!("work", turns = TURNS);
+    (0..TURNS)
         .map(|turn| {
             profile_scope!("turn");
-            let _named = scope::scope(if turn % 3 == 0 {
-                "by \"name\""
-            } else {
-                "größe"
-            });
-            descend(turn % 5)
+            inside_turn(turn)
         })
         .sum()
 }
@@ -86,13 +73,7 @@ fn record(folder: &Path) {
         // Around all frames, which a frame's own tree cannot show.
         profile_scope!("program");
         for frame in 0..FRAMES {
-            std::thread::scope(|threads| {
-                for i in 1..THREADS {
-                    let builder = std::thread::Builder::new().name(format!("worker {i}"));
-                    builder.spawn_scoped(threads, || work(TURNS)).unwrap();
-                }
-                work(TURNS);
-            });
+            on_threads(THREADS, work);
             message!("frame {frame}");
             metrics::record_metric("loss", 1.0 / (1.0 + frame as f64));
             drain::frame_mark();
