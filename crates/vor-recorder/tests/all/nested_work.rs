@@ -16,7 +16,7 @@ pub(crate) fn on_threads(threads: u64, work: fn() -> u64) {
 
 /// Opens the scopes inside a turn: one whose name is made at run time, and a recursive one.
 pub(crate) fn inside_turn(turn: u64) -> u64 {
-    let _named = scope::scope(if turn % 3 == 0 {
+    let _named = scope::scope(if turn.is_multiple_of(3) {
         "by \"name\""
     } else {
         "größe"

@@ -34,11 +34,11 @@ pub(super) fn show(
 /// Formats a share as a percentage with its sign.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
-    match percent.abs() {
-        size if size < 0.05 => "0.0 %".into(),
-        size if size < 999.95 => format!("{percent:+.1} %"),
-        _ => format!("{percent:+.0} %"),
+    if percent.abs() < 0.05 {
+        return "0.0 %".into();
     }
+    let decimals = usize::from(percent.abs() < 999.95);
+    format!("{percent:+.decimals$} %")
 }
 
 /// Formats an interval.

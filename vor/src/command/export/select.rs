@@ -151,7 +151,8 @@ impl Filter {
                 thread.duration_ticks[i],
                 thread.sites[i],
             );
-            // Skip arguments of spans that do not exist, or they would block those behind them.
+            // Skip the arguments of the spans before, and of spans that do not exist, which would
+            // block those behind them.
             while thread
                 .args
                 .get(next_args)
@@ -174,7 +175,6 @@ impl Filter {
                 }
                 left += 1;
             }
-            next_args += usize::from(has_args);
         }
         thread.start_ticks.truncate(left);
         thread.duration_ticks.truncate(left);
